@@ -1,0 +1,184 @@
+"""A model on disk as a set of files: what it is, what it takes and gives, and how it is replaced whole.
+
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and a later `.mlpackage` is
+a folder. Every room hands such sets around as `Artifact`, and every file that we write goes through `Staging`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from onnxport.errors import InputError, MachineError, OnnxportError, UsageError
+
+Format = Literal["onnx", "ort", "tflite"]
+FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite"}
+SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
+
+# A dimension: its size, the name of a symbol, or None where the file says nothing.
+Dim = int | str | None
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output: its name, its NumPy dtype name ("float32", "string", ...), its shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(dim, int) for dim in self.shape)
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
+        return f"{self.name}: {self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A readable model file and the files that belong to it, all below the folder of `path`."""
+
+    path: Path
+    format: Format
+    companions: tuple[Path, ...] = ()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Artifact:
+        """The artefact at `path`.
+
+        Raises:
+            InputError: missing, a directory, empty, unreadable, or of an unknown extension.
+        """
+        path = Path(path)
+        known = ", ".join(FORMATS)
+        try:
+            if path.is_dir():
+                raise InputError(f"{path} is a directory", fix=f"give a model file ({known})")
+            with path.open("rb") as file:
+                first = file.read(1)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        if path.suffix.lower() not in FORMATS:
+            raise InputError(
+                f"{path} has an extension that names no model format we know", fix=f"known are {known}"
+            )
+        if not first:
+            raise InputError(f"{path} is empty")
+        return cls(path, FORMATS[path.suffix.lower()])
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path, *self.companions)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, companions included."""
+        return sum(file.stat().st_size for file in self.files)
+
+    def digest(self) -> str:
+        """SHA-256 over every file's name and content, in the order of the names relative to the main file.
+
+        The main file counts without its name, so that a renamed copy has the digest of the original.
+        """
+        tree = hashlib.sha256()
+        for file in (self.path, *sorted(self.companions)):
+            name = "" if file == self.path else file.relative_to(self.path.parent).as_posix()
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").digest()
+            tree.update(name.encode() + b"\0" + content)
+        return tree.hexdigest()
+
+
+_STAGING_PREFIX = ".onnxport-"
+
+
+class Staging:
+    """A private folder beside the output, whose files appear under their final names all at once or never.
+
+    Use as a context manager: write below `folder`, then `commit`. Leaving without a commit, by an error or
+    by Ctrl-C, removes the folder. A run that was killed outright leaves its folder behind, under a name with
+    its process number in it; the next run that writes to the same place sweeps it.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.folder = Path()
+
+    def __enter__(self) -> Staging:
+        parent = self.output.parent
+        if self.output.is_dir():
+            raise UsageError(f"{self.output} is a directory", fix="give -o a file name")
+        if not parent.is_dir():
+            raise UsageError(
+                f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
+            )
+        with writing(self.output):
+            _sweep(parent)
+            self.folder = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=parent))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def commit(self, files: dict[Path, Path]) -> None:
+        """Moves each staged file to its final path, flushed to disk first; the last one is the main file."""
+        with writing(self.output):
+            for staged in files:
+                with staged.open("rb+") as stream:
+                    os.fsync(stream.fileno())
+            for staged, final in files.items():
+                os.replace(staged, final)
+
+
+@contextlib.contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """Turns the operating system's refusal to write `output` into the error that the user is to see."""
+    try:
+        yield
+    except OnnxportError:
+        raise
+    except OSError as error:
+        raise write_failure(output, error) from error
+
+
+def write_failure(output: Path, error: OSError) -> MachineError:
+    """The MachineError that says why `output` could not be written and what would help."""
+    fixes = {
+        errno.ENOSPC: "free some space or give -o a path on another disk",
+        errno.EFBIG: "a file size limit is set (ulimit -f); raise it or give -o another place",
+        errno.EDQUOT: "the disk quota is used up; give -o a path on another disk",
+    }
+    fix = fixes.get(error.errno or 0, "give -o a path that you may write to")
+    return MachineError(f"{output} cannot be written", why=error.strerror or str(error), fix=fix)
+
+
+def _sweep(folder: Path) -> None:
+    """Removes staging folders whose process is gone."""
+    for stale in folder.glob(f"{_STAGING_PREFIX}*-*"):
+        process = stale.name.removeprefix(_STAGING_PREFIX).partition("-")[0]
+        if process.isdigit() and not _is_alive(int(process)):
+            shutil.rmtree(stale, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # os.kill would end the process there
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

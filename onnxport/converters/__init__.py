@@ -1,0 +1,1 @@
+"""From ONNX to the formats that devices run."""

@@ -1,0 +1,183 @@
+"""The registry of lowerings that every target shares: one function per ONNX op, nothing left unread.
+
+A lowering takes its node as a `NodeView`, which records each attribute and input that was looked at. What a
+lowering leaves unread it did not honour, so that is an error found here, not by a wrong answer on a phone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.errors import Refusal
+from onnxport.model import dims_of
+
+_V = TypeVar("_V")  # a target's value
+_B = TypeVar("_B")  # a target's builder
+_D = TypeVar("_D")
+
+_REQUIRED: Any = object()
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class UnsupportedOp(Exception):
+    """A node that the target cannot hold; the driver collects them all before it reports."""
+
+    def __init__(self, op: str, node: str, why: str) -> None:
+        super().__init__(f"{op} {node!r}: {why}")
+        self.refusal = Refusal(op, node, why)
+
+
+class NodeView(Generic[_V]):
+    """One ONNX node as a lowering sees it: attributes, operands as target values, results to emit.
+
+    Attributes:
+        op: the op type; names in other domains than ONNX's own are prefixed "domain::".
+        name: the node's name, or its first output's where the file gives none.
+        operands: the target's value for each input, None where the input is absent.
+    """
+
+    def __init__(self, node: ir.Node, operands: Sequence[_V | None]) -> None:
+        self.node = node
+        self.op = qualified_op(node)
+        self.name = node_name(node)
+        self.results: dict[int, _V] = {}
+        self._operands = operands
+        self._read_inputs: set[int] = set()
+        self._read_attributes: set[str] = set()
+
+    # ---- what the node has
+
+    def attribute(self, name: str, default: _D = _REQUIRED) -> Any | _D:
+        """The attribute's Python value (int, float, str, tuple, ndarray, ir.Graph), or `default` if absent."""
+        self._read_attributes.add(name)
+        attribute = self.node.attributes.get(name)
+        if attribute is None:
+            if default is _REQUIRED:
+                self.unsupported(f"lacks its required attribute {name!r}")
+            return default
+        if attribute.type == ir.AttributeType.TENSOR:
+            return attribute.as_tensor().numpy()
+        value = attribute.value
+        return tuple(value) if isinstance(value, list) else value
+
+    def ignore(self, *attributes: str) -> None:
+        """Declares attributes that change nothing at inference; the caller says why in a comment."""
+        self._read_attributes.update(attributes)
+
+    def has_input(self, index: int) -> bool:
+        return index < len(self._operands) and self.node.inputs[index] is not None
+
+    def input(self, index: int) -> _V:
+        """The operand at `index`; refuses the node where the file leaves it out."""
+        value = self.optional(index)
+        if value is None:
+            self.unsupported(f"lacks its required input {index}")
+        return value
+
+    def optional(self, index: int) -> _V | None:
+        self._read_inputs.add(index)
+        return self._operands[index] if index < len(self._operands) else None
+
+    @property
+    def x(self) -> _V:
+        """The first operand."""
+        return self.input(0)
+
+    def rest(self, start: int = 0) -> list[_V]:
+        """All operands from `start` on, for variadic ops."""
+        return [self.input(index) for index in range(start, len(self._operands))]
+
+    # ---- what the node gives
+
+    @property
+    def output_count(self) -> int:
+        return len(self.node.outputs)
+
+    def wants_output(self, index: int) -> bool:
+        """Whether output `index` exists and anything uses it."""
+        if index >= len(self.node.outputs):
+            return False
+        value = self.node.outputs[index]
+        return bool(value.name) and (bool(value.uses()) or value.is_graph_output())
+
+    def output_shape(self, index: int = 0) -> tuple[int | None, ...]:
+        """The inferred shape of an output, None where a dimension is open; refuses an unknown rank."""
+        value = self.node.outputs[index]
+        if value.shape is None:
+            self.unsupported("the rank of its result is known only at run time")
+        return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
+
+    def output_dtype(self, index: int = 0) -> np.dtype[Any]:
+        dtype = self.node.outputs[index].dtype
+        if dtype is None:
+            self.unsupported("the element type of its result could not be inferred")
+        return np.dtype(dtype.numpy())
+
+    def emit(self, value: _V, index: int = 0) -> None:
+        """Binds `value` to output `index`."""
+        self.results[index] = value
+
+    def unsupported(self, why: str) -> NoReturn:
+        """Refuses this node: `why` continues "<op> '<name>' ..." and says what would help."""
+        raise UnsupportedOp(self.op, self.name, why)
+
+    def check_consumed(self) -> None:
+        """Refuses the node if its lowering left an attribute or an input unread, or a wanted output unbound."""
+        attributes = set(self.node.attributes) - self._read_attributes
+        inputs = {i for i, value in enumerate(self.node.inputs) if value is not None} - self._read_inputs
+        outputs = {i for i in range(self.output_count) if self.wants_output(i)} - set(self.results)
+        for kind, left in (("attribute", attributes), ("input", inputs), ("output", outputs)):
+            if left:
+                self.unsupported(f"its {kind} {sorted(left)} is not handled")  # type: ignore[type-var]
+
+
+Lowering = Callable[[NodeView[_V], _B], None]
+
+
+class Registry(Generic[_V, _B]):
+    """Op type to lowering; an op registered twice is an error."""
+
+    def __init__(self) -> None:
+        self._lowerings: dict[str, Lowering[_V, _B]] = {}
+
+    def lower(self, *ops: str) -> Callable[[Lowering[_V, _B]], Lowering[_V, _B]]:
+        """Registers the decorated function for `ops`; other domains are written "domain::Op"."""
+
+        def register(function: Lowering[_V, _B]) -> Lowering[_V, _B]:
+            for op in ops:
+                if op in self._lowerings:
+                    raise ValueError(f"{op} has a lowering already: {self._lowerings[op]}")
+                self._lowerings[op] = function
+            return function
+
+        return register
+
+    def table(self, ops: Mapping[str, Lowering[_V, _B]]) -> None:
+        """Registers a table of ops that differ in a name only."""
+        for op, function in ops.items():
+            self.lower(op)(function)
+
+    @property
+    def ops(self) -> frozenset[str]:
+        return frozenset(self._lowerings)
+
+    def run(self, node: NodeView[_V], builder: _B) -> None:
+        """Lowers one node and checks that nothing of it was left unread (UnsupportedOp)."""
+        lowering = self._lowerings.get(node.op)
+        if lowering is None:
+            node.unsupported("has no lowering to this target")
+        lowering(node, builder)
+        node.check_consumed()
+
+
+def qualified_op(node: ir.Node) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def node_name(node: ir.Node) -> str:
+    """The node's name as Netron shows it; its first output's name where the file gives none."""
+    return node.name or next((value.name for value in node.outputs if value.name), "") or "unnamed"

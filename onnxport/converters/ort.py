@@ -1,0 +1,152 @@
+"""ONNX -> .ort, ONNX Runtime's own format, with the list of operators that a reduced build needs beside it.
+
+ONNX Runtime optimizes and saves the model itself, with the settings of its own converter tool
+(onnxruntime/tools/convert_onnx_models_to_ort.py, style "Fixed"), and differently from the tool in three things:
+the model's folder is left alone, the bytes are the same every time, and the operator list carries no path.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+from onnxport.artifact import Artifact
+from onnxport.converters import ort_format
+from onnxport.converters.params import OrtParams
+from onnxport.errors import CannotConvertError, MachineError, Refusal
+from onnxport.manifest import KEY, Manifest, Port
+from onnxport.model import Model
+
+_LEVELS = {
+    "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+# It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of
+# CPU, and it comes out differently from run to run. ONNX Runtime's tool leaves it out for the same reason.
+_MACHINE_BOUND = ["NchwcTransformer"]
+_SILENT = 4  # log severity "fatal": failures come as exceptions
+
+_PURPOSE = (
+    "an .ort file is for a smaller runtime, not for speed: build ONNX Runtime with "
+    "--include_ops_by_config {config} (and --enable_reduced_operator_type_support)"
+)
+
+
+def convert(
+    model: Model, output: Path, params: OrtParams, manifest: Manifest
+) -> tuple[Artifact, tuple[str, ...], dict[str, int]]:
+    """Writes `model` to `output` and its operator list beside it; returns them with notes and facts.
+
+    Raises:
+        CannotConvertError: ONNX Runtime refuses the model, or it is too large for the format.
+        MachineError: the disk is full.
+    """
+    data = _with_manifest(model, manifest).to_bytes()
+    if data is None:
+        raise CannotConvertError(
+            f"{model.path} cannot be converted to ONNX Runtime format",
+            why="the format holds at most 2 GB, weights included",
+        )
+    raw = output.with_name("raw.ort")
+    _save(model, data, raw, params)
+    session = ort_format.read(raw.read_bytes())
+    raw.unlink()
+    output.write_bytes(ort_format.write(session))
+    config = output.with_name(f"{output.stem}.required_operators.config")
+    config.write_text(required_operators(output))
+    facts = {"nodes": len(session["model"]["graph"]["nodes"])}
+    return Artifact(output, "ort", (config,)), (_PURPOSE.format(config=config.name),), facts
+
+
+def required_operators(path: Path) -> str:
+    """The operators and types that the `.ort` file at `path` needs, in the form that ONNX Runtime's build reads.
+
+    The types are used by builds with --enable_reduced_operator_type_support alone.
+    """
+    # Imported late: it puts a folder of its own on sys.path.
+    from onnxruntime.tools.ort_format_model import OperatorTypeUsageManager, OrtFormatModelProcessor
+
+    operators: dict[str, dict[int, set[str]]] = {}
+    types = OperatorTypeUsageManager()
+    OrtFormatModelProcessor(str(path), operators, types).process()
+    lines = [f"# What {path.name} needs of ONNX Runtime: build.py --include_ops_by_config <this file>"]
+    for domain, versions in sorted(operators.items()):
+        for version, names in sorted(versions.items()):
+            entries = [name + (types.get_config_entry(domain, name) or "") for name in sorted(names)]
+            lines.append(f"{domain};{version};{','.join(entries)}")
+    return "\n".join(lines) + "\n"
+
+
+def _with_manifest(model: Model, manifest: Manifest) -> Model:
+    """A copy of the model that carries the manifest; the format keeps ONNX's metadata properties."""
+    copy = model.clone()
+    complete = Manifest(
+        source=manifest.source,
+        made_by=manifest.made_by,
+        options=manifest.options,
+        validation=manifest.validation,
+        inputs=tuple(_port(spec) for spec in model.inputs),
+        outputs=tuple(_port(spec) for spec in model.outputs),
+    )
+    copy.ir.metadata_props[KEY] = complete.to_json()
+    return copy
+
+
+def _port(spec: Any) -> Port:
+    shape = tuple(dim if isinstance(dim, int) else None for dim in spec.shape)
+    return Port(spec.name, spec.name, spec.dtype, shape)
+
+
+def _save(model: Model, data: bytes, path: Path, params: OrtParams) -> None:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = _LEVELS[params.level]
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = _SILENT
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    # As the tool sets it; the default depends on the CPU that converts.
+    options.add_session_config_entry("session.qdqisint8allowed", "0")
+    try:
+        onnxruntime.InferenceSession(
+            data, options, providers=["CPUExecutionProvider"], disabled_optimizers=_MACHINE_BOUND
+        )
+    except (state.Fail, state.InvalidGraph, state.InvalidArgument, state.NotImplemented) as error:
+        raise _explained(model, error) from error
+
+
+def _explained(model: Model, error: Exception) -> CannotConvertError | MachineError:
+    """What ONNX Runtime's exception means to the user."""
+    said = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error)).strip().splitlines()[0]
+    if "Failed to save ORT format model" in said:
+        return MachineError(
+            "the .ort file could not be written",
+            why="ONNX Runtime could not save it",
+            fix="free some space or give -o a path on another disk",
+        )
+    refusals = _unknown_operators(model)
+    if refusals:
+        return CannotConvertError(
+            f"{model.path} cannot be converted to ONNX Runtime format, ONNX Runtime does not know "
+            f"{len(refusals)} of its nodes' operators",
+            refusals=refusals,
+        )
+    return CannotConvertError(
+        f"{model.path} cannot be converted to ONNX Runtime format", why=f"ONNX Runtime says: {said}"
+    )
+
+
+def _unknown_operators(model: Model) -> list[Refusal]:
+    """Every node whose operator neither ONNX Runtime nor the model itself defines."""
+    known = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
+    known |= {(domain, name) for domain, name, _ in model.ir.functions}
+    return [
+        Refusal(node.op_type, node.name or node.outputs[0].name or "", f"no operator of {node.domain or 'ONNX'}")
+        for node in model.graph.all_nodes()
+        if (node.domain, node.op_type) not in known
+    ]

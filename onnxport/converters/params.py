@@ -1,0 +1,44 @@
+"""What a user may ask of each converter: the one source of its CLI options, Python keywords and YAML keys.
+
+Light on purpose, since every `--help` imports it: a field's description is its help text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from onnxport.shapes import GivenShape, parse_shapes
+
+Layout = Literal["keep", "nhwc"]
+Shapes = Annotated[dict[str, GivenShape], BeforeValidator(parse_shapes)]
+
+
+class TfliteParams(BaseModel):
+    """ONNX to TFLite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shape: Shapes = Field(
+        default={},
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
+        json_schema_extra={"metavar": "NAME=DIMS"},
+    )
+    layout: Layout = Field(
+        default="keep",
+        description="Layout of image inputs and outputs: as the model has them, or channels last, "
+        "which saves the transposes at the borders.",
+    )
+
+
+class OrtParams(BaseModel):
+    """ONNX to ONNX Runtime format."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level: Literal["disable", "basic", "extended", "all"] = Field(
+        default="all",
+        description="ONNX Runtime's graph optimizations saved into the file; what only suits "
+        "the CPU of this machine is left out at every level.",
+    )

@@ -1,0 +1,85 @@
+"""What must hold of a .tflite before it is judged: an interpreter loads it, allocates it and runs it once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter
+
+from onnxport.errors import CannotConvertError, Refusal
+
+
+def operators(path: Path) -> dict[str, int]:
+    """The operators of the file by TFLite's name, with how often each occurs, most frequent first."""
+    counts = Counter(_names(_model(path)))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def check_runs(path: Path) -> None:
+    """Loads and runs the file on zeros, open dimensions at 1.
+
+    The compiler writes some modules that no runtime takes: only an interpreter tells.
+
+    Raises:
+        CannotConvertError: the interpreter refuses it; names the node where the interpreter does.
+    """
+    try:
+        interpreter = Interpreter(model_path=str(path), num_threads=2)
+        interpreter.allocate_tensors()
+        for detail in interpreter.get_input_details():
+            interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+        interpreter.invoke()
+    except (RuntimeError, ValueError) as error:
+        raise CannotConvertError(
+            "the LiteRT interpreter refuses the converted model", refusals=[_refusal(path, error)]
+        ) from error
+
+
+def _refusal(path: Path, error: Exception) -> Refusal:
+    """The node behind a message such as "... Node number 5 (SOFTMAX) failed to prepare."."""
+    words = " ".join(str(error).split())
+    found = re.search(r"Node number (\d+) \((\w+)\) failed to \w+", words)
+    if found is None:
+        return Refusal("model", path.name, words[:300])
+    cause = words[: found.start()].strip() or "failed to prepare"
+    subgraph = _model(path).Subgraphs(0)
+    number, op = int(found.group(1)), found.group(2)
+    name = ""
+    if number < subgraph.OperatorsLength():
+        tensor = subgraph.Tensors(subgraph.Operators(number).Outputs(0))
+        name = tensor.Name().decode().partition(";")[0]
+    return Refusal(op, name, cause[:300])
+
+
+def _model(path: Path) -> Any:
+    return schema.Model.GetRootAs(np.memmap(path, np.uint8, mode="r"), 0)
+
+
+def _names(model: Any) -> list[str]:
+    codes = [_operator_name(model.OperatorCodes(i)) for i in range(model.OperatorCodesLength())]
+    return [
+        codes[subgraph.Operators(j).OpcodeIndex()]
+        for subgraph in (model.Subgraphs(i) for i in range(model.SubgraphsLength()))
+        for j in range(subgraph.OperatorsLength())
+    ]
+
+
+def _operator_name(code: Any) -> str:
+    if code.CustomCode():
+        return f"custom {code.CustomCode().decode()}"
+    # Old files keep codes below 127 in the deprecated field alone.
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    return _builtin_names().get(number, f"builtin {number}")
+
+
+@cache
+def _builtin_names() -> dict[int, str]:
+    return {
+        value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")
+    }

@@ -1,0 +1,67 @@
+"""ONNX -> .tflite: the parent's side, which hands the prepared model to a compiler in a child process."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from onnxport.converters.params import TfliteParams
+from onnxport.errors import MissingDependencyError
+from onnxport.isolation import Child
+from onnxport.manifest import Manifest
+from onnxport.model import Model
+
+# The libraries that shape the bytes, by the name under which pip installs them.
+MADE_WITH = ("litert-converter", "onnx", "onnx-ir")
+
+_LIBRARIES = {"litert_converter": "litert-converter", "ai_edge_litert": "ai-edge-litert"}
+
+
+class TfliteConverter:
+    """The compiler, started at once so that it gets ready while the parent prepares the model.
+
+    Raises:
+        MissingDependencyError: litert-converter or ai-edge-litert is not installed.
+    """
+
+    def __init__(self) -> None:
+        for module, library in _LIBRARIES.items():
+            if importlib.util.find_spec(module) is None:
+                raise MissingDependencyError(
+                    f"converting to TFLite needs {library}, which is not installed",
+                    why="it has wheels for Linux x86_64 and macOS arm64 only",
+                    fix=f"pip install {library}",
+                )
+        self._child = Child("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
+
+    def native_ops(self) -> frozenset[str]:
+        """The ONNX operators that TFLite holds; `prepare` decomposes others where ONNX defines how."""
+        ops: frozenset[str] = self._child.call("native_ops")
+        return ops
+
+    def convert(self, model: Model, output: Path, params: TfliteParams, manifest: Manifest) -> dict[str, int]:
+        """Writes the prepared `model` to `output`; returns its operators counted by TFLite's name.
+
+        The prepared model passes to the child as a file beside `output`, in the run's own staging folder.
+
+        Raises:
+            CannotConvertError: nodes without an equivalent in TFLite, all of them listed.
+            MachineError: the compiler crashed or hung, or the disk is full.
+        """
+        handed_over = output.with_name("prepared.onnx")
+        model.save(handed_over)
+        counted: dict[str, int] = self._child.call("compile", handed_over, output, params.layout, manifest)
+        return counted
+
+    def close(self) -> None:
+        self._child.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.__exit__(kind, error, trace)

@@ -1,0 +1,124 @@
+"""Every error a user can meet: what happened, why, and the way out.
+
+The exit codes are the documented contract of the command line (docs/exit-codes.md). Of several failures in
+one run the highest in SEVERITY decides the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PROVEN = 0
+NOT_EQUIVALENT = 1
+USAGE = 2
+CANNOT_CONVERT = 3
+BAD_INPUT = 4
+MISSING_DEPENDENCY = 5
+MACHINE_FAILED = 6
+BUG = 70
+INTERRUPTED = 130
+
+# The order in which one exit code hides another when several things failed.
+SEVERITY = (BUG, MACHINE_FAILED, MISSING_DEPENDENCY, BAD_INPUT, CANNOT_CONVERT, USAGE, NOT_EQUIVALENT, PROVEN)
+
+
+class OnnxportError(Exception):
+    """Base of every error that is not a bug of ours.
+
+    Args:
+        what: one clause naming what failed and on what, in the user's own names.
+        why: the cause, when `what` does not already say it.
+        fix: what to do about it, as a command or an option where there is one.
+    """
+
+    exit_code = BUG
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        super().__init__(what, why, fix)
+        self.what, self.why, self.fix = what, why, fix
+
+    def __str__(self) -> str:
+        sentence = f"{self.what}: {self.why}" if self.why else self.what
+        return f"{sentence}; {self.fix}" if self.fix else sentence
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (isolation.py): keyword arguments have to survive pickling.
+        return _rebuild, (type(self), self.what, self.why, self.fix, self.__dict__)
+
+
+def _rebuild(
+    kind: type[OnnxportError], what: str, why: str, fix: str, state: dict[str, object]
+) -> OnnxportError:
+    error = kind.__new__(kind)
+    OnnxportError.__init__(error, what, why=why, fix=fix)
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(OnnxportError):
+    """An option that does not fit the model or another option."""
+
+    exit_code = USAGE
+
+
+class InputError(OnnxportError):
+    """A file that is missing, unreadable, unsafe or not what its name says."""
+
+    exit_code = BAD_INPUT
+
+
+class MissingDependencyError(OnnxportError):
+    """A library or platform that this target needs is not here; `fix` is the line that mends it."""
+
+    exit_code = MISSING_DEPENDENCY
+
+
+class MachineError(OnnxportError):
+    """The machine failed us: disk, memory, permission to write, a compiler that crashed or hung."""
+
+    exit_code = MACHINE_FAILED
+
+
+class NotProvenError(OnnxportError):
+    """An artefact that differs from its source, or about which the inputs prove nothing; `report` says by how much."""
+
+    exit_code = NOT_EQUIVALENT
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", report: Any = None) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.report = report
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One node that a target cannot hold, named as Netron shows it."""
+
+    op: str
+    node: str
+    why: str
+
+
+class CannotConvertError(OnnxportError):
+    """The model has no equivalent in the target format; every reason is listed, not the first alone."""
+
+    exit_code = CANNOT_CONVERT
+
+    def __init__(self, what: str, *, refusals: Iterable[Refusal] = (), why: str = "", fix: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.refusals: Sequence[Refusal] = tuple(refusals)
+
+    def __str__(self) -> str:
+        if not self.refusals:
+            return super().__str__()
+        op_width = max(len(r.op) for r in self.refusals)
+        node_width = max(len(r.node) for r in self.refusals) + 2
+        rows = [f"  {r.op:<{op_width}}  {repr(r.node):<{node_width}}  {r.why}" for r in self.refusals]
+        return "\n".join([f"{super().__str__()}:", *rows])
+
+
+def worst(exit_codes: Iterable[int]) -> int:
+    """The exit code of a run in which several things ended with `exit_codes`."""
+    codes = set(exit_codes)
+    return next((code for code in SEVERITY if code in codes), PROVEN)

@@ -1,0 +1,204 @@
+"""Runs code of ours in a child process, so that a native library's crash or hang is an error message.
+
+`litert-converter` aborts the process on some modules (SIGTRAP, SIGFPE) and a wrong artefact can take an
+interpreter down; neither may take the user's command with it. A child serves one object: `Child(target)`
+starts `python -m onnxport.isolation`, which imports `target` ("package.module:factory"), calls it once and
+then answers method calls. Requests and answers are pickles over two private pipes, so whatever a library
+prints on stdout or stderr cannot corrupt them; stderr is kept for the error message.
+
+The child is started at once and without waiting: its imports overlap with the parent's work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, Any, Self
+
+from onnxport.errors import MachineError, OnnxportError
+
+DEFAULT_TIMEOUT = 1800.0  # seconds; a compile of a 2.6 GB model takes under one minute
+_HEADER = struct.Struct("<Q")
+
+
+class ChildBug(RuntimeError):
+    """An exception in the child that no code of ours foresaw; carries the child's traceback as text."""
+
+
+class Child:
+    """A process that holds one object of ours; call its methods with `call`.
+
+    Args:
+        target: "package.module:factory", importable in a fresh interpreter.
+        purpose: what the child does, for error messages ("the LiteRT compiler").
+        timeout: seconds that one call may take before the child is killed.
+    """
+
+    def __init__(self, target: str, *, purpose: str, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self._purpose, self._timeout = purpose, timeout
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        child_in, self._requests = os.pipe()
+        self._answers, child_out = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "onnxport.isolation", target, str(child_in), str(child_out)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._stderr,
+                stderr=self._stderr,
+                pass_fds=(child_in, child_out),
+                # A Ctrl-C reaches the parent alone, which then ends the child: one clean-up, not two.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._close_pipes()
+            raise MachineError(f"{purpose} could not be started", why=str(error)) from error
+        finally:
+            os.close(child_in)
+            os.close(child_out)
+
+    def call(self, method: str, *args: object) -> Any:
+        """Calls `method` of the child's object and returns what it returned.
+
+        Raises:
+            OnnxportError, OSError: what the method raised.
+            MachineError: the child died or took longer than the time limit.
+            ChildBug: the method raised anything else.
+        """
+        request = pickle.dumps((method, args), protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            _write(self._requests, request)
+            answer = _read(self._answers, self._timeout)
+        except TimeoutError:
+            self._kill()
+            raise MachineError(
+                f"{self._purpose} hung", why=f"no answer within {self._timeout:.0f} s"
+            ) from None
+        except (BrokenPipeError, EOFError):
+            raise self._crashed() from None
+        ok, value = pickle.loads(answer)
+        if ok:
+            return value
+        if isinstance(value, (OnnxportError, OSError)):
+            raise value
+        raise ChildBug(f"{self._purpose}: {value}")
+
+    def close(self) -> None:
+        """Ends the child and frees what it held; calling it again does nothing."""
+        if self._process.poll() is None:
+            self._close_pipes()  # the child reads end of file and leaves
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=1.0)
+            self._kill()
+        self._close_pipes()
+        self._stderr.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._kill()  # interrupted or failed: no reason to wait for a polite end
+        self.close()
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _close_pipes(self) -> None:
+        for name in ("_requests", "_answers"):
+            descriptor = getattr(self, name)
+            if descriptor >= 0:
+                os.close(descriptor)
+                setattr(self, name, -1)
+
+    def _crashed(self) -> MachineError:
+        code = self._process.wait()
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        error = MachineError(
+            f"{self._purpose} crashed ({cause})",
+            why=_last_telling_line(lines),
+            fix="run with --verbose for its output and report the model",
+        )
+        error.__dict__["output"] = "\n".join(lines[-200:])
+        return error
+
+
+def _last_telling_line(lines: list[str]) -> str:
+    """The last line that is not the library's own start-up chatter."""
+    telling = [line for line in lines if line and not line.startswith(("WARNING: All log", "I0000", "INFO:"))]
+    return telling[-1][:300] if telling else "it said nothing"
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    for chunk in (_HEADER.pack(len(data)), data):
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(descriptor, view) :]
+
+
+def _read(descriptor: int, timeout: float | None) -> bytes:
+    (length,) = _HEADER.unpack(b"".join(_chunks(descriptor, _HEADER.size, timeout)))
+    return b"".join(_chunks(descriptor, length, timeout))
+
+
+def _chunks(descriptor: int, wanted: int, timeout: float | None) -> Iterator[bytes]:
+    while wanted:
+        if timeout is not None and not select.select([descriptor], [], [], timeout)[0]:
+            raise TimeoutError
+        chunk = os.read(descriptor, min(wanted, 1 << 20))
+        if not chunk:
+            raise EOFError
+        wanted -= len(chunk)
+        yield chunk
+
+
+def _serve(target: str, requests: int, answers: int) -> None:
+    """The child's main loop: one object, many calls, until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    served, failure = _start(target)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            method, args = pickle.loads(_read(requests, None))
+            answer = failure or _answer(served, method, args)
+            _write(answers, pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _start(target: str) -> tuple[Any, tuple[bool, object] | None]:
+    module, _, factory = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), factory)(), None
+    except OnnxportError as error:
+        return None, (False, error)
+    except Exception:
+        return None, (False, traceback.format_exc())
+
+
+def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, object]:
+    try:
+        return True, getattr(served, method)(*args)
+    except (OnnxportError, OSError) as error:
+        return False, error  # a full disk is the caller's to explain: it knows the output's final name
+    except MemoryError:
+        return False, MachineError("the machine ran out of memory", why=f"in {method}")
+    except Exception:
+        return False, traceback.format_exc()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,95 @@
+"""The note that an artefact of ours carries inside itself: where it came from and what its tensors are called.
+
+TFLite keeps it as a metadata buffer, ONNX and `.ort` files as a metadata property, both under KEY.
+It holds no time stamp and no path, so that the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from onnxport.artifact import Dim, TensorSpec
+
+KEY = "onnxport"
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output: the source model's name, and what the format had to make of it.
+
+    Attributes:
+        name: the ONNX name.
+        key: the name in the artefact, where the format could not carry the ONNX one.
+        dtype: NumPy name of the element type in the source model.
+        shape: the artefact's shape; None for a dimension that may change.
+        permutation: physical axis i of the artefact is axis permutation[i] of the source; empty for identity.
+    """
+
+    name: str
+    key: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    permutation: tuple[int, ...] = ()
+
+    @property
+    def spec(self) -> TensorSpec:
+        dims: tuple[Dim, ...] = self.shape
+        return TensorSpec(self.name, self.dtype, dims)
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Where an intermediate ONNX value is found in the artefact, and how its axes are permuted there."""
+
+    key: str
+    permutation: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an artefact says of itself.
+
+    Attributes:
+        source: SHA-256 of the source artefact (artifact.Artifact.digest).
+        made_by: onnxport and the libraries that shaped the bytes, name to version.
+        options: the parameters of the stage that made it.
+        validation: "required" when it left only after a proof, "skipped" when the user waived it.
+        inputs, outputs: in the source model's order.
+        taps: intermediate ONNX value name to its place, where the runtime can show it.
+    """
+
+    source: str
+    made_by: Mapping[str, str]
+    options: Mapping[str, object]
+    validation: Literal["required", "skipped"]
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    taps: Mapping[str, Tap] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no white space."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """The manifest in `text`; ValueError, KeyError or TypeError if it is none of ours."""
+        data = json.loads(text)
+        return cls(
+            source=data["source"],
+            made_by=data["made_by"],
+            options=data["options"],
+            validation=data["validation"],
+            inputs=tuple(_port(port) for port in data["inputs"]),
+            outputs=tuple(_port(port) for port in data["outputs"]),
+            taps={name: Tap(tap["key"], tuple(tap["permutation"])) for name, tap in data["taps"].items()},
+        )
+
+
+def _port(data: Mapping[str, object]) -> Port:
+    values = dict(data)
+    for name in ("shape", "permutation"):
+        values[name] = tuple(values[name])  # type: ignore[call-overload]
+    return Port(**values)  # type: ignore[arg-type]

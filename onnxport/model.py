@@ -1,0 +1,176 @@
+"""An ONNX graph in memory: onnx-ir behind a thin face of ours, weights mapped from disk.
+
+Loading refuses what must not be trusted: a file that is no ONNX model, one that the ONNX checker rejects,
+and external data that is missing or lies outside the model's own folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import google.protobuf.message
+import onnx
+import onnx_ir as ir
+
+from onnxport.artifact import Artifact, Dim, TensorSpec
+from onnxport.errors import InputError
+
+# Protobuf cannot serialize more; larger models are saved with their weights beside them.
+_PROTOBUF_LIMIT = 2**31 - 1
+# What the graph itself (nodes, names, small tensors) may add to the weights counted by `weight_bytes`.
+_GRAPH_ALLOWANCE = 64 * 2**20
+
+
+class Model:
+    """An ONNX model: its graph (`graph`), its signature, and the file it came from, if any."""
+
+    def __init__(self, graph_model: ir.Model, path: Path | None = None) -> None:
+        self.ir = graph_model
+        self.path = path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Reads an `.onnx` file; weights in external data are mapped, not read.
+
+        Raises:
+            InputError: no ONNX model, rejected by the ONNX checker, or with missing or unsafe external data.
+        """
+        path = Artifact.open(path).path
+        try:
+            model = cls(ir.load(path), path)
+        except google.protobuf.message.DecodeError as error:
+            raise InputError(
+                f"{path} is not an ONNX model", why="the file is truncated or of another kind"
+            ) from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            # onnx-ir raises these on graphs that refer to what they do not define.
+            _check(path)
+            raise InputError(f"{path} cannot be read as an ONNX model", why=_first_line(error)) from error
+        if not model.ir.ir_version or (not model.outputs and not len(model.graph)):
+            raise InputError(f"{path} is not an ONNX model", why="it holds no graph")
+        _check_external_data(model.graph, path)
+        _check(path)
+        return model
+
+    @property
+    def graph(self) -> ir.Graph:
+        return self.ir.graph
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The run-time inputs, in the file's order; initializers that IR 3 files list as inputs are not."""
+        return tuple(spec_of(v) for v in self.graph.inputs if v.name not in self.graph.initializers)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(spec_of(value) for value in self.graph.outputs)
+
+    @property
+    def opset(self) -> int:
+        """The version of the default domain's operator set."""
+        return self.ir.opset_imports.get("", self.ir.opset_imports.get("ai.onnx", 1))
+
+    @property
+    def weight_bytes(self) -> int:
+        tensors = (value.const_value for value in self.graph.initializers.values())
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+    @property
+    def external_files(self) -> tuple[Path, ...]:
+        """The data files beside the model that hold its weights, each once, sorted."""
+        return tuple(sorted({Path(tensor.path) for tensor in _external_tensors(self.graph)}))
+
+    @property
+    def artifact(self) -> Artifact:
+        """This model's file with its data files, as a set."""
+        assert self.path is not None, "a model in memory is no artefact"
+        return Artifact(self.path, "onnx", self.external_files)
+
+    def clone(self) -> Model:
+        """A copy whose graph can be changed freely; the weights are shared, never copied."""
+        return Model(self.ir.clone(), self.path)
+
+    def to_bytes(self) -> bytes | None:
+        """The serialized model with its weights inside, or None when that exceeds protobuf's 2 GB."""
+        if self.weight_bytes + _GRAPH_ALLOWANCE > _PROTOBUF_LIMIT:
+            return None
+        copy = self.ir.clone()
+        ir.external_data.load_to_model(copy)
+        data: bytes = ir.to_proto(copy).SerializeToString(deterministic=True)
+        return data
+
+    def save(self, path: Path) -> Artifact:
+        """Writes the model to `path`, its weights to `<name>.data` beside it when protobuf cannot hold them."""
+        data = self.to_bytes()
+        if data is not None:
+            path.write_bytes(data)
+            return Artifact(path, "onnx")
+        beside = path.name + ".data"
+        ir.save(self.ir, path, external_data=beside)
+        return Artifact(path, "onnx", (path.with_name(beside),))
+
+
+def spec_of(value: ir.Value) -> TensorSpec:
+    """The TensorSpec of a graph value; an unknown rank is an empty shape, an unknown dtype is "unknown"."""
+    return TensorSpec(value.name or "", dtype_name(value.dtype), dims_of(value))
+
+
+def dims_of(value: ir.Value) -> tuple[Dim, ...]:
+    """The value's dimensions: sizes, names of symbols, None where nothing is known."""
+    if value.shape is None:
+        return ()
+    # Some exporters write -1 for an open dimension; ONNX Runtime reads it so.
+    return tuple((dim if dim >= 0 else None) if isinstance(dim, int) else dim.value for dim in value.shape)
+
+
+def dtype_name(dtype: ir.DataType | None) -> str:
+    """NumPy's name of an ONNX element type."""
+    if dtype is None or dtype == ir.DataType.UNDEFINED:
+        return "unknown"
+    if dtype == ir.DataType.STRING:
+        return "string"
+    return str(dtype.numpy().name)
+
+
+def _external_tensors(graph: ir.Graph) -> list[ir.ExternalTensor]:
+    tensors = [value.const_value for value in graph.initializers.values()]
+    for node in graph.all_nodes():
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                tensors.append(attribute.as_tensor())
+    for subgraph in graph.subgraphs():
+        tensors.extend(value.const_value for value in subgraph.initializers.values())
+    return [tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor)]
+
+
+def _check_external_data(graph: ir.Graph, path: Path) -> None:
+    """Refuses weights that are missing, too short, or outside the model's folder."""
+    folder = path.parent.resolve()
+    for tensor in _external_tensors(graph):
+        file = Path(tensor.path)
+        where = f"weight {tensor.name!r} of {path} lies in {tensor.location!r}"
+        if not file.resolve().is_relative_to(folder):
+            raise InputError(
+                f"{where}, outside the model's folder",
+                why="such a path could read any file of this machine",
+                fix="put the data file beside the model and save it with a relative path",
+            )
+        if not file.is_file():
+            raise InputError(f"{where}, which does not exist", fix=f"put the file into {folder}")
+        if file.stat().st_size < (tensor.offset or 0) + tensor.nbytes:
+            raise InputError(f"{where}, which is too short", why="the file is truncated")
+
+
+def _check(path: Path) -> None:
+    try:
+        onnx.checker.check_model(os.fspath(path))
+    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{path} is not a valid ONNX model", why=f"the ONNX checker says: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,1 @@
+"""Passes from ONNX to ONNX."""

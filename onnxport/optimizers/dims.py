@@ -1,0 +1,225 @@
+"""Follows dimensions through shape arithmetic when some of them are open.
+
+Shape of [N, 3, 320, 320] is not a constant, but its element 2 is. Exporters compute sizes, ranges and
+grids from such elements; a value that turns out to be fully known here can be folded like any constant, and a
+Reshape whose target is known in part gives its result a rank and most of its dimensions.
+Elements lie side by side in an object array: numbers, symbols ("N") that are only passed on, None for unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import ceil, floor, prod
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.artifact import Dim
+from onnxport.model import dims_of
+
+# Shape arithmetic works on a few numbers; anything longer is data.
+_MAX_ELEMENTS = 64
+
+Partial = np.ndarray[Any, np.dtype[Any]]  # dtype object, elements int | float | str | None
+
+
+class Dimensions:
+    """What is known of a graph's small values, element by element."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._partials: dict[ir.Value, Partial] = {}
+        for node in graph:
+            if node.domain in ("", "ai.onnx") and node.op_type in _RULES and len(node.outputs) == 1:
+                self._follow(node)
+
+    def _follow(self, node: ir.Node) -> None:
+        operands = [None if value is None else _partial(value, self._partials) for value in node.inputs]
+        if node.op_type != "Shape" and any(operand is None for operand in operands):
+            return
+        result = _apply(node, operands)
+        if result is not None and result.size <= _MAX_ELEMENTS:
+            self._partials[node.outputs[0]] = result
+
+    def known_values(self) -> dict[ir.Value, Partial]:
+        """The node results of which every element is a number."""
+        return {
+            value: partial
+            for value, partial in self._partials.items()
+            if not any(element is None or isinstance(element, str) for element in partial.flat)
+        }
+
+    def result_shape(self, node: ir.Node) -> list[Dim] | None:
+        """The dimensions that a Reshape or ConstantOfShape gives its result, as far as its target is known."""
+        target = node.inputs[1 if node.op_type == "Reshape" else 0]
+        if node.op_type not in ("Reshape", "ConstantOfShape") or target is None:
+            return None
+        partial = _partial(target, self._partials)
+        if partial is None:
+            return None
+        elements = partial.tolist()
+        source = node.inputs[0]
+        if node.op_type == "ConstantOfShape" or source is None:
+            return elements
+        return _reshaped(None if source.shape is None else list(dims_of(source)), elements, node)
+
+
+def _reshaped(before: list[Dim] | None, target: list[Dim], node: ir.Node) -> list[Dim]:
+    """ONNX Reshape's rules: 0 copies (unless allowzero), -1 takes what is left."""
+    if not _int(node, "allowzero", 0):
+        target = [
+            (before[i] if before is not None and i < len(before) else None) if dim == 0 else dim
+            for i, dim in enumerate(target)
+        ]
+    rest = [dim for dim in target if dim != -1]
+    left = None if before is None else _quotient(before, rest)
+    return [left if dim == -1 else dim for dim in target]
+
+
+def _quotient(whole: list[Dim], parts: list[Dim]) -> Dim:
+    """The dimension that `parts` lack to have as many elements as `whole`; None where that is open."""
+    if None in whole or None in parts:
+        return None
+    symbols = Counter(dim for dim in whole if isinstance(dim, str))
+    taken = Counter(dim for dim in parts if isinstance(dim, str))
+    if taken - symbols:
+        return None
+    symbols -= taken
+    size = prod(dim for dim in whole if isinstance(dim, int))
+    by = prod(dim for dim in parts if isinstance(dim, int))
+    if not by or size % by:
+        return None
+    if not symbols:
+        return size // by
+    return next(iter(symbols)) if symbols.total() == 1 and size == by else None
+
+
+def _partial(value: ir.Value, partials: dict[ir.Value, Partial]) -> Partial | None:
+    if value in partials:
+        return partials[value]
+    tensor = value.const_value
+    if tensor is None or tensor.size > _MAX_ELEMENTS or tensor.dtype == ir.DataType.STRING:
+        return None
+    return tensor.numpy().astype(object)
+
+
+def _apply(node: ir.Node, operands: Sequence[Partial | None]) -> Partial | None:
+    try:
+        return _RULES[node.op_type](node, operands)  # type: ignore[arg-type]
+    except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
+        return None  # a form of the op that no shape arithmetic uses
+
+
+def _shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
+    source = node.inputs[0]
+    if source is None or source.shape is None:
+        return None
+    dims = list(dims_of(source))
+    end = node.attributes["end"].as_int() if "end" in node.attributes else None
+    return np.array(dims[_int(node, "start", 0) : end], object)
+
+
+def _gather(node: ir.Node, operands: Sequence[Partial]) -> Partial:
+    return np.asarray(np.take(operands[0], operands[1].astype(int), _int(node, "axis", 0)), object)
+
+
+def _slice(node: ir.Node, operands: Sequence[Partial]) -> Partial:
+    data, starts, ends, *rest = operands
+    axes = rest[0].tolist() if rest else range(len(starts))
+    steps = rest[1].tolist() if len(rest) > 1 else [1] * len(starts)
+    index = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        index[axis] = slice(start, end, step)
+    return data[tuple(index)]
+
+
+def _concat(node: ir.Node, operands: Sequence[Partial]) -> Partial:
+    return np.concatenate(operands, _int(node, "axis", 0))
+
+
+def _unsqueeze(node: ir.Node, operands: Sequence[Partial]) -> Partial:
+    return np.expand_dims(operands[0], _axes(node, operands) or ())
+
+
+def _squeeze(node: ir.Node, operands: Sequence[Partial]) -> Partial:
+    return np.asarray(np.squeeze(operands[0], _axes(node, operands)), object)
+
+
+def _axes(node: ir.Node, operands: Sequence[Partial]) -> tuple[int, ...] | None:
+    """An input since opset 13, an attribute before."""
+    if len(operands) > 1:
+        return tuple(operands[1].reshape(-1).tolist())
+    return node.attributes["axes"].as_ints() if "axes" in node.attributes else None
+
+
+def _reshape(node: ir.Node, operands: Sequence[Partial]) -> Partial:
+    return operands[0].reshape(operands[1].tolist())
+
+
+def _cast(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
+    dtype = ir.DataType(_int(node, "to", 1))
+    if dtype.is_integer():
+        convert: Callable[[Any], Any] = int
+    elif dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        convert = float
+    else:
+        return None
+    # A symbol stays itself: a dimension that a Cast could not carry would not fit a shape either.
+    return np.array(
+        [e if e is None or isinstance(e, str) else convert(e) for e in operands[0].flat], object
+    ).reshape(operands[0].shape)
+
+
+def _reduce_prod(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
+    if len(operands) > 1 or operands[0].ndim != 1 or not all(isinstance(e, int) for e in operands[0].flat):
+        return None
+    total = np.array(prod(operands[0].tolist()), object)
+    return total.reshape(1) if _int(node, "keepdims", 1) else total
+
+
+def _elementwise(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
+    return lambda node, operands: _each(function, *operands)
+
+
+def _each(function: Callable[..., Any], *operands: Partial) -> Partial:
+    """`function` on every element, broadcast; unknown where any operand is no number."""
+    apply = np.frompyfunc(
+        lambda *elements: function(*elements) if all(isinstance(e, int | float) for e in elements) else None,
+        len(operands),
+        1,
+    )
+    return np.asarray(apply(*operands), object)
+
+
+def _divide(a: float, b: float) -> float:
+    """ONNX's Div: integers truncate toward zero."""
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return float(np.float32(a) / np.float32(b))
+
+
+def _int(node: ir.Node, name: str, default: int) -> int:
+    return node.attributes[name].as_int() if name in node.attributes else default
+
+
+_RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
+    "Add": _elementwise(lambda a, b: a + b),
+    "Cast": _cast,
+    "Ceil": _elementwise(lambda a: float(ceil(a))),
+    "Concat": _concat,
+    "Div": _elementwise(_divide),
+    "Floor": _elementwise(lambda a: float(floor(a))),
+    "Gather": _gather,
+    "Identity": lambda node, operands: operands[0],
+    "Max": _elementwise(max),
+    "Min": _elementwise(min),
+    "Mul": _elementwise(lambda a, b: a * b),
+    "ReduceProd": _reduce_prod,
+    "Reshape": _reshape,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Sub": _elementwise(lambda a, b: a - b),
+    "Unsqueeze": _unsqueeze,
+}

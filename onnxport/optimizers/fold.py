@@ -1,0 +1,129 @@
+"""Constant folding: what depends on no run-time input is computed once, by ONNX Runtime itself.
+
+A node is folded only when all its inputs are constants. The dimensions of a value whose shape is fully
+known count as constants too: they follow from the signature, not from the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+
+from onnxport.model import Model, dims_of
+from onnxport.optimizers.dims import Dimensions
+
+# A node whose result is larger than this is left to run time: Expand and ConstantOfShape can turn eight
+# bytes into gigabytes.
+SIZE_LIMIT = 256 * 2**20  # bytes
+
+# Not functions of their inputs.
+_RANDOM = frozenset(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split()
+)
+# A quantized model keeps its scales: folding a DequantizeLinear would turn int8 weights into floats.
+_QUANTIZATION = frozenset("QuantizeLinear DequantizeLinear DynamicQuantizeLinear".split())
+
+
+def fold_constants(model: Model) -> int:
+    """Replaces constant subgraphs of the main graph by initializers; returns how many nodes went."""
+    folded = _fold_known_dimensions(model.graph)
+    nodes = _constant_nodes(model.graph)
+    if nodes:
+        _replace(model.graph, nodes, _evaluate(model, nodes))
+    return folded + len(nodes)
+
+
+def _fold_known_dimensions(graph: ir.Graph) -> int:
+    """Values computed from dimensions that are known, though others of the same shape may be open."""
+    known = Dimensions(graph).known_values()
+    for value, elements in known.items():
+        node, dtype = value.producer(), value.dtype
+        if node is not None and dtype is not None:
+            _replace(graph, [node], {value.name or "": elements.astype(dtype.numpy())})
+    return len(known)
+
+
+def _constant_nodes(graph: ir.Graph) -> list[ir.Node]:
+    """The nodes that depend on constants alone, in graph order."""
+    known = {value for value in graph.initializers.values() if value.const_value is not None}
+    nodes = []
+    for node in graph:
+        if not _foldable(node):
+            continue
+        inputs = [value for value in node.inputs if value is not None]
+        if all(value in known for value in inputs) and not _too_large(node):
+            nodes.append(node)
+            known.update(node.outputs)
+    return nodes
+
+
+def _foldable(node: ir.Node) -> bool:
+    if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION:
+        return False
+    has_body = any(
+        a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
+    )
+    return not has_body and all(value.dtype != ir.DataType.STRING for value in node.outputs)
+
+
+def _too_large(node: ir.Node) -> bool:
+    for value in node.outputs:
+        dims = dims_of(value)
+        if value.shape is None or value.dtype is None:
+            continue
+        size = prod(dim for dim in dims if isinstance(dim, int)) * value.dtype.itemsize
+        if size > SIZE_LIMIT:
+            return True
+    return False
+
+
+def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
+    """The results that something outside `nodes` uses, by name."""
+    inside = set(nodes)
+    wanted = [
+        value
+        for node in nodes
+        for value in node.outputs
+        if value.is_graph_output() or any(user not in inside for user in value.consumers())
+    ]
+    constants = {
+        value: None for node in nodes for value in node.inputs if value is not None and value.const_value is not None
+    }
+    graph = onnx.GraphProto(name="constants")
+    graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
+    for value in constants:
+        tensor = onnx.numpy_helper.from_array(value.const_value.numpy(), value.name)  # type: ignore[union-attr]
+        graph.initializer.append(tensor)
+    graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in wanted)
+    opsets = [onnx.helper.make_opsetid(d, v) for d, v in model.ir.opset_imports.items()]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=min(model.ir.ir_version, 10))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [value.name or "" for value in wanted]
+    return dict(zip(names, session.run(names, {}), strict=True))
+
+
+def _replace(graph: ir.Graph, nodes: Iterable[ir.Node], arrays: dict[str, np.ndarray]) -> None:
+    """Puts initializers of the same names in place of the nodes' results, and removes the nodes."""
+    for node in reversed(list(nodes)):
+        for value in node.outputs:
+            array = arrays.get(value.name or "")
+            if array is None:
+                continue
+            constant = ir.Value(
+                name=value.name,
+                shape=ir.Shape(array.shape),
+                type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+                const_value=ir.Tensor(array, name=value.name),
+            )
+            value.name = None
+            value.replace_all_uses_with(constant, replace_graph_outputs=True)
+            graph.register_initializer(constant)
+        graph.remove(node, safe=True)

@@ -1,0 +1,143 @@
+"""The form in which every converter takes a model: one opset, no functions, fresh shapes, constants folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from onnx_ir.passes import common
+
+from onnxport.errors import CannotConvertError
+from onnxport.model import Model
+from onnxport.optimizers import shapes as shape_passes
+from onnxport.optimizers.decompose import decompose
+from onnxport.optimizers.fold import fold_constants
+from onnxport.optimizers.opset import lift
+from onnxport.shapes import GivenShape
+
+# Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
+_MAX_ROUNDS = 20
+
+
+class Equivalence(Protocol):
+    """What the pipeline injects to check a pass: the optimizers do not know the judge."""
+
+    def __call__(self, candidate: Model) -> str | None:
+        """Why `candidate` does not compute what the original does; None if it does."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One rewriting step: changes the model in place. A pass that is not `optional` is never skipped."""
+
+    name: str
+    run: Callable[[Model], None]
+    optional: bool = True
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The prepared model, and what the report should say of its making."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+
+
+def prepare(
+    model: Model,
+    *,
+    shapes: Mapping[str, GivenShape],
+    native: Collection[str],
+    equivalence: Equivalence | None = None,
+) -> Prepared:
+    """Brings a copy of `model` into canonical form; the weights are shared with the original.
+
+    Args:
+        shapes: sizes for open input dimensions (--shape).
+        native: the operators that the target holds; others are decomposed where ONNX defines how.
+        equivalence: checks the result; when it differs, every pass is checked and a culprit skipped.
+
+    Raises:
+        UsageError: `shapes` do not fit the model.
+        CannotConvertError: nodes that have no form in the canonical opset, or a required pass that changes
+            the model's answers.
+    """
+    passes = _passes(shapes, native)
+    candidate = model.clone()
+    for step in passes:
+        step.run(candidate)
+    if equivalence is None or equivalence(candidate) is None:
+        return Prepared(candidate)
+    return _without_culprits(model, passes, equivalence)
+
+
+def _passes(shapes: Mapping[str, GivenShape], native: Collection[str]) -> list[Pass]:
+    """The order matters: folding and some lifts need shapes."""
+    return [
+        Pass("fix input shapes", lambda model: shape_passes.pin_inputs(model, shapes), optional=False),
+        Pass("inline functions", _inline, optional=False),
+        Pass("infer shapes and fold constants", _restate_shapes, optional=False),
+        Pass("lift opset", _lift, optional=False),
+        Pass("eliminate identities", lambda model: _run(model, common.IdentityEliminationPass())),
+        Pass("decompose", lambda model: _decompose(model, native)),
+        Pass("remove unused", lambda model: _run(model, common.RemoveUnusedNodesPass())),
+    ]
+
+
+def _without_culprits(model: Model, passes: list[Pass], equivalence: Equivalence) -> Prepared:
+    """Runs the passes one by one, skipping those that change the answers."""
+    current, notes = model.clone(), []
+    for step in passes:
+        attempt = current.clone()
+        step.run(attempt)
+        reason = equivalence(attempt)
+        if reason is None:
+            current = attempt
+        elif step.optional:
+            notes.append(f"pass {step.name!r} was skipped, it changes the model's answers: {reason}")
+        else:
+            raise CannotConvertError(
+                f"preparing the model changes its answers in the step {step.name!r}",
+                why=reason,
+                fix="please report this model",
+            )
+    return Prepared(current, tuple(notes))
+
+
+def _run(model: Model, step: Callable[[object], object]) -> None:
+    step(model.ir)
+
+
+def _inline(model: Model) -> None:
+    if model.ir.functions:
+        _run(model, common.InlinePass())
+    # Constants as initializers, which are constants and no inputs: one form for everything after.
+    _run(model, common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0))
+    _run(model, common.RemoveInitializersFromInputsPass())
+
+
+def _lift(model: Model) -> None:
+    if lift(model.ir):
+        _run(model, common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0))
+        shape_passes.infer(model)
+        _fold(model)
+
+
+def _restate_shapes(model: Model) -> None:
+    shape_passes.drop_declared(model)
+    shape_passes.infer(model)
+    _fold(model)
+
+
+def _fold(model: Model) -> None:
+    for _ in range(_MAX_ROUNDS):
+        if not fold_constants(model) or not shape_passes.infer(model):
+            return
+
+
+def _decompose(model: Model, native: Collection[str]) -> None:
+    if decompose(model, native):
+        shape_passes.infer(model)
+        _fold(model)

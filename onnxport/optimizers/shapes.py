@@ -1,0 +1,83 @@
+"""Shapes: the user's sizes put into the graph, and every other shape inferred anew.
+
+The shapes that a file declares for its intermediate values are dropped: exporters and older simplifiers leave
+stale ones behind (a static batch in a model whose batch is open), and a converter that believes them writes a
+model that fails on the second size it meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.artifact import Dim
+from onnxport.model import Model, dims_of
+from onnxport.optimizers.dims import Dimensions
+from onnxport.shapes import GivenShape, apply_shapes
+
+# A round resolves one more layer of reshapes of reshapes; real models need two or three.
+_MAX_ROUNDS = 20
+
+
+def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
+    """Fixes open dimensions of the inputs as the user asked (`--shape`).
+
+    Raises:
+        UsageError: an unknown input, or sizes that contradict the model.
+    """
+    wanted = apply_shapes(model.inputs, shapes)
+    for value in model.graph.inputs:
+        if value.name in wanted:
+            # An open dimension without a name gets one, so that inference can tell where it went.
+            value.shape = ir.Shape(
+                [f"{value.name}.{axis}" if dim is None else dim for axis, dim in enumerate(wanted[value.name])]
+            )
+
+
+def drop_declared(model: Model) -> None:
+    """Forgets the shape of every value that a node computes; element types stay."""
+    for graph in model.ir.graphs():
+        for node in graph:
+            for value in node.outputs:
+                value.shape = None
+
+
+def infer(model: Model) -> bool:
+    """ONNX's shape inference with data propagation, helped where a Reshape's target is known in part.
+
+    Returns whether it learned anything. What cannot be inferred stays unknown, it is no error: a lowering that
+    needs it refuses its node.
+    """
+    inference = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)
+    learned = inference(model.ir).modified
+    for _ in range(_MAX_ROUNDS):
+        if not _shapes_from_targets(model.graph):
+            break
+        learned = True
+        inference(model.ir)
+    return bool(learned)
+
+
+def _shapes_from_targets(graph: ir.Graph) -> bool:
+    """Gives results of Reshape and ConstantOfShape the dimensions that ONNX's inference does not see."""
+    known, changed = Dimensions(graph), False
+    for node in graph:
+        if node.op_type not in ("Reshape", "ConstantOfShape") or node.domain not in ("", "ai.onnx"):
+            continue
+        shape, value = known.result_shape(node), node.outputs[0]
+        if shape is None:
+            continue
+        merged = _merged(None if value.shape is None else list(dims_of(value)), shape)
+        if merged is not None:
+            value.shape, changed = ir.Shape(merged), True
+    return changed
+
+
+def _merged(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
+    """The derived dimensions where they say more than the inferred ones; None where they add nothing."""
+    if inferred is None or len(inferred) != len(derived):
+        return derived
+    better = [ours if isinstance(ours, int) else theirs for ours, theirs in zip(derived, inferred, strict=True)]
+    return better if [isinstance(d, int) for d in better] != [isinstance(d, int) for d in inferred] else None

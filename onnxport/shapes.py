@@ -1,0 +1,72 @@
+"""The one way to write an input's shape: `NAME=1,3,?,224`, split at the last `=` since ONNX names carry `:` and `/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import UsageError
+
+# A dimension that the user gave: a size, or None for one that stays open.
+GivenShape = tuple[int | None, ...]
+
+
+def parse_shapes(texts: Sequence[str] | Mapping[str, Sequence[int | None]]) -> dict[str, GivenShape]:
+    """Reads `NAME=DIM,DIM,...` texts, or takes a mapping as Python callers write it.
+
+    Raises:
+        UsageError: a text of another form, or a name given twice.
+    """
+    if isinstance(texts, Mapping):
+        return {name: tuple(shape) for name, shape in texts.items()}
+    shapes: dict[str, GivenShape] = {}
+    for text in texts:
+        name, separator, dims = text.rpartition("=")
+        if not separator or not name:
+            raise UsageError(
+                f"the shape {text!r} names no input", fix="write NAME=1,3,224,224, with ? for an open dimension"
+            )
+        if name in shapes:
+            raise UsageError(f"the shape of input {name!r} is given twice")
+        shapes[name] = tuple(_dimension(dim.strip(), text) for dim in dims.split(",")) if dims.strip() else ()
+    return shapes
+
+
+def _dimension(text: str, whole: str) -> int | None:
+    if text == "?":
+        return None
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise UsageError(f"{text!r} in the shape {whole!r} is no dimension", fix="give a size of 1 or more, or ?")
+
+
+def apply_shapes(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape]
+) -> dict[str, tuple[Dim, ...]]:
+    """Every input's shape with the given sizes put in; a `?` leaves the model's own dimension.
+
+    Raises:
+        UsageError: a name that the model does not have, or sizes that contradict the model.
+    """
+    known = {spec.name: spec for spec in inputs}
+    for name in shapes:
+        if name not in known:
+            listed = ", ".join(repr(spec.name) for spec in inputs) or "none"
+            raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {listed}")
+    return {spec.name: _merged(spec, shapes.get(spec.name)) for spec in inputs}
+
+
+def _merged(spec: TensorSpec, given: GivenShape | None) -> tuple[Dim, ...]:
+    if given is None:
+        return spec.shape
+    fits = len(given) == len(spec.shape) and all(
+        size is None or not isinstance(dim, int) or size == dim
+        for size, dim in zip(given, spec.shape, strict=True)
+    )
+    if not fits:
+        asked = ",".join("?" if size is None else str(size) for size in given)
+        raise UsageError(
+            f"the shape {asked} contradicts input {spec}",
+            fix="give as many dimensions as it has and change only those that are open",
+        )
+    return tuple(dim if size is None else size for size, dim in zip(given, spec.shape, strict=True))
