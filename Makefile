@@ -1,0 +1,55 @@
+# `make demo` and `make test` are the README's two commands; what they need is installed into .venv, once.
+# PYTHON says which Python makes the environment: make test PYTHON=python3.12
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test lint venv wheel clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    convert real trained models and print what came of it"
+	@echo "make test    all that CI checks: lint, types, layers, tests"
+	@echo "make lint    the same without the tests"
+	@echo "make venv    only install, with everything the tests need, into $(VENV)"
+	@echo "make wheel   build the sdist and the wheel into dist/"
+	@echo "make clean   remove $(VENV), dist/ and the caches of the tools"
+
+demo: $(VENV)/installed
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+venv: $(VENV)/installed-test
+
+wheel: $(VENV)/installed-test
+	rm -rf dist
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: a second run installs again only when what it would install has changed.
+$(VENV)/created:
+	@$(PYTHON) -c 'import sys; sys.exit("onnxport needs Python 3.11 or newer; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
+	@echo "installing onnxport into $(VENV), a few minutes the first time"
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt
+	@echo "installing onnxport and what its tests need into $(VENV), a few minutes the first time"
+	$(INSTALL) --editable '.[test,dev]'
+	@touch $(VENV)/installed $@

@@ -1,0 +1,134 @@
+"""What we ship: the wheel holds the package and nothing else, the sdist all that it takes to test it."""
+
+import ast
+import email
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import onnxport
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+IMPORT_NAMES = {"google": "protobuf", "PIL": "pillow", "yaml": "PyYAML"}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> list[str]:
+    (path,) = dist.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        return archive.namelist()
+
+
+@pytest.fixture(scope="module")
+def wheel_metadata(dist: Path) -> Message:
+    (path,) = dist.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: list[str]) -> None:
+    info = f"onnxport-{onnxport.__version__}.dist-info/"
+    assert sorted(name for name in wheel if not name.startswith(info)) == files_below("onnxport")
+    assert "onnxport/py.typed" in wheel
+
+
+def test_wheel_carries_the_license(wheel: list[str], wheel_metadata: Message) -> None:
+    assert wheel_metadata["License-Expression"] == "Apache-2.0"
+    assert wheel_metadata["License-File"] == "LICENSE"
+    assert f"onnxport-{onnxport.__version__}.dist-info/licenses/LICENSE" in wheel
+
+
+def test_version_of_the_wheel_is_the_package_s_own(wheel_metadata: Message) -> None:
+    assert wheel_metadata["Version"] == onnxport.__version__
+
+
+def test_sdist_holds_what_make_test_needs(dist: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        members = {name.partition("/")[2] for name in archive.getnames()}
+    folders = ("onnxport", "tests", "fixtures", "benchmarks", "examples", "docs")
+    wanted = {name for folder in folders for name in files_below(folder)}
+    wanted |= {".ci/run", "Makefile", "constraints.txt", "pyproject.toml"}
+    wanted |= {"CHANGELOG.md", "LICENSE", "README.md"}
+    assert wanted - members == set()
+
+
+def test_extras_that_the_documents_name_exist() -> None:
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "onnxport").rglob("*.py")]
+    named = {
+        extra.strip()
+        for document in documents
+        for extras in re.findall(r"(?:onnxport|['\" ]\.)\[([a-z, ]+)\]", document.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    }
+    assert named <= set(EXTRAS)
+
+
+def test_constraints_pin_all_that_is_required_on_this_platform() -> None:
+    pins = {
+        canonicalize_name(name): version
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+        for name, version in [line.split("==")]
+    }
+    for requirement in required():
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+
+
+def test_dependencies_are_exactly_what_the_package_imports() -> None:
+    imported = {canonicalize_name(IMPORT_NAMES.get(name, name)) for name in imported_packages()}
+    runtime = [*PYPROJECT["project"]["dependencies"], *EXTRAS["images"]]
+    assert imported == {canonicalize_name(Requirement(text).name) for text in runtime}
+
+
+def files_below(folder: str) -> list[str]:
+    return sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+
+
+def required() -> list[Requirement]:
+    texts = [*PYPROJECT["project"]["dependencies"], *(text for extra in EXTRAS.values() for text in extra)]
+    requirements = [Requirement(text) for text in texts]
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.name != "onnxport" and (requirement.marker is None or requirement.marker.evaluate())
+    ]
+
+
+def imported_packages() -> set[str]:
+    """The top-level packages that our modules import anywhere, without ours and the standard library's."""
+    names = set()
+    for path in (ROOT / "onnxport").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module)
+    packages = {name.partition(".")[0] for name in names}
+    return packages - set(sys.stdlib_module_names) - {"onnxport"}
