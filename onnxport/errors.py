@@ -114,7 +114,7 @@ class CannotConvertError(OnnxportError):
             return super().__str__()
         op_width = max(len(r.op) for r in self.refusals)
         node_width = max(len(r.node) for r in self.refusals) + 2
-        rows = [f"  {r.op:<{op_width}}  {repr(r.node):<{node_width}}  {r.why}" for r in self.refusals]
+        rows = [f"  {r.op:<{op_width}}  {r.node!r:<{node_width}}  {r.why}" for r in self.refusals]
         return "\n".join([f"{super().__str__()}:", *rows])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from onnxport.artifact import Dim, TensorSpec
 
@@ -88,8 +88,5 @@ class Manifest:
         )
 
 
-def _port(data: Mapping[str, object]) -> Port:
-    values = dict(data)
-    for name in ("shape", "permutation"):
-        values[name] = tuple(values[name])  # type: ignore[call-overload]
-    return Port(**values)  # type: ignore[arg-type]
+def _port(data: dict[str, Any]) -> Port:
+    return Port(**data | {name: tuple(data[name]) for name in ("shape", "permutation")})

@@ -24,7 +24,8 @@ def parse_shapes(texts: Sequence[str] | Mapping[str, Sequence[int | None]]) -> d
         name, separator, dims = text.rpartition("=")
         if not separator or not name:
             raise UsageError(
-                f"the shape {text!r} names no input", fix="write NAME=1,3,224,224, with ? for an open dimension"
+                f"the shape {text!r} names no input",
+                fix="write NAME=1,3,224,224, with ? for an open dimension",
             )
         if name in shapes:
             raise UsageError(f"the shape of input {name!r} is given twice")

@@ -132,16 +132,22 @@ class NodeView(Generic[_V]):
         outputs = {i for i in range(self.output_count) if self.wants_output(i)} - set(self.results)
         for kind, left in (("attribute", attributes), ("input", inputs), ("output", outputs)):
             if left:
-                self.unsupported(f"its {kind} {sorted(left)} is not handled")  # type: ignore[type-var]
+                self.unsupported(f"its {kind} {sorted(left)} is not handled")
 
 
 Lowering = Callable[[NodeView[_V], _B], None]
 
 
 class Registry(Generic[_V, _B]):
-    """Op type to lowering; an op registered twice is an error."""
+    """Op type to lowering; an op registered twice is an error.
 
-    def __init__(self) -> None:
+    Args:
+        target: the format's name, for refusals.
+        impossible: op type to the reason why the target can never hold it.
+    """
+
+    def __init__(self, target: str, impossible: Mapping[str, str]) -> None:
+        self._target, self._impossible = target, impossible
         self._lowerings: dict[str, Lowering[_V, _B]] = {}
 
     def lower(self, *ops: str) -> Callable[[Lowering[_V, _B]], Lowering[_V, _B]]:
@@ -169,7 +175,7 @@ class Registry(Generic[_V, _B]):
         """Lowers one node and checks that nothing of it was left unread (UnsupportedOp)."""
         lowering = self._lowerings.get(node.op)
         if lowering is None:
-            node.unsupported("has no lowering to this target")
+            node.unsupported(self._impossible.get(node.op, f"has no lowering to {self._target} yet"))
         lowering(node, builder)
         node.check_consumed()
 

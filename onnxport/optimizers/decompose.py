@@ -7,12 +7,13 @@ operator that the target does not hold natively is replaced by that very definit
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model
+from onnxport.model import Model, dims_of
 
 
 def decompose(model: Model, native: Collection[str]) -> list[str]:
@@ -22,38 +23,67 @@ def decompose(model: Model, native: Collection[str]) -> list[str]:
     """
     expanded: set[str] = set()
     while found := _definitions(model, native):
-        for function in found.values():
-            model.ir.functions[function.identifier()] = function
-        expanded |= set(found)
+        model.ir.functions.update({function.identifier(): function for function in found})
+        expanded |= {function.name for function in found}
         common.InlinePass()(model.ir)
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model.ir)
     return sorted(expanded)
 
 
-def _definitions(model: Model, native: Collection[str]) -> dict[str, ir.Function]:
-    """The defining function of each composite operator in the graph."""
-    functions: dict[str, ir.Function] = {}
-    for node in model.graph.all_nodes():
-        if node.domain not in ("", "ai.onnx") or node.op_type in native or node.op_type in functions:
+def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
+    """A defining function for each composite node, shared by an op's nodes where it is the same for all."""
+    shared: dict[str, ir.Function | None] = {}
+    own: list[ir.Function] = []
+    for number, node in enumerate(model.graph.all_nodes()):
+        if node.domain not in ("", "ai.onnx") or node.op_type in native or not onnx.defs.has(node.op_type):
             continue
-        function = _definition(model, node)
-        if function is not None:
-            functions[node.op_type] = function
-    return functions
+        if node.op_type not in shared:
+            shared[node.op_type] = _shared_definition(model, node)
+        if shared[node.op_type] is None:
+            function = _own_definition(model, node)
+            if function is not None:
+                node.overload = function.overload = str(number)
+                own.append(function)
+    return [*(function for function in shared.values() if function is not None), *own]
 
 
-def _definition(model: Model, node: ir.Node) -> ir.Function | None:
-    if not onnx.defs.has(node.op_type):
+def _shared_definition(model: Model, node: ir.Node) -> ir.Function | None:
+    # onnx's type stubs lack the function accessors.
+    schema: Any = onnx.defs.get_schema(node.op_type, model.opset)
+    version = _newest(schema.function_opset_versions, model.opset)
+    if version is None:
         return None
-    schema = onnx.defs.get_schema(node.op_type, model.opset)
-    versions = [version for version in schema.function_opset_versions if version <= model.opset]
-    if not versions:
+    return _function(schema.get_function_with_opset_version(version), model)
+
+
+def _own_definition(model: Model, node: ir.Node) -> ir.Function | None:
+    """The definition of an op that depends on the node's attributes and input types."""
+    schema: Any = onnx.defs.get_schema(node.op_type, model.opset)
+    version = _newest(schema.context_dependent_function_opset_versions, model.opset)
+    if version is None:
         return None
+    types = [_type_of(value).SerializeToString() for value in node.inputs]
+    proto = ir.serde.serialize_node(node).SerializeToString()
+    return _function(schema.get_context_dependent_function_with_opset_version(version, proto, types), model)
+
+
+def _newest(versions: Collection[int], opset: int) -> int | None:
+    return max((version for version in versions if version <= opset), default=None)
+
+
+def _function(serialized: bytes, model: Model) -> ir.Function | None:
     proto = onnx.FunctionProto()
-    proto.ParseFromString(schema.get_function_with_opset_version(max(versions)))
+    proto.ParseFromString(serialized)
     if not proto.node:
         return None
     function: ir.Function = ir.serde.deserialize_function(proto)
     # The schema gives the newest definition that holds at this opset, under the version it was written for.
     function.opset_imports[""] = model.opset
     return function
+
+
+def _type_of(value: ir.Value | None) -> onnx.TypeProto:
+    if value is None or value.dtype is None:
+        return onnx.TypeProto()
+    shape = None if value.shape is None else dims_of(value)
+    return onnx.helper.make_tensor_type_proto(value.dtype.value, shape)

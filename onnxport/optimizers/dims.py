@@ -58,7 +58,7 @@ class Dimensions:
         partial = _partial(target, self._partials)
         if partial is None:
             return None
-        elements = partial.tolist()
+        elements: list[Dim] = partial.tolist()
         source = node.inputs[0]
         if node.op_type == "ConstantOfShape" or source is None:
             return elements

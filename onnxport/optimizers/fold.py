@@ -92,7 +92,10 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
         if value.is_graph_output() or any(user not in inside for user in value.consumers())
     ]
     constants = {
-        value: None for node in nodes for value in node.inputs if value is not None and value.const_value is not None
+        value: None
+        for node in nodes
+        for value in node.inputs
+        if value is not None and value.const_value is not None
     }
     graph = onnx.GraphProto(name="constants")
     graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
@@ -105,7 +108,9 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     names = [value.name or "" for value in wanted]
     return dict(zip(names, session.run(names, {}), strict=True))
 

@@ -1,4 +1,4 @@
-"""The form in which every converter takes a model: one opset, no functions, fresh shapes, constants folded."""
+"""The form in which every converter takes a model: one opset, no functions, fresh shapes, folded constants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from onnx_ir.passes import common
+from onnx_ir.passes import PassBase, common
 
 from onnxport.errors import CannotConvertError
 from onnxport.model import Model
@@ -106,7 +106,7 @@ def _without_culprits(model: Model, passes: list[Pass], equivalence: Equivalence
     return Prepared(current, tuple(notes))
 
 
-def _run(model: Model, step: Callable[[object], object]) -> None:
+def _run(model: Model, step: PassBase) -> None:
     step(model.ir)
 
 

@@ -32,7 +32,10 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
         if value.name in wanted:
             # An open dimension without a name gets one, so that inference can tell where it went.
             value.shape = ir.Shape(
-                [f"{value.name}.{axis}" if dim is None else dim for axis, dim in enumerate(wanted[value.name])]
+                [
+                    f"{value.name}.{axis}" if dim is None else dim
+                    for axis, dim in enumerate(wanted[value.name])
+                ]
             )
 
 
@@ -79,5 +82,7 @@ def _merged(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
     """The derived dimensions where they say more than the inferred ones; None where they add nothing."""
     if inferred is None or len(inferred) != len(derived):
         return derived
-    better = [ours if isinstance(ours, int) else theirs for ours, theirs in zip(derived, inferred, strict=True)]
+    better = [
+        ours if isinstance(ours, int) else theirs for ours, theirs in zip(derived, inferred, strict=True)
+    ]
     return better if [isinstance(d, int) for d in better] != [isinstance(d, int) for d in inferred] else None

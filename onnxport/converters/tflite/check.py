@@ -80,6 +80,4 @@ def _operator_name(code: Any) -> str:
 
 @cache
 def _builtin_names() -> dict[int, str]:
-    return {
-        value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")
-    }
+    return {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}

@@ -13,10 +13,10 @@ from litert_converter.mlir import ir
 from litert_converter.mlir.dialects import func
 
 from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
+from onnxport.converters.params import Layout
 from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
 from onnxport.converters.tflite.builder import TflBuilder, Value
 from onnxport.converters.tflite.layout import Permutation, channels_last, identity, permuted
-from onnxport.converters.params import Layout
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.manifest import Port, Tap
@@ -26,16 +26,16 @@ SIGNATURE = "serving_default"
 
 # Ops through which an input reaches the first op that wants channels last, without caring itself.
 _LAYOUT_AGNOSTIC = frozenset(
-    "Add Sub Mul Div Relu Clip Cast Identity BatchNormalization Pad Dropout LeakyRelu PRelu Sigmoid Tanh Neg".split()
+    (
+        "Add BatchNormalization Cast Clip Div Dropout Identity LeakyRelu Mul Neg Pad PRelu Relu Sigmoid Sub Tanh"
+    ).split()
 )
 _WANTS_CHANNELS_LAST = frozenset(
     "Conv ConvTranspose MaxPool AveragePool Resize LRN DepthToSpace SpaceToDepth".split()
 )
 
 # Element types that a TFLite tensor and its kernels carry across the boundary.
-_PORT_DTYPES = frozenset(
-    "bool int8 uint8 int16 int32 int64 float16 float32".split()
-)
+_PORT_DTYPES = frozenset("bool int8 uint8 int16 int32 int64 float16 float32".split())
 
 
 @dataclass
@@ -73,26 +73,24 @@ class _Lowering:
 
     def run(self) -> Lowered:
         module = ir.Module.create()
-        in_orders = [self._input_order(value) for value in self.inputs]
         self._refuse_ports()
+        inputs = [value for value in self.inputs if _fits_a_port(value)]
+        orders = [self._input_order(value) for value in inputs]
+        keys = [self.keys.key(value.name or "") for value in inputs]
         types = [
             self.tfl.tensor_type(permuted(_shape(value), order), _dtype(value))
-            for value, order in zip(self.inputs, in_orders, strict=True)
+            for value, order in zip(inputs, orders, strict=True)
         ]
-        in_keys = [self.keys.key(value.name or "") for value in self.inputs]
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("main", ir.FunctionType.get(types, []))
-            block = function.add_entry_block([ir.Location.name(key) for key in in_keys])
+            block = function.add_entry_block([ir.Location.name(key) for key in keys])
         with self.tfl.emitting_into(block):
-            for value, order, argument in zip(self.inputs, in_orders, block.arguments, strict=True):
+            for value, order, argument in zip(inputs, orders, block.arguments, strict=True):
                 self.values[value] = Value(_shape(value), _dtype(value), copies={order: argument})
             for node in self.graph:
                 self._lower_node(node)
             if self.refusals:
-                raise CannotConvertError(
-                    f"{len(self.refusals)} of {len(self.graph)} nodes have no equivalent in TFLite",
-                    refusals=self.refusals,
-                )
+                raise self._refused()
             results = [self._result(value) for value in self.graph.outputs]
             ir.Operation.create("func.return", operands=[tensor for tensor, _ in results])
         function.attributes["function_type"] = ir.TypeAttr.get(
@@ -100,11 +98,11 @@ class _Lowering:
         )
         module.operation.verify()
         out_keys = [_Keys.clean(value.name or "") for value in self.graph.outputs]
-        converter_api_ext.set_signature(module.operation, SIGNATURE, in_keys, out_keys)
+        converter_api_ext.set_signature(module.operation, SIGNATURE, keys, out_keys)
         return Lowered(
             self.tfl,
             module,
-            tuple(_port(*each) for each in zip(self.inputs, in_keys, in_orders, strict=True)),
+            tuple(_port(*each) for each in zip(inputs, keys, orders, strict=True)),
             tuple(
                 _port(value, key, order)
                 for value, key, (_, order) in zip(self.graph.outputs, out_keys, results, strict=True)
@@ -112,11 +110,21 @@ class _Lowering:
             self.taps,
         )
 
+    def _refused(self) -> CannotConvertError:
+        ports = sum(refusal.op in ("input", "output") for refusal in self.refusals)
+        nodes = len(self.refusals) - ports
+        what = f"{nodes} of {len(self.graph)} nodes have no equivalent in TFLite" if nodes else ""
+        if ports:
+            what = (what and what + " and ") + f"{ports} inputs or outputs have types that it does not carry"
+        return CannotConvertError(what, refusals=self.refusals)
+
     # ---- nodes
 
     def _lower_node(self, node: onnx.Node) -> None:
         operands = [None if value is None else self._operand(value) for value in node.inputs]
-        if any(o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)):
+        if qualified_op(node) in REGISTRY.ops and any(
+            o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)
+        ):
             return  # downstream of a refused node whose result has no known rank
         view: NodeView[Value] = NodeView(node, operands)
         try:
@@ -177,14 +185,9 @@ class _Lowering:
     def _refuse_ports(self) -> None:
         for kind, values in (("input", self.inputs), ("output", self.graph.outputs)):
             for value in values:
-                dtype = dtype_name(value.dtype)
-                if dtype not in _PORT_DTYPES:
-                    why = f"is an {kind} of type {dtype}, which TFLite's kernels do not carry"
+                if not _fits_a_port(value):
+                    why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
                     self.refusals.append(Refusal(kind, value.name or "", why))
-        if self.refusals:
-            raise CannotConvertError(
-                "the model's inputs or outputs have types that TFLite cannot hold", refusals=self.refusals
-            )
 
     def _input_order(self, value: onnx.Value) -> Permutation:
         rank = len(_shape(value))
@@ -200,6 +203,10 @@ class _Lowering:
         order = last if self.layout == "nhwc" and last in result.copies else identity(result.rank)
         assert order is not None
         return self.tfl.tensor(result, order), order
+
+
+def _fits_a_port(value: onnx.Value) -> bool:
+    return dtype_name(value.dtype) in _PORT_DTYPES
 
 
 def _feeds_images(value: onnx.Value) -> bool:

@@ -1,9 +1,27 @@
-"""The registry that every file of `ops/` adds its lowerings to."""
+"""The registry that every file of `ops/` adds its lowerings to, and what no lowering can ever hold."""
 
 from __future__ import annotations
 
 from onnxport.converters.lowering import Registry
 from onnxport.converters.tflite.builder import TflBuilder, Value
 
-REGISTRY: Registry[Value, TflBuilder] = Registry()
+_STRINGS = "TFLite has no string operators; cut the model around it and do this step outside"
+_SEQUENCES = "TFLite has tensors only, no sequences or optional values"
+
+# ONNX op -> why TFLite's builtin operators cannot say it.
+_IMPOSSIBLE = {
+    **dict.fromkeys(
+        "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer".split(), _STRINGS
+    ),
+    **dict.fromkeys(
+        (
+            "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct "
+            "SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+        ).split(),
+        _SEQUENCES,
+    ),
+    "ImageDecoder": "TFLite has no image codecs; decode outside the model",
+}
+
+REGISTRY: Registry[Value, TflBuilder] = Registry("TFLite", _IMPOSSIBLE)
 lower = REGISTRY.lower

@@ -15,11 +15,11 @@ import onnx_ir
 from litert_converter import converter_api_ext
 from litert_converter.mlir import ir, passmanager
 
+from onnxport.artifact import write_failure
 from onnxport.converters.params import Layout
 from onnxport.converters.tflite.check import check_runs, operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.registry import REGISTRY
-from onnxport.artifact import write_failure
 from onnxport.errors import CannotConvertError
 from onnxport.manifest import KEY, Manifest, Tap
 from onnxport.model import Model
@@ -88,7 +88,9 @@ def _export(module: ir.Module, output: Path) -> None:
     except OSError as error:
         raise write_failure(output, error) from error
     except (ValueError, RuntimeError) as error:
-        raise CannotConvertError("the LiteRT compiler cannot serialize the model", why=_first_words(error)) from error
+        raise CannotConvertError(
+            "the LiteRT compiler cannot serialize the model", why=_first_words(error)
+        ) from error
 
 
 def _first_words(error: Exception) -> str:

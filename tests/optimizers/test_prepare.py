@@ -1,0 +1,245 @@
+"""Preparation changes a model's form and never its answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from fixtures import graphs
+from onnxport.errors import CannotConvertError, UsageError
+from onnxport.model import Model
+from onnxport.optimizers import fold, prepare
+from onnxport.optimizers.prepare import Prepared
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def load(proto: onnx.ModelProto, tmp_path: Path) -> Model:
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    return Model.load(path)
+
+
+def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Prepared:
+    """Everything in the graph counts as native unless said otherwise."""
+    ops = frozenset(node.op_type for node in model.graph) if native is None else native
+    return prepare.prepare(model, shapes=options.pop("shapes", {}), native=ops, **options)
+
+
+def answers(model: Model | Path, feeds: dict[str, Array]) -> list[Array]:
+    source = model.to_bytes() if isinstance(model, Model) else model
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
+def graph(
+    nodes: list[onnx.NodeProto], inputs: dict[str, list[Any]], outputs: dict[str, int], **weights: Array
+) -> Any:
+    return helper.make_model(
+        helper.make_graph(
+            nodes,
+            "g",
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+            [
+                helper.make_tensor_value_info(n, TensorProto.FLOAT, [None] * rank)
+                for n, rank in outputs.items()
+            ],
+            [numpy_helper.from_array(array, name) for name, array in weights.items()],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=8,
+    )
+
+
+def test_the_input_model_is_not_changed(tmp_path: Path) -> None:
+    model = load(graphs.conv_relu(), tmp_path)
+    before = model.to_bytes()
+    prepared(model, shapes={"x": (2, None, None, None)})
+    assert model.to_bytes() == before
+
+
+def test_a_stale_static_batch_inside_the_file_is_dropped(tmp_path: Path) -> None:
+    proto = graphs.mlp()
+    proto.graph.value_info.append(helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [1, 8]))
+    result = prepared(load(proto, tmp_path)).model
+    shapes = {value.name: value.shape for node in result.graph for value in node.outputs}
+    assert str(shapes["hidden"]) == "[N,8]"
+
+
+def test_given_shapes_reach_every_value(tmp_path: Path) -> None:
+    result = prepared(load(graphs.conv_relu(), tmp_path), shapes={"x": (5, 3, 8, 10)}).model
+    assert result.inputs[0].shape == (5, 3, 8, 10)
+    assert result.outputs[0].shape == (5, 4, 8, 10)
+
+
+def test_an_impossible_shape_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        prepared(load(graphs.conv_relu(), tmp_path), shapes={"x": (5, 4, 8, 10)})
+
+
+def test_constant_subgraphs_are_computed_and_answers_stay(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    proto = graph(
+        [
+            helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]),
+            helper.make_node("Exp", ["wt"], ["we"]),
+            helper.make_node("MatMul", ["x", "we"], ["y"]),
+        ],
+        {"x": ["N", 5]},
+        {"y": 2},
+        w=rng.standard_normal((4, 5)).astype(np.float32),
+    )
+    model = load(proto, tmp_path)
+    result = prepared(model).model
+    assert [node.op_type for node in result.graph] == ["MatMul"]
+    feeds = {"x": rng.standard_normal((3, 5)).astype(np.float32)}
+    np.testing.assert_allclose(answers(result, feeds)[0], answers(model, feeds)[0], rtol=1e-6)
+
+
+def test_a_dequantized_weight_keeps_its_scale(tmp_path: Path) -> None:
+    proto = graph(
+        [
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"]),
+            helper.make_node("MatMul", ["x", "w"], ["y"]),
+        ],
+        {"x": ["N", 2]},
+        {"y": 2},
+        q=np.array([[1, 2], [3, 4]], np.int8),
+        s=np.float32(0.5),
+        z=np.int8(0),
+    )
+    assert "DequantizeLinear" in [node.op_type for node in prepared(load(proto, tmp_path)).model.graph]
+
+
+def test_a_constant_that_would_explode_is_left_to_run_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "SIZE_LIMIT", 1000)
+    proto = graph(
+        [helper.make_node("Expand", ["c", "shape"], ["big"]), helper.make_node("Add", ["x", "big"], ["y"])],
+        {"x": ["N", 1000]},
+        {"y": 2},
+        c=np.ones((1, 1), np.float32),
+        shape=np.array([1, 1000]),
+    )
+    assert [node.op_type for node in prepared(load(proto, tmp_path)).model.graph] == ["Expand", "Add"]
+
+
+def test_known_elements_of_an_open_shape_are_constants(tmp_path: Path) -> None:
+    """The exporters' idiom: sizes read from Shape at run time although only the batch is open."""
+    proto = graph(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Gather", ["shape", "two"], ["height"], axis=0),
+            helper.make_node("Mul", ["height", "three"], ["tripled"]),
+            helper.make_node("Cast", ["tripled"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["x", "f"], ["y"]),
+        ],
+        {"x": ["N", 3, 8, 10]},
+        {"y": 4},
+        two=np.array([2]),
+        three=np.array([3]),
+    )
+    result = prepared(load(proto, tmp_path)).model
+    assert [node.op_type for node in result.graph] == ["Mul"]
+    x = np.ones((2, 3, 8, 10), np.float32)
+    assert answers(result, {"x": x})[0].max() == 24
+
+
+def test_a_reshape_by_open_shape_arithmetic_gets_its_dimensions(tmp_path: Path) -> None:
+    """[N, 6, 4] -> [N, 2, -1]: the batch stays open, the rest is known."""
+    proto = graph(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Slice", ["shape", "zero", "one"], ["batch"]),
+            helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
+            helper.make_node("Reshape", ["x", "target"], ["y"]),
+        ],
+        {"x": ["N", 6, 4]},
+        {"y": 3},
+        zero=np.array([0]),
+        one=np.array([1]),
+        rest=np.array([2, -1]),
+    )
+    result = prepared(load(proto, tmp_path)).model
+    assert result.outputs[0].shape[1:] == (2, 12)
+    assert not isinstance(result.outputs[0].shape[0], int)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("Softplus", {}),
+        ("Selu", {"alpha": 1.5, "gamma": 1.1}),
+        ("Celu", {"alpha": 0.7}),
+        ("Mish", {}),
+        ("ThresholdedRelu", {"alpha": 0.3}),
+        ("ReduceL2", {"keepdims": 0}),
+        ("ReduceLogSumExp", {}),
+        ("HardSwish", {}),
+        ("Shrink", {"lambd": 0.4, "bias": 0.2}),
+    ],
+)
+def test_a_composite_operator_is_replaced_by_its_definition(
+    tmp_path: Path, op: str, attributes: dict[str, Any]
+) -> None:
+    model = load(
+        graph(
+            [helper.make_node(op, ["x"], ["y"], **attributes)],
+            {"x": ["N", 7]},
+            {"y": 1 if "keepdims" in attributes else 2},
+        ),
+        tmp_path,
+    )
+    result = prepared(model, native=frozenset()).model
+    assert op not in [node.op_type for node in result.graph]
+    x = np.linspace(-3, 3, 21, dtype=np.float32).reshape(3, 7)
+    np.testing.assert_allclose(
+        answers(result, {"x": x})[0], answers(model, {"x": x})[0], rtol=2e-6, atol=1e-6
+    )
+
+
+def _relabelled(model: Model) -> None:
+    """A pass that goes wrong: it turns every Relu into a Sigmoid."""
+    for node in model.graph:
+        if node.op_type == "Relu":
+            node.op_type = "Sigmoid"
+
+
+def _differs_from(original: Model, feeds: dict[str, Array]) -> Any:
+    wanted = answers(original, feeds)[0]
+
+    def equivalence(candidate: Model) -> str | None:
+        error = float(np.abs(answers(candidate, feeds)[0] - wanted).max())
+        return f"off by {error}" if error > 1e-5 else None
+
+    return equivalence
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_a_pass_that_changes_answers_is_skipped_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optional: bool
+) -> None:
+    model = load(graphs.conv_relu(), tmp_path)
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)}
+    right = prepare._passes
+
+    def with_culprit(*args: Any) -> list[prepare.Pass]:
+        return [*right(*args), prepare.Pass("relabel", _relabelled, optional=optional)]
+
+    monkeypatch.setattr(prepare, "_passes", with_culprit)
+    equivalence = _differs_from(model, feeds)
+    if not optional:
+        with pytest.raises(CannotConvertError, match="'relabel'"):
+            prepared(model, equivalence=equivalence)
+        return
+    result = prepared(model, equivalence=equivalence)
+    assert equivalence(result.model) is None
+    assert len(result.notes) == 1
+    assert "'relabel' was skipped" in result.notes[0]

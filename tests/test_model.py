@@ -1,0 +1,115 @@
+"""Loading refuses what must not be trusted, and changes nothing of what it accepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from fixtures import graphs
+from onnxport.artifact import TensorSpec
+from onnxport.errors import InputError
+from onnxport.model import Model
+
+
+def saved(model: onnx.ModelProto, tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def test_the_signature_is_the_files(tmp_path: Path) -> None:
+    model = Model.load(saved(graphs.conv_relu(), tmp_path))
+    assert model.inputs == (TensorSpec("x", "float32", ("N", 3, 8, 10)),)
+    assert model.outputs == (TensorSpec("y", "float32", ("N", 4, 8, 10)),)
+    assert model.opset == graphs.OPSET
+
+
+def test_initializers_listed_as_inputs_are_no_inputs(tmp_path: Path) -> None:
+    proto = graphs.mlp()
+    weights = [
+        onnx.helper.make_tensor_value_info(w.name, w.data_type, w.dims) for w in proto.graph.initializer
+    ]
+    proto.graph.input.extend(weights)
+    assert [spec.name for spec in Model.load(saved(proto, tmp_path)).inputs] == ["x"]
+
+
+def test_a_dimension_of_minus_one_is_open(tmp_path: Path) -> None:
+    proto = graphs.mlp()
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    assert Model.load(saved(proto, tmp_path)).inputs[0].shape == (None, 6)
+
+
+@pytest.mark.parametrize("content", [b"not a protobuf at all", b"\x08\x07\x12", bytes(100)])
+def test_what_is_no_onnx_model_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.onnx (is not|cannot)"):
+        Model.load(path)
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
+def test_a_truncated_model_is_refused(tmp_path: Path, kept: float) -> None:
+    path = saved(graphs.conv_relu(), tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(InputError):
+        Model.load(path)
+
+
+def test_a_graph_that_the_checker_rejects_is_refused_in_its_words(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"the ONNX checker says: .*nowhere"):
+        Model.load(saved(graphs.checker_rejects(), tmp_path))
+
+
+def test_external_data_is_part_of_the_artefact(tmp_path: Path) -> None:
+    model = Model.load(graphs.external_data(tmp_path))
+    assert [path.name for path in model.artifact.companions] == ["model.onnx.data"]
+    assert model.artifact.size > model.artifact.path.stat().st_size
+
+
+def test_missing_external_data_is_refused_by_name(tmp_path: Path) -> None:
+    path = graphs.external_data(tmp_path)
+    (tmp_path / "model.onnx.data").unlink()
+    with pytest.raises(InputError, match=r"'model.onnx.data', which does not exist"):
+        Model.load(path)
+
+
+def test_truncated_external_data_is_refused(tmp_path: Path) -> None:
+    path = graphs.external_data(tmp_path)
+    data = tmp_path / "model.onnx.data"
+    data.write_bytes(data.read_bytes()[:10])
+    with pytest.raises(InputError, match="too short"):
+        Model.load(path)
+
+
+def test_external_data_outside_the_folder_is_never_read(tmp_path: Path) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    with pytest.raises(InputError, match="outside the model's folder"):
+        Model.load(graphs.external_data_outside(folder))
+
+
+def test_external_data_behind_a_link_to_the_outside_is_never_read(tmp_path: Path) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    path = graphs.external_data(folder)
+    data = folder / "model.onnx.data"
+    data.rename(tmp_path / "elsewhere.data")
+    data.symlink_to(tmp_path / "elsewhere.data")
+    with pytest.raises(InputError, match="outside the model's folder"):
+        Model.load(path)
+
+
+def test_a_saved_copy_answers_as_the_original(tmp_path: Path) -> None:
+    original = graphs.external_data(tmp_path)
+    copy = Model.load(original).clone().save(tmp_path / "copy.onnx").path
+    x = np.random.default_rng(0).standard_normal((2, 6)).astype(np.float32)
+    answers = [
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for path in (original, copy)
+    ]
+    np.testing.assert_array_equal(*answers)

@@ -1,0 +1,41 @@
+"""One way to write a shape, split at the last = since ONNX names carry : and / and even =."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import UsageError
+from onnxport.shapes import apply_shapes, parse_shapes
+
+SPECS = [TensorSpec("x", "float32", ("N", 3, None)), TensorSpec("n", "int64", ())]
+
+
+def test_names_with_equals_signs_colons_and_slashes_survive() -> None:
+    assert parse_shapes(["a=b/c:0=1,?,3"]) == {"a=b/c:0": (1, None, 3)}
+
+
+@pytest.mark.parametrize("text", ["x", "=1,2", "x=1,-1", "x=0", "x=a", "x=1,,2"])
+def test_malformed_shapes_are_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_shapes([text])
+
+
+def test_a_name_given_twice_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        parse_shapes(["x=1", "x=2"])
+
+
+def test_given_sizes_replace_open_dimensions_only() -> None:
+    assert apply_shapes(SPECS, {"x": (None, 3, 5)}) == {"x": ("N", 3, 5), "n": ()}
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (1, 3), (1, 3, 5, 7)])
+def test_sizes_that_contradict_the_model_are_wrong_usage(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="contradicts"):
+        apply_shapes(SPECS, {"x": shape})
+
+
+def test_an_unknown_input_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"no input 'y'; its inputs are 'x', 'n'"):
+        apply_shapes(SPECS, {"y": (1,)})
