@@ -39,11 +39,13 @@ def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
             continue
         if node.op_type not in shared:
             shared[node.op_type] = _shared_definition(model, node)
+        function = shared[node.op_type] or _own_definition(model, node)
+        if function is None:
+            continue
+        _fit(node, function, model.opset)
         if shared[node.op_type] is None:
-            function = _own_definition(model, node)
-            if function is not None:
-                node.overload = function.overload = str(number)
-                own.append(function)
+            node.overload = function.overload = str(number)
+            own.append(function)
     return [*(function for function in shared.values() if function is not None), *own]
 
 
@@ -54,6 +56,16 @@ def _shared_definition(model: Model, node: ir.Node) -> ir.Function | None:
     if version is None:
         return None
     return _function(schema.get_function_with_opset_version(version), model)
+
+
+def _fit(node: ir.Node, function: ir.Function, opset: int) -> None:
+    """Writes out what the node leaves to defaults: attributes and outputs to which the definition refers by name."""
+    for name, attribute in onnx.defs.get_schema(node.op_type, opset).attributes.items():
+        if name not in node.attributes and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
+            node.attributes[name] = ir.serde.deserialize_attribute(attribute.default_value)
+    node.resize_outputs(len(function.outputs))
+    for index, value in enumerate(node.outputs):
+        value.name = value.name or f"{node.outputs[0].name}.unused.{index}"
 
 
 def _own_definition(model: Model, node: ir.Node) -> ir.Function | None:
@@ -76,6 +88,12 @@ def _function(serialized: bytes, model: Model) -> ir.Function | None:
     proto.ParseFromString(serialized)
     if not proto.node:
         return None
+    made = {name for node in proto.node for name in node.output}
+    for name in proto.output:
+        if (
+            name not in made
+        ):  # an optional output that this node does not ask for; nothing will use the stand-in
+            proto.node.append(onnx.helper.make_node("Constant", [], [name], value_float=0.0))
     function: ir.Function = ir.serde.deserialize_function(proto)
     # The schema gives the newest definition that holds at this opset, under the version it was written for.
     function.opset_imports[""] = model.opset

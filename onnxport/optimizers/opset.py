@@ -1,8 +1,8 @@
 """Lifts a model to one canonical opset: every later pass and converter knows one form of each operator.
 
-A table of our own (`opset_adapters.py`) and not `onnx.version_converter`: that one serializes the weights,
-and of 148 hand-made old nodes it got 22 wrong or into a form that does not load (Hardmax, Resize-10, Clip and
-Pad of other types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Scan).
+A table of our own (`opset_adapters.py`) and not `onnx.version_converter`: that one serializes the weights, and of
+111 old forms in our tests it refused 7, got 11 wrong and wrote 8 that do not load (version 1.23: Hardmax, Resize-10,
+Clip and Pad of other types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Scan and more).
 """
 
 from __future__ import annotations

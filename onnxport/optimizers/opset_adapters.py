@@ -402,19 +402,26 @@ def resize_coordinates(node: Node) -> None:
 
 @adapts("Resize", version=13)
 def resize_optional_inputs(node: Node) -> None:
-    """Empty `roi` and `scales` may be left out; tf_half_pixel_for_nn is gone.
-
-    Its floor((i + 0.5) / scale) is round_prefer_ceil((i + 0.5) / scale - 0.5): half_pixel, rounded otherwise.
-    """
-    if node.attribute("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
-        if node.attribute("nearest_mode") != "floor":
-            raise CannotLift("it has tf_half_pixel_for_nn, which newer opsets can say for floor only")
-        node.put(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
+    """Empty `roi`, `scales` and `sizes` may be left out, and a mode is gone."""
+    resize_half_pixel_for_nn(node)
     for index in range(1, len(node.ir.inputs)):
         value, array = node.input(index), node.array(node.input(index))
         if value is not None and array is not None and array.size == 0:
             node.put_input(index, None)
             node.forget(value)
+
+
+@adapts("Resize", version=19)
+def resize_half_pixel_for_nn(node: Node) -> None:
+    """Only Resize-11 has tf_half_pixel_for_nn, but tf2onnx writes it into newer models, and ONNX Runtime takes it.
+
+    Its floor((i + 0.5) / scale) is round_prefer_ceil((i + 0.5) / scale - 0.5): half_pixel, rounded otherwise.
+    """
+    if node.attribute("coordinate_transformation_mode") != "tf_half_pixel_for_nn":
+        return
+    if node.attribute("nearest_mode") != "floor":
+        raise CannotLift("it has tf_half_pixel_for_nn, which newer opsets can say for floor only")
+    node.put(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
 
 
 @adapts("Clip", version=11, needs_types=True)

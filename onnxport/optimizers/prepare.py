@@ -80,7 +80,7 @@ def _passes(shapes: Mapping[str, GivenShape], native: Collection[str]) -> list[P
         Pass("inline functions", _inline, optional=False),
         Pass("infer shapes and fold constants", _restate_shapes, optional=False),
         Pass("lift opset", _lift, optional=False),
-        Pass("eliminate identities", lambda model: _run(model, common.IdentityEliminationPass())),
+        Pass("eliminate identities", _eliminate_identities),
         Pass("decompose", lambda model: _decompose(model, native)),
         Pass("remove unused", lambda model: _run(model, common.RemoveUnusedNodesPass())),
     ]
@@ -135,6 +135,12 @@ def _fold(model: Model) -> None:
     for _ in range(_MAX_ROUNDS):
         if not fold_constants(model) or not shape_passes.infer(model):
             return
+
+
+def _eliminate_identities(model: Model) -> None:
+    # onnx-ir's pass would make a branch return a value of the graph around it, which ONNX does not allow.
+    if not any(True for _ in model.graph.subgraphs()):
+        _run(model, common.IdentityEliminationPass())
 
 
 def _decompose(model: Model, native: Collection[str]) -> None:

@@ -53,6 +53,8 @@ ADAPTED = """
      { y = Resize(x, none, s) }
 11 (float[1,2,7,9] x) => (float[] y) <float[0] none = {}, float[4] s = {1.0, 1.0, 0.6, 2.3}>
      { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="floor">(x, none, s) }
+18 (float[1,2,7,9] x) => (float[] y) <float[4] s = {1.0, 1.0, 0.6, 2.3}>
+     { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="floor">(x, _, s) }
 12 (float[1,2,7,9] x) => (float[] y)
      <float[8] roi = {0.0, 0.0, 0.1, 0.2, 1.0, 1.0, 0.9, 0.7}, float[0] none = {}, int64[4] z = {1, 2, 4, 20}>
      { y = Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize">(x, roi, none, z) }
@@ -248,7 +250,7 @@ def run(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    names = {value.name for value in session.get_inputs()}
+    names = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
     return list(session.run(None, {name: value for name, value in fed.items() if name in names}))
 
 
@@ -290,30 +292,30 @@ def inside_if(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same graph twice, as the two branches of an If that read its inputs from outside."""
     graph = model.graph
     branches = {branch: _branch(graph, branch) for branch in ("then", "else")}
-    node = onnx.helper.make_node(
-        "If",
-        ["flag"],
-        [value.name for value in graph.output],
-        **{f"{k}_branch": v for k, v in branches.items()},
-    )
+    node = onnx.helper.make_node("If", ["flag"], [value.name for value in graph.output])
+    for branch, inner in branches.items():
+        node.attribute.append(onnx.helper.make_attribute(f"{branch}_branch", inner))
     flag = onnx.helper.make_tensor_value_info("flag", onnx.TensorProto.BOOL, [])
     outer = onnx.helper.make_graph([node], "outer", [*graph.input, flag], graph.output)
     return onnx.helper.make_model(outer, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
 def _branch(graph: onnx.GraphProto, prefix: str) -> onnx.GraphProto:
-    branch = onnx.GraphProto(name=prefix)
+    branch = onnx.GraphProto()
     branch.CopyFrom(graph)
     branch.name = prefix
-    del branch.input[:]
-    made = {tensor.name for tensor in graph.initializer} | {out for node in graph.node for out in node.output}
-    new = {name: f"{prefix}_{name}" for name in made if name}
-    for named in (*branch.initializer, *branch.output):
-        named.name = new[named.name]
+    del branch.input[:], branch.value_info[:]
+    made = [tensor.name for tensor in graph.initializer] + [
+        name for node in graph.node for name in node.output
+    ]
+    new = {name: f"{prefix}_{name}" for name in made}
+    for tensor in branch.initializer:
+        tensor.name = new[tensor.name]
+    for value in branch.output:
+        value.name = new[value.name]
     for node in branch.node:
         node.input[:] = [new.get(name, name) for name in node.input]
-        node.output[:] = [new.get(name, name) for name in node.output]
-    del branch.value_info[:]
+        node.output[:] = [new[name] for name in node.output]
     return branch
 
 
@@ -348,7 +350,7 @@ def test_every_adapter_has_a_case() -> None:
 def test_every_change_of_a_schema_is_adapted_or_known_to_be_harmless() -> None:
     harmless = {change for changes in NO_ADAPTER.values() for change in changes}
     found = {change for change in schema_changes() if change[:2] not in ADAPTERS}
-    assert found == harmless
+    assert found <= harmless
 
 
 def schema_changes() -> Iterator[tuple[str, int, str]]:
@@ -420,6 +422,17 @@ def test_no_more_nodes_than_needed(opset: int, text: str, expected: list[str]) -
     assert [node.op_type for node in lifted(build(opset, text)).graph.node] == expected
 
 
+@pytest.mark.parametrize(("opset", "to"), [(11, 13), (11, 21), (13, 21), (18, 21)])
+def test_the_nearest_neighbour_of_tensorflow_is_half_pixel(opset: int, to: int) -> None:
+    text = """(float[2,3] x) => (float[] y) <float[0] none = {}, float[2] s = {1.0, 2.0}>
+        { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="floor">(x, none, s) }"""
+    (node,) = lifted(build(opset, text), to).graph.node
+    assert {a.name: a.s for a in node.attribute} == {
+        "coordinate_transformation_mode": b"half_pixel",
+        "nearest_mode": b"round_prefer_ceil",
+    }
+
+
 def test_empty_inputs_of_resize_leave_no_constant_behind() -> None:
     text = """(float[1,2] x) => (float[] y) <float[0] none = {}, int64[2] z = {2, 4}>
         { y = Resize(x, none, none, z) }"""
@@ -487,10 +500,11 @@ def test_weights_are_never_read() -> None:
     text = "(float[1000] x) => (float[] y) <float[1] w = {0.0}> { a = Mul(x, w) y = Clip<min=0.0>(a) }"
     model = ir.from_proto(build(9, text))
     tensor = ir.LazyTensor(weight, dtype=ir.DataType.FLOAT, shape=ir.Shape([1000]), name="w")
-    model.graph.initializers["w"].const_value = tensor
+    value = model.graph.initializers["w"]
+    value.const_value, value.shape = tensor, ir.Shape([1000])
     assert lift(model) == ["Clip"]
     assert [node.op_type for node in model.graph] == ["Mul", "Clip"]
-    assert model.graph.initializers["w"].const_value is tensor
+    assert value.const_value is tensor
     assert not read
 
 
@@ -596,9 +610,7 @@ STORED = {"node": 850, "simple": 15, "pytorch-converted": 75, "pytorch-operator"
 
 @pytest.mark.parametrize("collection", STORED)
 def test_onnx_own_tests_answer_the_same_when_lifted(collection: str) -> None:
-    folder = models.node_tests().parent / collection
-    if not folder.is_dir():
-        pytest.skip(f"fixtures/models.toml does not fetch onnx/{collection}")
+    folder = models.onnx_tests(collection)
     compared, wrong = 0, []
     for path in sorted(folder.glob("*/model.onnx")):
         model = onnx.load(path)
