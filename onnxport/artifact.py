@@ -118,13 +118,13 @@ class Staging:
 
     def __enter__(self) -> Staging:
         parent = self.output.parent
-        if self.output.is_dir():
-            raise UsageError(f"{self.output} is a directory", fix="give -o a file name")
-        if not parent.is_dir():
-            raise UsageError(
-                f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
-            )
         with writing(self.output):
+            if self.output.is_dir():
+                raise UsageError(f"{self.output} is a directory", fix="give -o a file name")
+            if not parent.is_dir():
+                raise UsageError(
+                    f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
+                )
             _sweep(parent)
             self.folder = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=parent))
         return self

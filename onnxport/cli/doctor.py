@@ -1,0 +1,69 @@
+"""`onnxport doctor`."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from typing import Any
+
+import onnxport
+from onnxport.cli.commands import subcommand
+from onnxport.cli.output import Output, output_options
+from onnxport.errors import MISSING_DEPENDENCY, PROVEN
+from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, is_core, missing
+
+
+@subcommand("doctor", "onnxport doctor")
+@output_options
+def command(output: Output) -> int:
+    found = _examined()
+    output.result(lambda: json.dumps(found, indent=2), lambda: _text(found))
+    return int(found["exit_code"])
+
+
+def _examined() -> dict[str, Any]:
+    """The whole diagnosis, as its JSON document."""
+    lacking_core = [library for library in missing(LIBRARIES) if is_core(library)]
+    return {
+        "onnxport": onnxport.__version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "libraries": [
+            {"name": library.name, "version": library.version, "purpose": library.purpose}
+            for library in LIBRARIES.values()
+        ],
+        "targets": {name: _state(needs) for name, needs in TARGETS.items()},
+        "sources": {name: _state(needs) for name, needs in SOURCES.items()},
+        "remedies": [library.remedy for library in missing(LIBRARIES)],
+        "exit_code": MISSING_DEPENDENCY if lacking_core else PROVEN,
+    }
+
+
+def _state(needs: tuple[str, ...]) -> dict[str, Any]:
+    lacking = [library.name for library in missing(needs)]
+    return {"works": not lacking, "lacks": lacking}
+
+
+def _text(found: dict[str, Any]) -> str:
+    lines = [
+        f"onnxport {found['onnxport']}",
+        f"Python {found['python']} at {found['executable']}",
+        found["platform"],
+        "",
+        "libraries",
+        *(
+            f"  {library['name']:<18} {library['version'] or 'missing':<12} {library['purpose']}"
+            for library in found["libraries"]
+        ),
+    ]
+    for kind in ("targets", "sources"):
+        lines += ["", kind, *(f"  {name:<18} {_said(state)}" for name, state in found[kind].items())]
+    if found["remedies"]:
+        lines += ["", "to mend what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
+    return "\n".join(lines)
+
+
+def _said(state: dict[str, Any]) -> str:
+    return "works" if state["works"] else f"does not work here, it lacks {', '.join(state['lacks'])}"

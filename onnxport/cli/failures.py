@@ -1,0 +1,140 @@
+"""Every way in which a command fails: one clear sentence, the exit code last, a traceback only on request."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import click
+
+from onnxport.errors import (
+    BUG,
+    INTERRUPTED,
+    MACHINE_FAILED,
+    MISSING_DEPENDENCY,
+    USAGE,
+    CannotConvertError,
+    NotProvenError,
+    OnnxportError,
+)
+from onnxport.pipelines.environment import LIBRARIES
+
+# What the operating system says when the machine is at its end, wherever it hits us.
+_MACHINE_AT_ITS_END = {
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENOMEM", "EMFILE", "ENFILE", "EROFS")
+    if hasattr(errno, name)
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a failure is to be shown."""
+
+    json: bool
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is shown of an exception."""
+
+    kind: str
+    message: str
+    exit_code: int
+
+
+def show(error: BaseException, style: Style) -> int:
+    """Shows `error` on stderr, with --json also as the document on stdout; returns the exit code."""
+    if isinstance(error, BrokenPipeError):  # who read the help text has gone; there is nobody to tell
+        _silence(sys.stdout)
+        return INTERRUPTED
+    failure = explain(error)
+    if style.verbose and not isinstance(error, click.ClickException):
+        show_on_stderr("".join(traceback.format_exception(error)).rstrip())
+        if output := getattr(error, "output", ""):
+            show_on_stderr(output)
+    if style.json and not isinstance(error, NotProvenError):  # its document is the report, printed before
+        show_on_stdout(json.dumps(_document(error, failure), indent=2))
+    show_on_stderr(f"error: {failure.message}")
+    show_on_stderr(f"exit {failure.exit_code}")
+    return failure.exit_code
+
+
+def explain(error: BaseException) -> Failure:
+    """The sentence and the exit code for `error`."""
+    kind = type(error).__name__
+    if isinstance(error, OnnxportError):
+        return Failure(kind, str(error), error.exit_code)
+    if isinstance(error, click.ClickException):
+        return Failure("UsageError", _usage(error), USAGE)
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return Failure("Interrupted", "interrupted", INTERRUPTED)
+    if isinstance(error, MemoryError):
+        return Failure(
+            "MachineError",
+            "the machine ran out of memory; close other programs or use a larger one",
+            MACHINE_FAILED,
+        )
+    if isinstance(error, OSError) and error.errno in _MACHINE_AT_ITS_END:
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure("MachineError", f"the machine failed: {where}{error.strerror}", MACHINE_FAILED)
+    if isinstance(error, ModuleNotFoundError) and (absent := _library_of(error)):
+        return Failure("MissingDependencyError", absent, MISSING_DEPENDENCY)
+    said = (str(error).strip().splitlines() or [""])[-1]
+    return Failure(
+        "Bug",
+        f"a bug in onnxport, {kind}: {said}; please report it to the project's issue tracker, with the output "
+        "of the same command under --verbose and of onnxport doctor",
+        BUG,
+    )
+
+
+def show_on_stdout(text: str) -> None:
+    """Prints a line on stdout; a reader that has gone away changes nothing about the run."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        _silence(sys.stdout)
+
+
+def show_on_stderr(text: str) -> None:
+    """The same on stderr."""
+    try:
+        click.echo(text, err=True)
+    except BrokenPipeError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """Points `stream` at nothing, so that the interpreter's last flush does not fail as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _usage(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{message}; see {context.command_path} --help" if context else message
+
+
+def _library_of(error: ModuleNotFoundError) -> str:
+    """The sentence about the library that lacks, empty if it is none that we require."""
+    missing = (error.name or "").partition(".")[0]
+    for library in LIBRARIES.values():
+        if library.import_name == missing:
+            return f"{library.name} is not installed; {library.remedy}"
+    return ""
+
+
+def _document(error: BaseException, failure: Failure) -> dict[str, Any]:
+    content: dict[str, Any] = {"kind": failure.kind, "message": failure.message}
+    if isinstance(error, OnnxportError):
+        content |= {"what": error.what, "why": error.why, "fix": error.fix}
+    if isinstance(error, CannotConvertError):
+        content["refusals"] = [vars(refusal) for refusal in error.refusals]
+    return {"error": content, "exit_code": failure.exit_code}

@@ -1,0 +1,133 @@
+"""What a command says, and the options that govern it: results on stdout, progress and notes on stderr.
+
+Without pydantic, so that `onnxport doctor` can say that it is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxport.cli.failures import show_on_stderr, show_on_stdout
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.report import RunReport
+    from onnxport.pipelines.runner import Progress
+
+
+# A path as given: what is wrong with it is said by whoever opens it, with the exit code that fits.
+PATH = click.Path(path_type=Path, readable=False)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The user's wishes about how a command speaks."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    def result(self, document: Callable[[], str], text: Callable[[], str]) -> None:
+        """Prints the result on stdout, as its JSON document or as text."""
+        if self.json:
+            show_on_stdout(document())
+        elif not self.quiet:
+            show_on_stdout(text())
+
+    def run(self, report: RunReport) -> None:
+        """Says how a run ended: the document, or a line per artefact with its notes."""
+        from onnxport.pipelines.reports.terminal import notes, result_lines
+
+        self.result(lambda: report.model_dump_json(indent=2), lambda: result_lines(report))
+        if not self.quiet and not self.json:
+            for note in notes(report):
+                show_on_stderr(note)
+
+    def progress(self) -> Progress | None:
+        """The display that suits this terminal, None for silence."""
+        if self.quiet:
+            return None
+        if sys.stderr.isatty() and not self.verbose and os.environ.get("TERM") != "dumb":
+            return Spinner()
+        return PlainLines(timings=self.verbose)
+
+
+def output_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --json, --quiet and --verbose, and hands them to `function` as one Output."""
+
+    @click.option("--json", "json", is_flag=True, help="Print one JSON document on stdout and nothing else.")
+    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+    @click.option("-v", "--verbose", is_flag=True, help="Say more: timings, and tracebacks of errors.")
+    @functools.wraps(function)
+    def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
+        if quiet and verbose:
+            raise click.UsageError("--quiet and --verbose exclude each other", click.get_current_context())
+        with _libraries_speak(verbose):
+            return function(*args, output=Output(json=json, quiet=quiet, verbose=verbose), **kwargs)
+
+    return wrapped
+
+
+@contextmanager
+def _libraries_speak(allowed: bool) -> Iterator[None]:
+    """Unless `allowed`, drops what libraries log for want of a handler: it would stand between our own lines."""
+    import logging
+
+    kept = logging.lastResort
+    logging.lastResort = kept if allowed else None
+    # Without a last resort, logging says once on stderr that there is no handler.
+    raised, logging.raiseExceptions = logging.raiseExceptions, allowed
+    try:
+        yield
+    finally:
+        logging.lastResort, logging.raiseExceptions = kept, raised
+
+
+report_option = click.option(
+    "--report",
+    "report_file",
+    type=PATH,
+    metavar="FILE",
+    help="Write the whole report to FILE; its suffix (.json) says in which form.",
+)
+
+
+class PlainLines:
+    """A line as a step starts, for logs; with `timings` another as it ends."""
+
+    def __init__(self, *, timings: bool) -> None:
+        self._timings = timings
+
+    def started(self, step: str) -> None:
+        show_on_stderr(f"{step} ...")
+
+    def finished(self, step: str, seconds: float) -> None:
+        if self._timings:
+            show_on_stderr(f"{step} took {seconds:.2f} s")
+
+
+class Spinner:
+    """The current step and its elapsed time, on one line that vanishes."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._display = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def started(self, step: str) -> None:
+        self._task = self._display.add_task(step, total=None)
+        self._display.start()
+
+    def finished(self, step: str, seconds: float) -> None:
+        self._display.remove_task(self._task)
+        self._display.stop()

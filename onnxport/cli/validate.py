@@ -1,0 +1,42 @@
+"""`onnxport validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.options import given, options_of
+from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.validate.params import ValidateParams
+
+
+@subcommand(
+    "validate",
+    "onnxport validate model.onnx model.tflite",
+    "onnxport validate float.onnx other.ort --inputs samples/ --rtol 1e-3",
+)
+@click.argument("reference", type=PATH)
+@click.argument("candidate", type=PATH)
+@options_of({"": ValidateParams})
+@report_option
+@output_options
+def command(
+    reference: Path, candidate: Path, report_file: Path | None, output: Output, **options: Any
+) -> int:
+    from onnxport.artifact import Artifact
+    from onnxport.pipelines import runner
+    from onnxport.pipelines.reports import saving
+    from onnxport.pipelines.stages import params_of
+
+    params = params_of(ValidateParams, given(options), purpose="validation")
+    with saving(report_file) as save:
+        report = runner.validate(
+            Artifact.open(reference), Artifact.open(candidate), params, output.progress()
+        )
+        save(report)
+    output.run(report)
+    report.check()
+    return report.exit_code

@@ -1,0 +1,25 @@
+"""What is in a model file, and what about it is likely to surprise; a module per format."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from onnxport.artifact import Artifact
+from onnxport.inspection.record import Inspection
+
+__all__ = ["Inspection", "inspect_model"]
+
+
+def inspect_model(path: str | os.PathLike[str]) -> Inspection:
+    """Reads the `.onnx`, `.tflite` or `.ort` file at `path`; computes nothing with it.
+
+    Raises:
+        InputError: missing, unreadable, damaged or of an unknown extension.
+        MissingDependencyError: the library that reads this format is not installed.
+    """
+    artifact = Artifact.open(path)
+    # A reader is named for its format; each imports its own libraries.
+    reader = importlib.import_module(f"onnxport.inspection.{artifact.format}")
+    found: Inspection = reader.inspect(artifact)
+    return found

@@ -1,0 +1,146 @@
+"""What is in an `.onnx` file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnxport.artifact import Artifact, Dim
+from onnxport.inspection.record import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
+from onnxport.manifest import KEY
+from onnxport.model import Model, dims_of, dtype_name
+from onnxport.optimizers.shapes import drop_declared, infer
+
+# Older files leave ranks, axes and broadcasting to conventions that converters treat differently.
+_OLD_OPSET = 11
+_CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
+
+
+def inspect(artifact: Artifact) -> Inspection:
+    model = Model.load(artifact.path)
+    inputs = ports(model.inputs)
+    return Inspection(
+        path=str(artifact.path),
+        format="onnx",
+        size=model.artifact.size,
+        files=file_names(model.artifact),
+        producer=f"{model.ir.producer_name or ''} {model.ir.producer_version or ''}".strip(),
+        ir_version=model.ir.ir_version,
+        opsets={domain or "ai.onnx": version for domain, version in sorted(model.ir.opset_imports.items())},
+        inputs=inputs,
+        outputs=ports(model.outputs),
+        operators=counted(_qualified(node) for node in _nodes(model)),
+        parameters=sum(tensor.size for tensor in _weights(model)),
+        dynamic=dynamic(inputs),
+        unusual=tuple(_unusual(model)),
+        manifest=own_manifest(model.ir.metadata_props.get(KEY)),
+    )
+
+
+def _nodes(model: Model) -> Iterator[ir.Node]:
+    """All nodes, those of subgraphs and functions included."""
+    return (node for graph in _graphs(model) for node in graph)
+
+
+def _graphs(model: Model) -> Iterator[ir.Graph | ir.Function]:
+    yield from model.ir.graphs()
+    for function in model.ir.functions.values():
+        yield function
+        yield from function.subgraphs()
+
+
+def _weights(model: Model) -> Iterator[ir.TensorProtocol]:
+    """Every stored tensor: initializers, and those that exporters keep in Constant nodes."""
+    for graph in model.ir.graphs():
+        yield from (v.const_value for v in graph.initializers.values() if v.const_value is not None)
+    for node in _nodes(model):
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                yield attribute.as_tensor()
+
+
+def _qualified(node: ir.Node) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def _unusual(model: Model) -> Iterator[str]:
+    """A sentence for each thing in `model` that tools tend to stumble over."""
+    operators = Counter(node.op_type for node in _nodes(model))
+    if model.opset < _OLD_OPSET:
+        yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
+    yield from _foreign(model)
+    if functions := len(model.ir.functions):
+        yield f"{functions} model-local functions, which have to be inlined"
+    if control := [op for op in _CONTROL_FLOW if operators[op]]:
+        yield f"control flow: {listed(f'{operators[op]} {op}' for op in control)}"
+    if quantized := operators["QuantizeLinear"] + operators["DequantizeLinear"]:
+        yield f"quantized: {quantized} QuantizeLinear and DequantizeLinear nodes carry its scales"
+    dtypes = Counter(_dtypes(model))
+    for dtype, what in (
+        ("float64", "most phones compute in float32"),
+        ("string", "few targets have strings"),
+    ):
+        if dtypes[dtype]:
+            yield f"{dtypes[dtype]} values are {dtype}: {what}"
+    if model.external_files:
+        yield f"weights lie in {listed(file.name for file in model.external_files)}, which has to travel with it"
+    if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
+        yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
+    yield from _stale(model)
+
+
+def _foreign(model: Model) -> Iterator[str]:
+    """Operators that are neither ONNX's nor defined in the file."""
+    own = {(domain, name) for domain, name, _ in model.ir.functions}
+    domains: dict[str, set[str]] = {}
+    for node in _nodes(model):
+        if node.domain not in ("", "ai.onnx", "ai.onnx.ml") and (node.domain, node.op_type) not in own:
+            domains.setdefault(node.domain, set()).add(node.op_type)
+    for domain, operators in sorted(domains.items()):
+        yield f"operators of the domain {domain}: {listed(sorted(operators))}"
+
+
+def _dtypes(model: Model) -> Iterator[str]:
+    for graph in model.ir.graphs():
+        for value in (
+            *graph.inputs,
+            *graph.initializers.values(),
+            *(v for node in graph for v in node.outputs),
+        ):
+            if value.dtype is not None:
+                yield dtype_name(value.dtype)
+
+
+def _stale(model: Model) -> Iterator[str]:
+    """Shapes that the file declares and inference contradicts."""
+    declared = _computed(model)
+    fresh = model.clone()
+    drop_declared(fresh)
+    infer(fresh)
+    inferred = _computed(fresh)
+    wrong = [
+        name
+        for name, value in declared.items()
+        if value.shape is not None
+        and name in inferred
+        and inferred[name].shape is not None
+        and _contradict(dims_of(value), dims_of(inferred[name]))
+    ]
+    if wrong:
+        yield f"{len(wrong)} declared shapes contradict the graph, {wrong[0]!r} is the first"
+
+
+def _computed(model: Model) -> dict[str, ir.Value]:
+    return {value.name: value for node in model.graph for value in node.outputs if value.name}
+
+
+def _contradict(declared: tuple[Dim, ...], inferred: tuple[Dim, ...]) -> bool:
+    """Whether ranks or sizes differ; a fixed size where the graph leaves a dimension open is wrong as well."""
+    if len(declared) != len(inferred):
+        return True
+    return any(
+        isinstance(said, int) and said != true and true is not None
+        for said, true in zip(declared, inferred, strict=True)
+    )

@@ -1,0 +1,131 @@
+"""Which libraries this machine has, which targets and sources work with them, and what would mend the rest.
+
+The standard library only, so that `onnxport doctor` answers where everything else is missing; its slow parts
+are imported where they are used, since every command imports this module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import onnxport
+from onnxport.errors import MissingDependencyError
+
+
+@dataclass(frozen=True)
+class Library:
+    """A distribution of the package index.
+
+    Attributes:
+        purpose: what we use it for.
+        module: its import name, where that differs.
+        platforms: (system, machine) pairs that it has wheels for; empty for all.
+    """
+
+    name: str
+    purpose: str
+    module: str = ""
+    platforms: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def import_name(self) -> str:
+        return self.module or self.name.replace("-", "_")
+
+    @property
+    def version(self) -> str | None:
+        """The installed version, found without importing it; None if it is not here."""
+        import importlib.metadata
+
+        try:
+            return importlib.metadata.version(self.name)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    @property
+    def fits_this_platform(self) -> bool:
+        import platform
+
+        return not self.platforms or (platform.system(), platform.machine()) in self.platforms
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it is missing."""
+        if self.fits_this_platform:
+            return f"run: {sys.executable} -m pip install {self.name}"
+        places = ", ".join(f"{_SYSTEMS.get(system, system)} {machine}" for system, machine in self.platforms)
+        return f"{self.name} has wheels for {places} only: do this step on such a machine"
+
+
+_SYSTEMS = {"Darwin": "macOS"}
+
+# The distributions of pyproject.toml, in the order that doctor shows them.
+LIBRARIES: Mapping[str, Library] = {
+    library.name: library
+    for library in (
+        Library("click", "the command line"),
+        Library("rich", "progress on a terminal"),
+        Library("pydantic", "options and reports"),
+        Library("numpy", "arrays"),
+        Library("protobuf", "reading ONNX files", module="google"),
+        Library("onnx", "reading and checking ONNX files"),
+        Library("onnx-ir", "ONNX graphs in memory"),
+        Library("onnxruntime", "the reference every artefact is proven against"),
+        Library(
+            "litert-converter",
+            "the compiler to TFLite",
+            platforms=(("Linux", "x86_64"), ("Darwin", "arm64")),
+        ),
+        Library(
+            "ai-edge-litert",
+            "running TFLite files",
+            platforms=(
+                ("Linux", "x86_64"),
+                ("Linux", "aarch64"),
+                ("Darwin", "arm64"),
+                ("Windows", "AMD64"),
+            ),
+        ),
+    )
+}
+
+# What each format needs: to be read as a source, to be written as a target.
+SOURCES: Mapping[str, tuple[str, ...]] = {"onnx": ("onnx", "onnx-ir")}
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    "tflite": ("onnx", "onnx-ir", "litert-converter", "ai-edge-litert"),
+    "ort": ("onnx", "onnx-ir", "onnxruntime"),
+}
+
+
+def is_core(library: Library) -> bool:
+    """Whether nothing works without it; what only some platforms have is needed by its targets alone."""
+    return not library.platforms
+
+
+def missing(names: Iterable[str]) -> list[Library]:
+    return [LIBRARIES[name] for name in names if LIBRARIES[name].version is None]
+
+
+def require(names: Iterable[str], purpose: str) -> None:
+    """Refuses to start what lacks a library (MissingDependencyError with the line that mends it)."""
+    absent = missing(names)
+    if absent:
+        listed = ", ".join(library.name for library in absent)
+        raise MissingDependencyError(
+            f"{purpose} needs {listed}, which is not installed",
+            fix="; ".join(library.remedy for library in absent),
+        )
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """onnxport's own version and those of the installed ones among `names`."""
+    found = {name: LIBRARIES[name].version for name in names}
+    return {"onnxport": onnxport.__version__} | {name: version for name, version in found.items() if version}
+
+
+def describe(names: Iterable[str]) -> dict[str, str]:
+    """The environment of a run, for its report: Python, platform, and the versions of what took part."""
+    import platform
+
+    return {"python": platform.python_version(), "platform": platform.platform()} | versions(names)

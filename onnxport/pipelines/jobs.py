@@ -1,0 +1,94 @@
+"""What a run is asked to do: a source, the steps, where the result goes, and how it is judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from onnxport.artifact import SUFFIXES, Artifact, writing
+from onnxport.errors import InputError, UsageError
+from onnxport.pipelines.stages import Stage, check_known, params_of, target
+from onnxport.validate.params import ValidateParams
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage with its params."""
+
+    stage: Stage
+    params: BaseModel
+
+
+@dataclass(frozen=True)
+class Job:
+    """One artefact to make.
+
+    Attributes:
+        validation: how to judge it; None to let it out unproven.
+        keep_rejected: whether a candidate that fails stays, as <stem>.rejected<suffix>.
+    """
+
+    source: Artifact
+    steps: Sequence[Step]
+    output: Path
+    validation: ValidateParams | None
+    keep_rejected: bool = False
+
+    def __post_init__(self) -> None:
+        first = self.steps[0].stage
+        if self.source.format != first.takes:
+            raise InputError(
+                f"{self.source.path} is in {self.source.format} format", fix=f"give a .{first.takes} file"
+            )
+        suffix = SUFFIXES[self.target.gives]
+        if self.output.suffix.lower() != suffix:
+            raise UsageError(
+                f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
+            )
+        with writing(self.output):
+            if self.output.exists() and self.output.samefile(self.source.path):
+                raise UsageError(f"the output {self.output} is the input", fix="give another path")
+
+    @property
+    def target(self) -> Stage:
+        """The stage that makes the artefact."""
+        return self.steps[-1].stage
+
+
+def conversion(
+    model: str | os.PathLike[str],
+    to: str,
+    output: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+) -> Job:
+    """The job of `onnxport convert` and `convert_model`: one target, beside the input unless `output` is given.
+
+    Raises:
+        UsageError: an unknown target or option, or a value that an option refuses.
+        InputError: the model file is missing, unreadable or of another format.
+    """
+    stage = target(to)
+    purpose = f"converting to {to}"
+    check_known(options, stage.params, ValidateParams, purpose=purpose)
+    params = params_of(stage.params, _fields(stage.params, options), purpose=purpose)
+    validation = params_of(ValidateParams, _fields(ValidateParams, options), purpose=purpose)
+    source = Artifact.open(model)
+    return Job(
+        source=source,
+        steps=(Step(stage, params),),
+        output=Path(output) if output is not None else source.path.with_suffix(SUFFIXES[stage.gives]),
+        validation=validation if validate else None,
+        keep_rejected=keep_rejected,
+    )
+
+
+def _fields(model: type[BaseModel], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in model.model_fields}

@@ -1,0 +1,103 @@
+"""The judge, working on its reference answers while the caller still converts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from onnxport.artifact import Artifact
+from onnxport.errors import OnnxportError
+
+if TYPE_CHECKING:
+    from onnxport.model import Model
+    from onnxport.validate.judge import Judge
+    from onnxport.validate.params import ValidateParams
+    from onnxport.validate.report import Report
+
+
+class JudgeAhead:
+    """A Judge whose `prepare` runs in a thread of its own; asking it for anything waits for that.
+
+    ONNX Runtime releases the interpreter while it computes, and so does waiting for a compiler's process.
+
+    Args:
+        graph: the reference in memory, where the caller has it.
+        expected: where the candidate will be, which is not there yet.
+    """
+
+    def __init__(
+        self, reference: Artifact, params: ValidateParams, graph: Model | None, expected: Path
+    ) -> None:
+        self._reference, self._params, self._graph, self._expected = reference, params, graph, expected
+        self._judge: Judge | None = None
+        self._failure: BaseException | None = None
+        self.seconds = 0.0
+        # A daemon: Ctrl-C must not wait for a long inference.
+        self._thread = threading.Thread(target=self._prepare, name="judge", daemon=True)
+        self._thread.start()
+
+    def differs(self, candidate: Model) -> str | None:
+        self._thread.join()
+        if isinstance(self._failure, OnnxportError):
+            # A reference that cannot be run is the verdict's to report: the converter may first have a list of
+            # nodes to say about such a model.
+            return None
+        return self._ready().differs(candidate)
+
+    def verdict(self, candidate: Artifact) -> Report:
+        return self._ready().verdict(candidate)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            return
+        self._thread.join()
+        if self._judge is not None:
+            self._judge.close()
+
+    def _prepare(self) -> None:
+        started = time.perf_counter()
+        try:
+            from onnxport.validate.judge import Judge
+
+            self._judge = Judge(self._reference, self._params, graph=self._graph)
+            self._judge.prepare()
+            self._judge.expect(self._expected)
+        except BaseException as error:  # handed to whoever asks
+            self._failure = error
+        self.seconds = time.perf_counter() - started
+
+    def _ready(self) -> Judge:
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._judge is not None
+        return self._judge
+
+
+def waived(reference: Artifact, candidate: Artifact) -> Report:
+    """The report on a candidate that the user wants unproven."""
+    from onnxport.validate.report import Report, Side
+
+    def side(artifact: Artifact) -> Side:
+        return Side(
+            path=str(artifact.path),
+            format=artifact.format,
+            runtime="not run",
+            size=artifact.size,
+            digest=artifact.digest(),
+        )
+
+    return Report(
+        reference=side(reference),
+        candidate=side(candidate),
+        verdict="unproven",
+        reason="validation was switched off",
+    )

@@ -1,0 +1,101 @@
+"""What a run did, as data: the whole of `--json`, `--report` and of what Python callers get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from onnxport.errors import NOT_EQUIVALENT, PROVEN, NotProvenError, worst
+from onnxport.validate.report import Report
+
+
+class _Record(BaseModel):
+    # Strings for non-finite numbers: JSON has none, and null would not read back.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class FileRecord(_Record):
+    """A file and the size it has in bytes."""
+
+    path: str
+    size: int
+
+
+class SourceRecord(_Record):
+    """The model that a run started from, its external data included in size and digest."""
+
+    path: str
+    format: str
+    size: int
+    digest: str
+
+
+class Timing(_Record):
+    """Seconds of one step; `parallel` when it ran beside the others and adds nothing to their sum."""
+
+    step: str
+    seconds: float
+    parallel: bool = False
+
+
+class ArtifactRecord(_Record):
+    """One artefact, or what would have become one.
+
+    Attributes:
+        path: where it is, or the rejected candidate kept by --keep-rejected; None if nothing was kept.
+        target: the stage that made it; empty for a file that was only validated.
+        size: bytes on disk, its companion files included.
+        ratio: size over the source's size.
+        report: the verdict and its figures.
+        notes: what the user should know about it.
+        facts: figures that the stages gave ("transposes": 1).
+    """
+
+    path: str | None
+    target: str
+    format: str
+    size: int
+    ratio: float
+    digest: str
+    companions: tuple[FileRecord, ...]
+    report: Report
+    timings: tuple[Timing, ...]
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = {}
+
+
+class RunReport(_Record):
+    """One run of a command."""
+
+    command: str
+    source: SourceRecord
+    artifacts: tuple[ArtifactRecord, ...]
+    seconds: float
+    environment: dict[str, str]
+    exit_code: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether every artefact may leave with exit 0."""
+        return self.exit_code == PROVEN
+
+    def check(self) -> None:
+        """Raises NotProvenError, with this report, for the first artefact that did not pass."""
+        for artifact in self.artifacts:
+            if not artifact.report.passed:
+                raise self._refusal(artifact)
+
+    def _refusal(self, artifact: ArtifactRecord) -> NotProvenError:
+        report = artifact.report
+        name, source = report.candidate.path, report.reference.path
+        if report.verdict == "not equivalent":
+            what = f"{name} is not equivalent to {source}"
+        else:
+            what = f"whether {name} is equivalent to {source} is {report.verdict}"
+        fix = "nothing was kept, --keep-rejected keeps what failed" if artifact.path is None else ""
+        return NotProvenError(what, why=report.reason, fix=fix, report=self)
+
+
+def exit_code_of(artifacts: tuple[ArtifactRecord, ...]) -> int:
+    return worst(PROVEN if artifact.report.passed else NOT_EQUIVALENT for artifact in artifacts)

@@ -1,0 +1,163 @@
+"""The Stage contract: what a pipeline is made of, for single commands and for whole pipelines alike.
+
+A stage declares its name, its params model, the format it takes and the one it gives, and the libraries that
+shape its bytes. Its worker is pure: the same model and params give the same files on the same versions. The
+worker lives in another module and is imported when the stage starts, so that the declarations below cost a
+`--help` nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from onnxport.artifact import Artifact, Format
+from onnxport.converters.params import OrtParams, TfliteParams
+from onnxport.errors import UsageError
+from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
+from onnxport.pipelines.environment import require
+
+if TYPE_CHECKING:
+    from onnxport.manifest import Manifest
+    from onnxport.model import Model
+    from onnxport.optimizers.prepare import Equivalence
+
+P = TypeVar("P", bound=BaseModel)
+
+
+class Phases(Protocol):
+    """Where a worker says what it is doing, for the progress display and the timings."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]: ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the runner hands to a worker beside the model and the params.
+
+    Attributes:
+        output: the file to write, in a private folder; what belongs to it goes beside it.
+        manifest: what the artefact is to say of itself, but for its ports and taps.
+        equivalence: the judge's opinion on an intermediate graph; None when the user asked for no proof.
+        phases: steps worth a line of their own in the progress and the timings.
+    """
+
+    output: Path
+    manifest: Manifest
+    equivalence: Equivalence | None
+    phases: Phases
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a worker made.
+
+    Attributes:
+        notes: sentences for the user, the same from run to run.
+        facts: figures about the artefact for the report ("transposes": 1).
+    """
+
+    artifact: Artifact
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Worker = Callable[["Model", Any, Work], Product]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kind of step.
+
+    Attributes:
+        name: in YAML, in reports, and the value of `--to` for a target.
+        params: the pydantic model of its options, in <room>/params.py.
+        takes, gives: formats.
+        libraries: distributions that it needs; their versions are part of an artefact's provenance.
+        worker: "module:function"; the function returns a context manager of the Worker. Entering it begins
+            what needs no model yet, such as a child process that imports its compiler.
+    """
+
+    name: str
+    params: type[BaseModel]
+    takes: Format
+    gives: Format
+    libraries: tuple[str, ...]
+    worker: str
+
+    def open(self) -> AbstractContextManager[Worker]:
+        """Starts the worker.
+
+        Raises:
+            MissingDependencyError: a library is not installed here.
+        """
+        require(self.libraries, f"the step {self.name!r}")
+        module, _, function = self.worker.partition(":")
+        started: AbstractContextManager[Worker] = getattr(importlib.import_module(module), function)()
+        return started
+
+
+TARGETS: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            "tflite",
+            TfliteParams,
+            takes="onnx",
+            gives="tflite",
+            libraries=TARGET_LIBRARIES["tflite"],
+            worker="onnxport.pipelines.workers:tflite",
+        ),
+        Stage(
+            "ort",
+            OrtParams,
+            takes="onnx",
+            gives="ort",
+            libraries=TARGET_LIBRARIES["ort"],
+            worker="onnxport.pipelines.workers:ort",
+        ),
+    )
+}
+
+
+def target(name: str) -> Stage:
+    """The stage that makes the format `name`; UsageError where there is none."""
+    if name not in TARGETS:
+        raise UsageError(f"there is no target {name!r}", fix=f"targets are {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def check_known(options: Mapping[str, Any], *models: type[BaseModel], purpose: str) -> None:
+    """Raises UsageError for an option that is a field of none of `models`, naming the nearest one that is."""
+    known = {name for model in models for name in model.model_fields}
+    for name in options:
+        if name not in known:
+            raise UsageError(f"{purpose} has no option {name!r}", fix=_nearest(name, known))
+
+
+def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
+    """The params model filled from `options`.
+
+    Raises:
+        UsageError: an option that it does not have, or a value that it refuses.
+    """
+    check_known(options, model, purpose=purpose)
+    try:
+        return model.model_validate(options)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"option {name!r} has the value {first['input']!r}", why=message) from None
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(sorted(known))}"

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from importlib import metadata
+
+import pytest
+from click.testing import CliRunner
+
+from onnxport import errors
+from onnxport.cli.commands import cli
+from onnxport.pipelines import environment
+from onnxport.pipelines.stages import TARGETS as STAGES
+from tests.cli.sandbox import Sandbox
+
+
+def test_every_library_with_its_version_and_every_target(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("doctor", "--json")
+    assert outcome.code == errors.PROVEN
+    found = {library["name"]: library["version"] for library in outcome.document["libraries"]}
+    assert found == {name: metadata.version(name) for name in environment.LIBRARIES}
+    assert set(outcome.document["targets"]) == set(STAGES)
+    text = sandbox.run("doctor").stdout
+    for name, number in found.items():
+        assert f"  {name:<18} {number}" in text
+
+
+def test_missing_target_library_is_no_failure_but_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remove(monkeypatch, "litert-converter")
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
+    found = json.loads(result.stdout)
+    assert result.exit_code == errors.PROVEN
+    assert found["targets"]["tflite"] == {"works": False, "lacks": ["litert-converter"]}
+    assert found["targets"]["ort"]["works"]
+    assert "pip install litert-converter" in found["remedies"][0]
+
+
+def test_remedy_on_a_platform_without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    remedy = environment.LIBRARIES["litert-converter"].remedy
+    assert remedy.startswith("litert-converter has wheels for Linux x86_64, macOS arm64 only")
+    assert "pip install" not in remedy
+
+
+def test_missing_core_library_is_exit_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove(monkeypatch, "onnxruntime")
+    result = CliRunner().invoke(cli, ["doctor"])
+    assert result.exit_code == errors.MISSING_DEPENDENCY
+    assert "onnxruntime        missing" in result.stdout
+    assert "pip install onnxruntime" in result.stdout
+
+
+def test_doctor_answers_where_the_libraries_are_missing(sandbox: Sandbox) -> None:
+    sandbox.patch(
+        "import sys\n"
+        "for name in ('pydantic', 'rich', 'numpy', 'onnx', 'onnx_ir', 'onnxruntime', 'yaml'):\n"
+        "    sys.modules[name] = None\n"
+    )
+    assert "targets" in sandbox.run("doctor").stdout
+
+
+def remove(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Lets a library look as if it were not installed."""
+    found = metadata.version
+
+    def version(asked: str) -> str:
+        if asked == name:
+            raise metadata.PackageNotFoundError(asked)
+        return found(asked)
+
+    monkeypatch.setattr(metadata, "version", version)

@@ -1,0 +1,84 @@
+"""Help texts, and the promise that options are the params models' fields."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+import onnxport
+from onnxport.cli.commands import COMMANDS, cli
+from onnxport.converters.params import OrtParams, TfliteParams
+from onnxport.validate.params import ValidateParams
+from tests.cli.sandbox import Sandbox
+
+# What the commands have beside their params.
+OWN = {
+    "convert": {"to", "destination", "no_validate", "keep_rejected", "report_file"},
+    "validate": {"report_file"},
+    "inspect": set(),
+    "doctor": set(),
+}
+SHARED = {"json", "quiet", "verbose"}
+PARAMS = {"convert": (TfliteParams, OrtParams, ValidateParams), "validate": (ValidateParams,)}
+
+
+def command_of(name: str) -> click.Command:
+    command = importlib.import_module(f"onnxport.cli.{name}").command
+    assert isinstance(command, click.Command)
+    return command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_are_the_fields_of_the_params(name: str) -> None:
+    fields = {field for model in PARAMS.get(name, ()) for field in model.model_fields}
+    options = {parameter.name for parameter in command_of(name).params if isinstance(parameter, click.Option)}
+    assert options == fields | OWN[name] | SHARED
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name: str) -> None:
+    for parameter in command_of(name).params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_parses(name: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(name, "--help")
+    assert outcome.code == 0
+    assert COMMANDS[name].partition(" ")[0] in outcome.stdout
+    examples = [line.strip() for line in outcome.stdout.splitlines() if line.startswith("    onnxport ")]
+    assert examples
+    for example in examples:
+        program, command, *arguments = shlex.split(example)
+        assert (program, command) == ("onnxport", name)
+        command_of(name).make_context(name, arguments)  # refuses what it does not know
+
+
+def test_group_lists_every_command(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("--help")
+    for name in COMMANDS:
+        assert f"\n  {name} " in outcome.stdout
+    with click.Context(cli) as context:
+        assert cli.list_commands(context) == list(COMMANDS)
+
+
+def test_version(sandbox: Sandbox) -> None:
+    assert sandbox.run("--version").stdout == f"onnxport {onnxport.__version__}\n"
+
+
+def test_python_m_is_the_same_command(sandbox: Sandbox) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onnxport", "convert", "nowhere.onnx", "--to", "ort"],
+        cwd=sandbox.folder,
+        env=sandbox.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (4, "error: nowhere.onnx does not exist\nexit 4\n")

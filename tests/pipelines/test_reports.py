@@ -1,0 +1,127 @@
+"""The views of a run's report."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onnxport.errors import UsageError
+from onnxport.pipelines.report import ArtifactRecord, RunReport, SourceRecord
+from onnxport.pipelines.reports import saving
+from onnxport.pipelines.reports.terminal import human_size, result_line
+from onnxport.validate.report import InputSet, OutputReport, Report, Side
+
+
+def output(name: str, max_abs: float, scale: float) -> OutputReport:
+    return OutputReport(
+        name=name,
+        dtype="float32",
+        shape=(1, 10),
+        verdict="proven",
+        rule="within float32 noise",
+        max_abs=max_abs,
+        mean_abs=max_abs / 2,
+        scale=scale,
+        noise=0.0,
+        tolerance=1e-5,
+        sqnr_db=None,
+        mismatches=0,
+        elements=10,
+    )
+
+
+def run_report(*outputs: OutputReport, path: str | None = "model.tflite", **changes: Any) -> RunReport:
+    side = Side(path="model.onnx", format="onnx", runtime="ONNX Runtime", size=4_747_000, digest="d")
+    fed = tuple(
+        InputSet(label=str(batch), shapes={"x": (batch, 3, 8, 8), "k": (5,)}, source="generated")
+        for batch in (1, 3, 1, 3, 1, 3)
+    )
+    report = Report(
+        reference=side,
+        candidate=side.model_copy(update={"path": "model.tflite", "format": "tflite"}),
+        verdict="proven",
+        reason="within float32 noise",
+        outputs=outputs,
+        fed=fed,
+    ).model_copy(update=changes)
+    artifact = ArtifactRecord(
+        path=path,
+        target="tflite",
+        format="tflite",
+        size=4_700_000,
+        ratio=0.99,
+        digest="e",
+        companions=(),
+        report=report,
+        timings=(),
+    )
+    source = SourceRecord(path="model.onnx", format="onnx", size=4_747_000, digest="d")
+    return RunReport(
+        command="convert", source=source, artifacts=(artifact,), seconds=1.94, environment={}, exit_code=0
+    )
+
+
+def line_of(report: RunReport) -> str:
+    return result_line(report.artifacts[0], report.seconds)
+
+
+def test_line_is_that_of_the_style_guide() -> None:
+    report = run_report(output("boxes", 1e-5, 100.0), output("scores", 3.1e-7, 1.0))
+    assert line_of(report) == (
+        "model.tflite   4.7 MB (0.99x)   proven: within float32 noise   worst 3.1e-07 of scale at 'scores'   "
+        "6 input sets, batch 1 and 3   1.9 s"
+    )
+
+
+def test_line_without_difference_says_so() -> None:
+    assert "   identical to the last bit   " in line_of(run_report(output("scores", 0.0, 1.0)))
+
+
+def test_line_of_an_unproven_artefact_has_no_figures() -> None:
+    report = run_report(verdict="unproven", reason="validation was switched off", fed=())
+    assert line_of(report) == "model.tflite   4.7 MB (0.99x)   unproven: validation was switched off   1.9 s"
+
+
+def test_line_of_a_dropped_artefact_keeps_its_name() -> None:
+    assert line_of(run_report(path=None)).startswith("model.tflite   ")
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3 * 10**9, "3.0 GB")],
+)
+def test_sizes(size: int, shown: str) -> None:
+    assert human_size(size) == shown
+
+
+def test_report_file_reads_back(tmp_path: Path) -> None:
+    report = run_report(output("scores", 3.1e-7, 1.0))
+    path = tmp_path / "run.json"
+    with saving(path) as save:
+        save(report)
+    assert RunReport.model_validate_json(path.read_text()) == report
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_report_with_infinite_figures_is_json(tmp_path: Path) -> None:
+    report = run_report(output("scores", math.inf, 1.0))
+    path = tmp_path / "run.json"
+    with saving(path) as save:
+        save(report)
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert RunReport.model_validate_json(path.read_text()) == report
+
+
+def test_unknown_form_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"known suffixes are \.json"), saving(tmp_path / "run.docx"):
+        pytest.fail("the work began")
+
+
+def test_failed_run_writes_no_report(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), saving(tmp_path / "run.json"):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,124 @@
+"""What starting costs.
+
+Measured in processor time: on an idle machine it is what the clock shows too, since starting waits for nothing,
+and on a busy one it is the part that is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
+ROUNDS = 12
+
+HEAVY = {
+    "ai_edge_litert",
+    "coremltools",
+    "litert_converter",
+    "numpy",
+    "onnx",
+    "onnx_ir",
+    "onnxruntime",
+    "rich",
+    "sympy",
+    "tensorflow",
+    "torch",
+    "yaml",
+}
+ONNXPORT = (sys.executable, "-m", "onnxport")
+CLICK = (sys.executable, "-c", "import click")
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment(), cwd=cwd, timeout=120
+    )
+
+
+# Arguments of `onnxport` to how often the time of `import click` they may take.
+LIMITS = {("--help",): 2.5, ("--version",): 2.5, ("convert", "--help"): 4.0}
+
+
+@pytest.fixture(scope="module")
+def ratios() -> dict[tuple[str, ...], float]:
+    """The best time of each command over the best of `import click`, all measured in turns."""
+    commands = {arguments: (*ONNXPORT, *arguments) for arguments in LIMITS} | {(): CLICK}
+    best = dict.fromkeys(commands, float("inf"))
+    for _ in range(ROUNDS):
+        for arguments, command in commands.items():
+            best[arguments] = min(best[arguments], processor_seconds(command))
+    return {arguments: best[arguments] / best[()] for arguments in LIMITS}
+
+
+def processor_seconds(command: tuple[str, ...]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(*command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("arguments", LIMITS, ids=" ".join)
+def test_start_costs_little_more_than_click(
+    arguments: tuple[str, ...], ratios: dict[tuple[str, ...], float]
+) -> None:
+    print(f"onnxport {' '.join(arguments)}: {ratios[arguments]:.2f} times `import click`")
+    assert ratios[arguments] <= LIMITS[arguments]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (sys.executable, "-X", "importtime", "-c", "import onnxport"),
+        (sys.executable, "-X", "importtime", "-m", "onnxport", "--help"),
+        (sys.executable, "-X", "importtime", "-m", "onnxport", "convert", "--help"),
+        (sys.executable, "-X", "importtime", "-m", "onnxport", "validate", "--help"),
+        (sys.executable, "-X", "importtime", "-m", "onnxport", "doctor"),
+    ],
+    ids=lambda command: " ".join(command[3:]),
+)
+def test_no_library_is_imported(command: tuple[str, ...]) -> None:
+    imported = {name.partition(".")[0] for name, _ in imports(run(*command).stderr)}
+    assert "onnxport" in imported
+    assert not imported & HEAVY
+
+
+@pytest.mark.parametrize("target", ["tflite", "ort"])
+def test_conversion_spends_at_most_a_second_on_imports(target: str, tmp_path: Path) -> None:
+    """In the command's own process; the compiler's child imports while this one works."""
+    command = (sys.executable, "-X", "importtime", "-m", "onnxport", "convert", str(DIGITS), "--to", target)
+    found = imports(run(*command, "-o", str(tmp_path / f"digits.{target}"), "--quiet").stderr)
+    names = dict.fromkeys(
+        name if name.startswith("onnxport") else name.partition(".")[0] for name, _ in found
+    )
+    assert {"onnx_ir", "onnxruntime", "onnxport.pipelines.runner"} <= set(names)
+    # The same imports again, in one thread and nothing between them.
+    program = (
+        "import contextlib, importlib, sys, time\n"
+        "for name in sys.argv[1:]:\n"
+        "    with contextlib.suppress(ImportError):  # what others try and do without, such as gmpy2\n"
+        "        importlib.import_module(name)\n"
+        "assert 'onnxruntime' in sys.modules and 'onnx_ir' in sys.modules\n"
+        "print(time.process_time())\n"
+    )
+    modules = [name for name in names if name not in sys.stdlib_module_names]
+    spent = min(float(run(sys.executable, "-c", program, *modules).stdout) for _ in range(3))
+    print(f"convert --to {target}: {spent:.2f} s on imports")
+    assert spent <= 1.0
+
+
+def imports(stderr: str) -> list[tuple[str, int]]:
+    """Module and its own microseconds, from what `-X importtime` prints; two threads may share a line."""
+    entries = re.finditer(r"import time: +(\d+) \| +\d+ \| +([\w.]+?)(?=import time|\s|\Z)", stderr)
+    return [(entry.group(2), int(entry.group(1))) for entry in entries]

@@ -1,0 +1,200 @@
+"""`import onnxport`: every submodule imports, every public name works."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxport
+from onnxport.errors import InputError, NotProvenError, UsageError
+from onnxport.pipelines.report import RunReport
+
+DIGITS = Path(__file__).parents[1] / "fixtures" / "digits" / "digits.onnx"
+
+
+def test_every_submodule_imports() -> None:
+    names = [module.name for module in pkgutil.walk_packages(onnxport.__path__, "onnxport.")]
+    assert "onnxport.converters.ort" in names
+    for name in names:
+        importlib.import_module(name)
+
+
+# Afterwards, because importing a submodule may shadow a name of the package.
+def test_every_public_name_is_called_here() -> None:
+    test_every_submodule_imports()
+    assert set(CALLS) == set(onnxport.__all__)
+    assert set(onnxport.__all__) <= set(dir(onnxport))
+
+
+def convert_model(folder: Path) -> None:
+    result = onnxport.convert_model(DIGITS, to="ort", output=folder / "digits.ort", samples=2)
+    assert isinstance(result, onnxport.ConversionResult)
+    assert result.path == folder / "digits.ort"
+    assert result.path.exists()
+    assert isinstance(result.report, onnxport.Report)
+    assert result.report.passed
+    assert [output.name for output in result.report.outputs] == ["logits"]
+    assert isinstance(result.run, RunReport)
+
+
+def validate_model(folder: Path) -> None:
+    report = onnxport.validate_model(DIGITS, DIGITS, seed=3)
+    assert isinstance(report, onnxport.Report)
+    assert report.passed
+    assert report.outputs[0].max_abs == 0
+
+
+def load(folder: Path) -> None:
+    with onnxport.load(DIGITS) as runtime:
+        for member in ("name", "inputs", "outputs", "taps", "run", "close"):
+            assert hasattr(onnxport.Runtime, member), member
+            assert hasattr(runtime, member), member
+        assert runtime.inputs == (onnxport.TensorSpec("image", "float32", ("N", 1, 8, 8)),)
+        answer = runtime.run({"image": np.zeros((2, 1, 8, 8), np.float32)})
+    assert answer["logits"].shape == (2, 10)
+
+
+def onnxport_error(folder: Path) -> None:
+    with pytest.raises(onnxport.OnnxportError) as caught:
+        onnxport.load(folder / "nowhere.onnx")
+    assert caught.value.exit_code == 4
+
+
+def version(folder: Path) -> None:
+    assert onnxport.__version__.count(".") == 2
+
+
+CALLS: dict[str, Callable[[Path], None]] = {
+    "ConversionResult": convert_model,
+    "OnnxportError": onnxport_error,
+    "Report": validate_model,
+    "Runtime": load,
+    "TensorSpec": load,
+    "__version__": version,
+    "convert_model": convert_model,
+    "load": load,
+    "validate_model": validate_model,
+}
+
+
+@pytest.mark.parametrize("call", dict.fromkeys(CALLS.values()), ids=lambda call: call.__name__)
+def test_public_name_works(call: Callable[[Path], None], tmp_path: Path) -> None:
+    call(tmp_path)
+
+
+@pytest.mark.parametrize("target", ["tflite", "ort"])
+def test_every_written_format_loads_and_answers_like_the_source(target: str, tmp_path: Path) -> None:
+    result = onnxport.convert_model(DIGITS, to=target, output=tmp_path / f"digits.{target}")
+    feeds = {"image": np.random.default_rng(0).random((3, 1, 8, 8), np.float32)}
+    with onnxport.load(DIGITS) as source, onnxport.load(result.path) as made:
+        assert [(spec.name, spec.dtype) for spec in made.inputs] == [("image", "float32")]
+        np.testing.assert_allclose(
+            made.run(feeds)["logits"], source.run(feeds)["logits"], rtol=1e-4, atol=1e-4
+        )
+
+
+def test_output_is_beside_the_model_unless_given(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(DIGITS.read_bytes())
+    assert onnxport.convert_model(model, "ort").path == tmp_path / "model.ort"
+
+
+def test_progress_is_told_of_every_step(tmp_path: Path) -> None:
+    told: list[Any] = []
+
+    class Listener:
+        def started(self, step: str) -> None:
+            told.append(("started", step))
+
+        def finished(self, step: str, seconds: float) -> None:
+            assert seconds >= 0
+            told.append(("finished", step))
+
+    onnxport.convert_model(DIGITS, "ort", tmp_path / "m.ort", progress=Listener())
+    steps = ["load", "convert", "validate"]
+    assert told == [(event, step) for step in steps for event in ("started", "finished")]
+
+
+def test_wrong_artefact_raises_with_its_report_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onnxport.converters import ort
+    from onnxport.model import Model
+
+    other = onnx.load(DIGITS)
+    bias = next(tensor for tensor in other.graph.initializer if len(tensor.dims) == 1)
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 1, bias.name))
+    onnx.save(other, tmp_path / "other.onnx")
+    right = ort.convert
+    monkeypatch.setattr(
+        ort, "convert", lambda model, *rest: right(Model.load(tmp_path / "other.onnx"), *rest)
+    )
+    with pytest.raises(NotProvenError, match="not equivalent") as caught:
+        onnxport.convert_model(DIGITS, "ort", tmp_path / "m.ort")
+    assert caught.value.report.artifacts[0].report.outputs[0].mismatches > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"other.onnx"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sampels": 3}, "converting to tflite has no option 'sampels'; did you mean 'samples'?"),
+        ({"level": "all"}, "converting to tflite has no option 'level'"),
+        ({"layout": "nchw"}, "option 'layout' has the value 'nchw'"),
+        ({"shape": {"picture": (1, 1, 8, 8)}}, "no input 'picture'"),
+    ],
+)
+def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        onnxport.convert_model(DIGITS, "tflite", tmp_path / "m.tflite", **options)
+    assert says in str(caught.value)
+
+
+def test_unknown_target_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="targets are tflite, ort"):
+        onnxport.convert_model(DIGITS, "savedmodel")
+
+
+def test_missing_reference_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.onnx does not exist"):
+        onnxport.validate_model(tmp_path / "nowhere.onnx", DIGITS)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'convert'"):
+        onnxport.convert  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_names_are_typed(tmp_path: Path) -> None:
+    """A type checker sees through the lazy import."""
+    mypy = pytest.importorskip("mypy.api")
+    program = tmp_path / "user.py"
+    program.write_text(
+        "import onnxport\nreveal_type(onnxport.convert_model)\nreveal_type(onnxport.load('m.onnx').inputs)\n"
+    )
+    settings = [
+        "--config-file=",
+        "--ignore-missing-imports",
+        "--follow-imports=silent",
+        f"--cache-dir={tmp_path}",
+    ]
+    shown, complaints, _ = mypy.run([*settings, str(program)])
+    assert "-> onnxport.api.ConversionResult" in shown, complaints
+    assert "tuple[onnxport.artifact.TensorSpec, ...]" in shown
+
+
+def test_import_does_not_shadow_the_functions() -> None:
+    """A verb is never a room's name."""
+    program = "import onnxport.api, onnxport.cli.convert, onnxport; print(callable(onnxport.convert_model))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
