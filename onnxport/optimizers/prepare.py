@@ -49,14 +49,15 @@ def prepare(
     model: Model,
     *,
     shapes: Mapping[str, GivenShape],
-    native: Collection[str],
+    native: Callable[[], Collection[str]],
     equivalence: Equivalence | None = None,
 ) -> Prepared:
     """Brings a copy of `model` into canonical form; the weights are shared with the original.
 
     Args:
         shapes: sizes for open input dimensions (--shape).
-        native: the operators that the target holds; others are decomposed where ONNX defines how.
+        native: gives the operators that the target holds, asked late, since a compiler may still be starting;
+            others are decomposed where ONNX defines how.
         equivalence: checks the result; when it differs, every pass is checked and a culprit skipped.
 
     Raises:
@@ -73,7 +74,7 @@ def prepare(
     return _without_culprits(model, passes, equivalence)
 
 
-def _passes(shapes: Mapping[str, GivenShape], native: Collection[str]) -> list[Pass]:
+def _passes(shapes: Mapping[str, GivenShape], native: Callable[[], Collection[str]]) -> list[Pass]:
     """The order matters: folding and some lifts need shapes."""
     return [
         Pass("fix input shapes", lambda model: shape_passes.pin_inputs(model, shapes), optional=False),
@@ -81,7 +82,7 @@ def _passes(shapes: Mapping[str, GivenShape], native: Collection[str]) -> list[P
         Pass("infer shapes and fold constants", _restate_shapes, optional=False),
         Pass("lift opset", _lift, optional=False),
         Pass("eliminate identities", _eliminate_identities),
-        Pass("decompose", lambda model: _decompose(model, native)),
+        Pass("decompose", lambda model: _decompose(model, native())),
         Pass("remove unused", lambda model: _run(model, common.RemoveUnusedNodesPass())),
     ]
 

@@ -59,6 +59,11 @@ class Job:
         """The stage that makes the artefact."""
         return self.steps[-1].stage
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether a step runs passes on the graph, which can be checked one by one when the result is wrong."""
+        return any(step.stage.rewrites for step in self.steps)
+
 
 def conversion(
     model: str | os.PathLike[str],

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError
 
 if TYPE_CHECKING:
     from onnxport.model import Model
@@ -40,11 +39,6 @@ class JudgeAhead:
         self._thread.start()
 
     def differs(self, candidate: Model) -> str | None:
-        self._thread.join()
-        if isinstance(self._failure, OnnxportError):
-            # A reference that cannot be run is the verdict's to report: the converter may first have a list of
-            # nodes to say about such a model.
-            return None
         return self._ready().differs(candidate)
 
     def verdict(self, candidate: Artifact) -> Report:

@@ -102,6 +102,12 @@ def run(job: Job, command: str, progress: Progress | None = None) -> RunReport:
             judge = stack.enter_context(JudgeAhead(source, job.validation, model, expected))
         product = _Workshop(job, staging.folder, origin, judge, clock).make(workers, model)
         report = _verdict(judge, source, product.artifact, clock)
+        if judge is not None and report.verdict == "not equivalent" and job.rewrites:
+            # The fault may be a pass's: checked one by one, the culprit is skipped. No right model pays for this.
+            checked = _Workshop(job, staging.folder / "checked", origin, judge, clock, check_passes=True)
+            second = checked.make(workers, model)
+            if second.notes != product.notes:
+                product, report = second, _verdict(judge, source, second.artifact, clock)
         final = _destination(job, report)
         record = _record(product, final, job.target.name, report, origin, clock)
         if final is not None:
@@ -141,6 +147,7 @@ class _Workshop:
     origin: SourceRecord
     judge: JudgeAhead | None
     clock: Clock
+    check_passes: bool = False
 
     def make(self, workers: Sequence[Worker], model: Model) -> Product:
         """The last step's product, with the notes and facts of all."""
@@ -159,7 +166,7 @@ class _Workshop:
 
     def _work(self, step: Step, number: int) -> Work:
         output = _staged(self.job, self.folder, number)
-        output.parent.mkdir()
+        output.parent.mkdir(parents=True)
         return Work(
             output=output,
             manifest=Manifest(
@@ -168,7 +175,7 @@ class _Workshop:
                 options={step.stage.name: step.params.model_dump(mode="json")},
                 validation="skipped" if self.judge is None else "required",
             ),
-            equivalence=None if self.judge is None else self.judge.differs,
+            equivalence=self.judge.differs if self.judge is not None and self.check_passes else None,
             phases=self.clock,
         )
 

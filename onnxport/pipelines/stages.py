@@ -83,6 +83,7 @@ class Stage:
         libraries: distributions that it needs; their versions are part of an artefact's provenance.
         worker: "module:function"; the function returns a context manager of the Worker. Entering it begins
             what needs no model yet, such as a child process that imports its compiler.
+        rewrites: whether the worker runs optimizer passes, and checks each where it is given an equivalence.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Stage:
     gives: Format
     libraries: tuple[str, ...]
     worker: str
+    rewrites: bool = False
 
     def open(self) -> AbstractContextManager[Worker]:
         """Starts the worker.
@@ -114,6 +116,7 @@ TARGETS: Mapping[str, Stage] = {
             gives="tflite",
             libraries=TARGET_LIBRARIES["tflite"],
             worker="onnxport.pipelines.workers:tflite",
+            rewrites=True,
         ),
         Stage(
             "ort",

@@ -43,7 +43,7 @@ def tflite() -> Iterator[Worker]:
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
-                    model, shapes=params.shape, native=converter.native_ops(), equivalence=work.equivalence
+                    model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
                 )
             with work.phases.phase("convert"):
                 counted = converter.convert(prepared.model, work.output, params, work.manifest)

@@ -29,7 +29,7 @@ def load(proto: onnx.ModelProto, tmp_path: Path) -> Model:
 def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Prepared:
     """Everything in the graph counts as native unless said otherwise."""
     ops = frozenset(node.op_type for node in model.graph) if native is None else native
-    return prepare.prepare(model, shapes=options.pop("shapes", {}), native=ops, **options)
+    return prepare.prepare(model, shapes=options.pop("shapes", {}), native=lambda: ops, **options)
 
 
 def answers(model: Model | Path, feeds: dict[str, Array]) -> list[Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,23 +141,46 @@ def test_manifest_says_what_the_artefact_is(source: Path) -> None:
     assert manifest.validation == "required"
 
 
-def test_step_may_ask_the_judge_about_a_graph(source: Path) -> None:
-    report = runner.run(job(source, Step(stage("asking"), ScaleParams()), output="out.onnx"), "test")
+def rewriting(worker: str) -> Step:
+    return Step(replace(stage(worker), rewrites=True), ScaleParams(factor=2.0))
+
+
+def test_a_wrong_pass_is_skipped_and_named_once_the_verdict_is_bad(source: Path) -> None:
+    report = runner.run(job(source, rewriting("careful"), output="out.onnx"), "test")
     assert report.passed
-    assert report.artifacts[0].facts["same"] is None
-    assert "logits" in report.artifacts[0].facts["scaled"]
+    assert CALLS == ["unchecked", "checked"]
+    (note,) = [note for note in report.artifacts[0].notes if "was skipped" in note]
+    assert note.startswith("pass 'double' was skipped: ")
+    assert "logits" in note
+    assert names(source.parent) == {"model.onnx", "out.onnx"}
+
+
+def test_no_right_model_pays_for_checking_passes(source: Path) -> None:
+    step = replace(rewriting("careful"), params=ScaleParams(factor=1.0))
+    assert runner.run(job(source, step, output="out.onnx"), "test").passed
+    assert CALLS == ["unchecked"]
+
+
+def test_a_fault_that_is_no_passs_stays_a_fault(source: Path) -> None:
+    report = runner.run(job(source, rewriting("scale"), output="out.onnx"), "test")
+    assert report.exit_code == 1
+    assert names(source.parent) == {"model.onnx"}
 
 
 @contextmanager
-def asking() -> Iterator[Worker]:
+def careful() -> Iterator[Worker]:
+    """Doubles a weight, unless it may ask the judge and learns that this is wrong."""
+
     def make(model: Model, params: ScaleParams, work: Work) -> Product:
-        assert work.equivalence is not None
-        scaled = model.clone()
-        value = next(iter(scaled.graph.initializers.values()))
+        CALLS.append("checked" if work.equivalence else "unchecked")
+        changed = model.clone()
+        value = next(iter(changed.graph.initializers.values()))
         assert value.const_value is not None
-        value.const_value = ir.tensor(value.const_value.numpy() * np.float32(2), name=value.name)
-        facts = {"same": work.equivalence(model.clone()), "scaled": work.equivalence(scaled)}
-        return Product(model.save(work.output), facts=facts)
+        value.const_value = ir.tensor(value.const_value.numpy() * np.float32(params.factor), name=value.name)
+        reason = work.equivalence(changed) if work.equivalence else None
+        if reason is None:
+            return Product(changed.save(work.output))
+        return Product(model.save(work.output), notes=(f"pass 'double' was skipped: {reason}",))
 
     yield make
 

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from onnxport.converters.params import TfliteParams
-from onnxport.errors import MissingDependencyError
+from onnxport.errors import CannotConvertError
 from onnxport.isolation import Child
 from onnxport.manifest import Manifest
-from onnxport.model import Model
 
-# The libraries that shape the bytes, by the name under which pip installs them.
-MADE_WITH = ("litert-converter", "onnx", "onnx-ir")
-
-_LIBRARIES = {"litert_converter": "litert-converter", "ai_edge_litert": "ai-edge-litert"}
+if TYPE_CHECKING:
+    from onnxport.model import Model  # its import would delay the start of the child
 
 
 class TfliteConverter:
-    """The compiler, started at once so that it gets ready while the parent prepares the model.
-
-    Raises:
-        MissingDependencyError: litert-converter or ai-edge-litert is not installed.
-    """
+    """The compiler, started at once so that it gets ready while the parent prepares the model."""
 
     def __init__(self) -> None:
-        for module, library in _LIBRARIES.items():
-            if importlib.util.find_spec(module) is None:
-                raise MissingDependencyError(
-                    f"converting to TFLite needs {library}, which is not installed",
-                    why="it has wheels for Linux x86_64 and macOS arm64 only",
-                    fix=f"pip install {library}",
-                )
         self._child = Child("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
 
     def native_ops(self) -> frozenset[str]:
@@ -52,7 +37,13 @@ class TfliteConverter:
         """
         handed_over = output.with_name("prepared.onnx")
         model.save(handed_over)
-        counted: dict[str, int] = self._child.call("compile", handed_over, output, params.layout, manifest)
+        try:
+            counted: dict[str, int] = self._child.call(
+                "compile", handed_over, output, params.layout, manifest
+            )
+        except CannotConvertError as error:
+            named = f"{model.path} cannot be converted to TFLite, {error.what}"
+            raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=error.refusals) from error
         return counted
 
     def close(self) -> None:

@@ -15,7 +15,6 @@ import onnx_ir
 from litert_converter import converter_api_ext
 from litert_converter.mlir import ir, passmanager
 
-from onnxport.artifact import write_failure
 from onnxport.converters.params import Layout
 from onnxport.converters.tflite.check import check_runs, operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
@@ -23,6 +22,9 @@ from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.errors import CannotConvertError
 from onnxport.manifest import KEY, Manifest, Tap
 from onnxport.model import Model
+
+# Larger models are serialized straight into the file, to have their weights in memory once less.
+_IN_MEMORY = 256 * 2**20
 
 
 class Worker:
@@ -40,14 +42,15 @@ class Worker:
                 interpreter refuses, in their words.
             MachineError: the file could not be written.
         """
-        lowered = lower_model(Model(onnx_ir.load(model), model), layout)
+        source = Model(onnx_ir.load(model), model)
+        lowered = lower_model(source, layout)
         with lowered.builder.context, ir.Location.unknown():
             _run_passes(lowered)
             complete = replace(
                 manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=_surviving_taps(lowered)
             )
             _embed(lowered.module, complete)
-            _export(lowered.module, output)
+            _export(lowered.module, output, source.weight_bytes)
         check_runs(output)
         return operators(output)
 
@@ -82,11 +85,13 @@ def _embed(module: ir.Module, manifest: Manifest) -> None:
     module.operation.attributes["tfl.metadata"] = note
 
 
-def _export(module: ir.Module, output: Path) -> None:
+def _export(module: ir.Module, output: Path, weight_bytes: int) -> None:
     try:
-        converter_api_ext.export_flatbuffer_to_file(module.operation, str(output))
-    except OSError as error:
-        raise write_failure(output, error) from error
+        if weight_bytes > _IN_MEMORY:
+            converter_api_ext.export_flatbuffer_to_file(module.operation, str(output))
+        else:
+            # Python reports a full disk as what it is, the exporter does not.
+            output.write_bytes(converter_api_ext.export_flatbuffer_to_bytes(module.operation))
     except (ValueError, RuntimeError) as error:
         raise CannotConvertError(
             "the LiteRT compiler cannot serialize the model", why=_first_words(error)
