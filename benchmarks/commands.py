@@ -1,0 +1,72 @@
+"""Whole commands in fresh processes, timed."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# A tool that takes longer has failed; onnx2tf's tf_converter takes more, and 16 GB, for the largest models.
+TIMEOUT = 600.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of a command.
+
+    Attributes:
+        seconds: wall time.
+        cpu_seconds: processor time of the command and of what it started; it suffers less from a busy machine.
+        made: whether it ended well and left the file that it was asked for.
+        said: the end of what it printed, if it did not.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    made: bool
+    said: str = ""
+
+
+def run_command(
+    command: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Run:
+    """Runs a command. Its output goes to a file: nobody has to read that while the clock runs."""
+    code: int | None = None
+    with tempfile.TemporaryFile() as output:
+        used, start = _children_used(), time.perf_counter()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = subprocess.run(
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=TIMEOUT,
+                check=False,
+            ).returncode
+        seconds, cpu_seconds = time.perf_counter() - start, _children_used() - used
+        output.seek(0)
+        said = "" if code == 0 else _telling_line(output.read().decode(errors="replace"))
+    if code is None:
+        said = f"not ready after {TIMEOUT:.0f} s: {said}"
+    elif code:
+        said = f"exit {code}: {said}"
+    return Run(seconds, cpu_seconds, code == 0, said)
+
+
+def _children_used() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _telling_line(output: str) -> str:
+    """The last line that names an error, the last one if none does."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    named = [line for line in lines if "Error" in line or line.startswith("error:")]
+    return " ".join((named or lines or ["it said nothing"])[-1].split())[:200]
