@@ -1,0 +1,180 @@
+"""Seeded inputs inside the domain that a graph implies.
+
+A pure function of names, shapes, domains, kind and seed: the same arrays on any machine. Each input draws from a
+stream of its own, so that adding an input leaves the others as they were, and only operations that IEEE 754 rounds
+the same everywhere are used (no sine, no exponential).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from onnxport.artifact import TensorSpec
+from onnxport.samples.domain import Domain
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# What floats look like. No one kind makes every network answer: a detector saturates on noise, a network that was
+# trained on normalised values saturates on 0..255.
+FloatKind = Literal["image", "normal", "uniform"]
+KINDS: tuple[FloatKind, ...] = ("image", "normal", "uniform")
+
+_CHANNELS = (1, 3, 4)
+_COARSEST = 4  # grid points per axis of the first octave
+_IDS = 8  # distinct values in a set that repeats few of them
+
+
+def generate(
+    inputs: Mapping[str, tuple[TensorSpec, tuple[int, ...]]],
+    domains: Mapping[str, Domain],
+    *,
+    kind: FloatKind,
+    seed: int,
+    index: int,
+) -> dict[str, Array]:
+    """One set of inputs.
+
+    Args:
+        inputs: name to spec and concrete shape.
+        domains: name to domain.
+        kind: what floats look like in this set.
+        seed: the user's seed.
+        index: the number of the set; another number, other values.
+    """
+    longest = max((size for _, shape in inputs.values() for size in shape[1:]), default=1)
+    feeds = {}
+    for name, (spec, shape) in inputs.items():
+        random = np.random.Generator(np.random.PCG64([seed, index, zlib.crc32(name.encode())]))
+        feeds[name] = _draw(random, spec.dtype, shape, domains[name], kind, index, longest)
+    return feeds
+
+
+def _draw(
+    random: np.random.Generator,
+    dtype: str,
+    shape: tuple[int, ...],
+    domain: Domain,
+    kind: FloatKind,
+    index: int,
+    longest: int,
+) -> Array:
+    if dtype == "string":
+        return random.choice(np.array(["a", "onnx", "text"], dtype=object), shape)
+    if domain.kind == "real":
+        return _real(random, shape, domain, kind).astype(dtype)
+    if domain.kind == "mask":
+        return _mask(random, shape, index).astype(dtype)
+    if domain.kind == "length":
+        return random.integers(max(1, longest // 2), longest + 1, shape).astype(dtype)
+    if domain.kind == "choice":
+        return np.full(shape, domain.values[index % len(domain.values)], dtype)
+    if _image_axes(shape) is not None and dtype == "uint8":
+        return _image(random, shape).astype(dtype)
+    return _integers(random, shape, domain, index).astype(dtype)
+
+
+def _real(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, kind: FloatKind) -> Array:
+    if domain.center:
+        return np.asarray(domain.center) + np.asarray(domain.spread) * random.standard_normal(shape)
+    if domain.positive:
+        return random.uniform(0.1, 2.0, shape)
+    if kind == "normal":
+        return random.standard_normal(shape)
+    if kind == "uniform":
+        return random.uniform(0.0, 1.0, shape)
+    return _image(random, shape) if _image_axes(shape) is not None else _signal(random, shape)
+
+
+def _integers(random: np.random.Generator, shape: tuple[int, ...], domain: Domain, index: int) -> Array:
+    """Evenly spread values in every other set, a few that repeat in the rest: text and code repeat themselves."""
+    if index % 2 == 0:
+        return random.integers(domain.low, domain.high + 1, shape)
+    return random.choice(random.integers(domain.low, domain.high + 1, _IDS), shape)
+
+
+def _mask(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
+    """Ones, then zeros to the end, as padding is masked; all ones in the first set. At least half is kept."""
+    if not shape:
+        return np.ones((), np.int64)
+    size = shape[-1]
+    kept = (
+        np.full((*shape[:-1], 1), size)
+        if index == 0
+        else random.integers(-(-size // 2), size + 1, (*shape[:-1], 1))
+    )
+    return np.arange(size) < kept
+
+
+def _image_axes(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Channel, height and width axis of a shape that is NCHW or NHWC with 1, 3 or 4 channels."""
+    if len(shape) != 4:
+        return None
+    if shape[1] in _CHANNELS and min(shape[2:]) > max(_CHANNELS):
+        return 1, 2, 3
+    return (3, 1, 2) if shape[3] in _CHANNELS and min(shape[1:3]) > max(_CHANNELS) else None
+
+
+def _image(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Whole numbers in 0..255: soft structure in several sizes, brightness shared by the channels, and edges."""
+    axes = _image_axes(shape)
+    assert axes is not None
+    channels, height, width = (shape[axis] for axis in axes)
+    images = np.stack([_picture(random, channels, height, width) for _ in range(shape[0])])
+    return images if axes[0] == 1 else images.transpose(0, 2, 3, 1)
+
+
+def _picture(random: np.random.Generator, channels: int, height: int, width: int) -> Array:
+    picture = np.stack([_octaves(random, (height, width))] * channels)
+    picture += 0.5 * np.stack([_octaves(random, (height, width)) for _ in range(channels)])
+    for _ in range(6):
+        picture[_window(random, height, width)] += random.uniform(-1.0, 1.0, (channels, 1, 1))
+    picture -= picture.min()
+    return np.round(picture * (255.0 / max(float(picture.max()), 1e-6)))
+
+
+def _window(random: np.random.Generator, height: int, width: int) -> tuple[slice, slice, slice]:
+    top, left = random.integers(0, height - 1), random.integers(0, width - 1)
+    tall, wide = random.integers(1, height // 2 + 1), random.integers(1, width // 2 + 1)
+    return slice(None), slice(top, top + tall), slice(left, left + wide)
+
+
+def _signal(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Values in -1..1, soft along the longest axis, as sound and features are; each row with a loudness of its own."""
+    if not shape:
+        return random.uniform(-1.0, 1.0, ())
+    along = int(np.argmax(shape))
+    rows = int(np.prod(shape, dtype=np.int64)) // max(shape[along], 1)
+    signal = np.stack([_octaves(random, (shape[along],)) * random.uniform(0.2, 1.0) for _ in range(rows)])
+    others = tuple(size for axis, size in enumerate(shape) if axis != along)
+    return np.moveaxis(signal.reshape(*others, shape[along]), -1, along)
+
+
+def _octaves(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Noise on ever finer grids, each half as strong as the one before, interpolated linearly; within -1..1."""
+    total = np.zeros(shape)
+    points, strength, sum_of_strengths = _COARSEST, 1.0, 0.0
+    while True:
+        grid = random.uniform(-1.0, 1.0, tuple(min(points, size) for size in shape))
+        for axis, size in enumerate(shape):
+            grid = _stretched(grid, axis, size)
+        total += strength * grid
+        sum_of_strengths += strength
+        if points >= max(shape, default=1):
+            return total / sum_of_strengths
+        points, strength = points * 2, strength / 2
+
+
+def _stretched(grid: Array, axis: int, size: int) -> Array:
+    """Linear interpolation of `grid` along `axis` to `size` points."""
+    if grid.shape[axis] == size:
+        return grid
+    position = np.arange(size) * ((grid.shape[axis] - 1) / max(size - 1, 1))
+    low = np.minimum(position.astype(np.int64), max(grid.shape[axis] - 2, 0))
+    high = np.minimum(low + 1, grid.shape[axis] - 1)
+    weight = np.expand_dims(position - low, tuple(range(1, grid.ndim - axis)))
+    stretched: Array = np.take(grid, low, axis) * (1 - weight) + np.take(grid, high, axis) * weight
+    return stretched

@@ -1,0 +1,141 @@
+"""Sizes for the dimensions that a model leaves open.
+
+The user's sizes come first. Symbols of one name share one size. What remains is proposed in an order from which the
+judge keeps what ONNX Runtime accepts: sizes that differ per axis, because a swapped height and width would hide in
+equal ones, and only then the usual squares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import OnnxportError, UsageError
+
+Shapes = dict[str, tuple[int, ...]]
+
+# Height and width of images: multiples of 32, since most networks halve them five times.
+_IMAGES = (
+    *((96, 128), (64, 96), (224, 256), (320, 320), (48, 320), (48, 192), (160, 128)),
+    *((224, 224), (256, 256), (32, 32), (28, 28), (640, 640)),
+)
+# Length of sequences; for several open lengths, different ones first.
+_SEQUENCES = (7, 16, 32, 11, 64, 128, 100, 256, 512, 576, 1024, 16000, 1)
+_STATES = re.compile(r"^(h|c|h0|c0|hn|cn|.*(state|hidden|cell|past|cache|memory).*)$", re.IGNORECASE)
+_BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
+
+
+class OpenSizes:
+    """The open dimensions of a model's inputs, and proposals for them.
+
+    Args:
+        inputs: the model's inputs.
+        shapes: every input's shape with the user's sizes in it (shapes.apply_shapes).
+    """
+
+    def __init__(self, inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[Dim]]) -> None:
+        self._shapes = {spec.name: _named(spec.name, shapes[spec.name]) for spec in inputs}
+        self._batch = self._batch_symbols()
+        self._images, self._sequences = self._other_symbols()
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether some dimension looks like a batch that may change."""
+        return bool(self._batch)
+
+    @property
+    def batch_axes(self) -> dict[str, int]:
+        """Input name to the axis of its open batch; inputs without one are left out."""
+        return {
+            name: axis
+            for name, dims in self._shapes.items()
+            for axis, dim in enumerate(dims)
+            if isinstance(dim, str) and dim in self._batch
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any dimension is open."""
+        return bool(self._batch or self._images or self._sequences)
+
+    def proposals(self, batch: int) -> Iterator[Shapes]:
+        """Concrete shapes of all inputs, the most telling first, each once."""
+        seen = []
+        for sizes in self._proposed_sizes():
+            sizes |= dict.fromkeys(self._batch, batch)
+            shapes = {
+                name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in dims)
+                for name, dims in self._shapes.items()
+            }
+            if shapes not in seen:
+                seen.append(shapes)
+                yield shapes
+
+    def refused(self, refusal: OnnxportError) -> UsageError:
+        """The error for a model that accepts none of the proposals; `refusal` is what the last one met with."""
+        name, dims = next(
+            (name, dims) for name, dims in self._shapes.items() if any(isinstance(dim, str) for dim in dims)
+        )
+        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in dims)
+        return UsageError(
+            f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
+            why=f"the last try: {refusal.why}",
+            fix=f"give them: --shape {name}={example}",
+        )
+
+    def _proposed_sizes(self) -> Iterator[dict[str, int]]:
+        lengths = [dict.fromkeys(self._sequences, size) for size in _SEQUENCES]
+        if len(self._sequences) > 1:
+            differing = [
+                {name: _SEQUENCES[(start + step) % 4] for step, name in enumerate(self._sequences)}
+                for start in range(2)
+            ]
+            lengths = [*differing, *lengths]
+        for image in _IMAGES if self._images else ((0, 0),):
+            for length in lengths if self._sequences else ({},):
+                yield dict(length) | {name: image[axis] for name, axis in self._images.items()}
+
+    def _batch_symbols(self) -> set[str]:
+        """Open first dimensions, every symbol called batch, and the open dimensions of recurrent states."""
+        symbols = set()
+        for name, dims in self._shapes.items():
+            for axis, dim in enumerate(dims):
+                state = _STATES.match(name) and axis == _first_open(dims)
+                if isinstance(dim, str) and (axis == 0 or _BATCH.search(dim) or state):
+                    symbols.add(dim)
+        return symbols
+
+    def _other_symbols(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Symbols of height (0) and width (1), and all others in order."""
+        images: dict[str, int] = {}
+        sequences: list[str] = []
+        for dims in self._shapes.values():
+            spatial = _spatial(dims)
+            for axis, dim in enumerate(dims):
+                if not isinstance(dim, str) or dim in self._batch or dim in images or dim in sequences:
+                    continue
+                if axis in spatial:
+                    images[dim] = spatial.index(axis)
+                else:
+                    sequences.append(dim)
+        return images, tuple(sequences)
+
+
+def _named(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
+    """Dimensions without a name get one of their own. "?" is what some exporters write for none."""
+    return tuple(
+        f"{name} {axis}" if dim is None or dim in ("", "?") or (isinstance(dim, int) and dim < 0) else dim
+        for axis, dim in enumerate(dims)
+    )
+
+
+def _first_open(dims: Sequence[int | str]) -> int:
+    return next((axis for axis, dim in enumerate(dims) if isinstance(dim, str)), -1)
+
+
+def _spatial(dims: Sequence[int | str]) -> tuple[int, ...]:
+    """Height and width axis of an image batch, told by the channels' place; empty for other ranks."""
+    if len(dims) != 4:
+        return ()
+    return (1, 2) if dims[3] in (1, 3, 4) and dims[1] not in (1, 3, 4) else (2, 3)

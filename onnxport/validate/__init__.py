@@ -1,0 +1,1 @@
+"""Proves an artefact against ONNX Runtime's answer on the original."""

@@ -1,0 +1,110 @@
+"""Which inputs a model is tried on: the user's, or generated sets at more than one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import UsageError
+from onnxport.samples.domain import Domain
+from onnxport.samples.generator import KINDS, FloatKind, generate
+from onnxport.samples.readers import Sample, find_samples
+from onnxport.samples.sizes import OpenSizes, Shapes
+from onnxport.validate.params import GENERATED, READ, ValidateParams
+from onnxport.validate.runtimes.base import RunError
+
+# Makes or reads one set of inputs; called again it gives the same one.
+Loader = Callable[[], Sample]
+# Runs the reference on a set. Raises RunError when the model refuses its sizes.
+Try = Callable[[Loader], None]
+
+BATCH = 3  # of the sets that are not of batch 1
+# Further sets made, one at a time, for outputs about which the planned ones say nothing.
+_FURTHER = 6
+
+
+def feed_from_folder(
+    inputs: Iterable[TensorSpec], shapes: Mapping[str, tuple[Dim, ...]], params: ValidateParams, run: Try
+) -> None:
+    """Runs every set of inputs in the user's folder."""
+    assert params.inputs is not None
+    specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
+    for file in find_samples(params.inputs, specs, params.samples or READ):
+        run(file.load)
+
+
+class GeneratedInputs:
+    """Sets of inputs made for a model.
+
+    Planned are sets of every kind at one size and batch 1, then others at another size and batch 3 where the model
+    leaves these open, then a few more for as long as they say nothing about some output.
+
+    Args:
+        inputs: the model's inputs.
+        shapes: their shapes, with the sizes that the user gave.
+        domains: input name to the values that it may hold.
+        seed: the user's seed.
+        run: tries a set on the reference.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[TensorSpec, ...],
+        shapes: Mapping[str, tuple[Dim, ...]],
+        domains: Mapping[str, Domain],
+        seed: int,
+        run: Try,
+    ) -> None:
+        self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
+        self._sizes = OpenSizes(inputs, shapes)
+        self._count = 0
+        self.notes: list[str] = []
+
+    def feed(self, samples: int | None, doubtful: Callable[[], bool]) -> None:
+        """Runs the sets: `samples` at batch 1, and further ones while `doubtful` says so.
+
+        The larger sets come early: the first two decide whether an optimizer's pass may stay (Judge.differs).
+        """
+        planned = samples or GENERATED
+        shapes = self._first_accepted(0, self._sizes.proposals(1))
+        for number in range(max(1, planned // GENERATED) if self._sizes.is_open else 0):
+            self._feed_another_size(number, shapes)
+        for number in range(1, planned):
+            self._first_accepted(number, [shapes, *self._sizes.proposals(1)])
+        for number in range(planned, planned + _FURTHER):
+            if not (self._inputs and doubtful()):
+                return
+            self._first_accepted(number, [shapes, *self._sizes.proposals(1)])
+
+    def _feed_another_size(self, number: int, shapes: Shapes) -> None:
+        """A set at another batch, and at the next other sizes that the model accepts, if there are any."""
+        proposed = list(self._sizes.proposals(BATCH if self._sizes.has_batch else 1))
+        before = list(self._sizes.proposals(1))
+        used = before.index(shapes) if shapes in before else 0
+        try:
+            self._first_accepted(number, [*proposed[used + 1 :], *proposed[: used + 1]])
+        except UsageError as refusal:
+            self.notes.append(f"the reference was tried at one size only: {refusal.why}")
+
+    def _first_accepted(self, number: int, proposals: Iterable[Shapes]) -> Shapes:
+        """Runs the next set in the first of the proposed sizes that the model accepts; `number` chooses its kind."""
+        kind = KINDS[number % len(KINDS)]
+        refusal: RunError | None = None
+        for shapes in proposals:
+            try:
+                self._run(partial(self._sample, self._count, kind, shapes))
+            except RunError as error:
+                refusal = error
+            else:
+                self._count += 1
+                return shapes
+        assert refusal is not None, "there is always a proposal"
+        raise self._sizes.refused(refusal) if self._sizes.is_open else refusal
+
+    def _sample(self, index: int, kind: FloatKind, shapes: Shapes) -> Sample:
+        inputs = {spec.name: (spec, shapes[spec.name]) for spec in self._inputs}
+        feeds = generate(inputs, self._domains, kind=kind, seed=self._seed, index=index)
+        has_floats = any(domain.kind == "real" for domain in self._domains.values())
+        label = f"set {index + 1} ({kind})" if has_floats else f"set {index + 1}"
+        return Sample(label, feeds, "generated")

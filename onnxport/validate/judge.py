@@ -1,0 +1,228 @@
+"""The judge: does a candidate compute what the reference computes, up to what rounding explains?"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from onnxport.artifact import Artifact
+from onnxport.errors import OnnxportError
+from onnxport.model import Model
+from onnxport.validate.compare import Tally, compare
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.report import InputSet, OutputReport, Report, Side, Verdict
+from onnxport.validate.runtimes.base import RunError, Runtime
+from onnxport.validate.runtimes.host import IsolatedRuntime
+from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
+
+# What `differs` looks at: a set at batch 1 and one at another size, where there is one.
+_EARLY_SETS = 2
+
+_SYNTHETIC = "only generated inputs were fed; --inputs DIR takes your own"
+
+
+class Judge:
+    """Compares candidates with one reference; the reference's answers are computed once, by the first who asks.
+
+    Args:
+        reference: the artefact that is taken for right.
+        params: inputs and tolerances.
+        graph: the reference in memory, where the caller has it already.
+    """
+
+    def __init__(self, reference: Artifact, params: ValidateParams, *, graph: Model | None = None) -> None:
+        self._artifact, self._params, self._graph = reference, params, graph
+        self._reference: Reference | None = None
+        self._expected: IsolatedRuntime | None = None
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Computes inputs, reference answers and noise; safe to call from any thread, and more than once.
+
+        Raises:
+            InputError: ONNX Runtime cannot load the reference, or the user's inputs are bad.
+            UsageError: no sizes were found for open dimensions, or given ones do not fit.
+        """
+        with self._lock:
+            started, reference = self._reference is not None, self._begun()
+        if started:
+            reference.wait()
+        else:
+            reference.prepare()
+
+    def expect(self, path: Path) -> None:
+        """Starts the process that is to run the candidate at `path`, which need not exist yet."""
+        if path.suffix.lower() == ".tflite" and self._expected is None:
+            self._expected = IsolatedRuntime(path)
+
+    def verdict(self, candidate: Artifact) -> Report:
+        """The candidate against the reference on every set of inputs.
+
+        Raises:
+            InputError: the candidate cannot be loaded.
+            UsageError: its inputs or outputs are other ones than the reference's; both sides are listed.
+            MachineError: its runtime crashed or hung.
+        """
+        started = time.perf_counter()
+        with self._loaded(candidate) as runtime:  # first, so that a process starts while the reference works
+            self.prepare()
+            return self._judged(candidate, Oriented(runtime), started)
+
+    def differs(self, candidate: Model) -> str | None:
+        """Why a model in memory does not compute what the reference computes; None if it does.
+
+        For optimizer passes, which ask often and early: the first two sets have to do, at two sizes where the model
+        leaves any open. While `prepare` runs in another thread, only these are waited for.
+        """
+        from onnxport.validate.runtimes.ort import OrtRuntime
+
+        with self._lock:
+            started, reference = self._reference is not None, self._begun()
+        if not started:
+            reference.prepare()
+        reference.wait(_EARLY_SETS)
+        try:
+            with OrtRuntime.of_model(candidate) as runtime:
+                faults = (self._fault(Oriented(runtime), each) for each in reference.sets[:_EARLY_SETS])
+                return next(filter(None, faults), None)
+        except OnnxportError as error:
+            return str(error)
+
+    def close(self) -> None:
+        """Frees runtimes and answers; calling it again does nothing."""
+        with self._lock:
+            if self._reference is not None:
+                self._reference.close()
+            if self._expected is not None:
+                self._expected.close()
+                self._expected = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begun(self) -> Reference:
+        """The reference, loaded by the first who asks. The caller holds the lock."""
+        if self._reference is None:
+            self._reference = Reference(self._artifact, self._params, self._graph)
+        return self._reference
+
+    @property
+    def _prepared(self) -> Reference:
+        assert self._reference is not None, "prepare comes first"
+        return self._reference
+
+    def _loaded(self, candidate: Artifact) -> Runtime:
+        """The candidate's runtime: TFLite in a process of its own, the expected one or a new one."""
+        if candidate.format != "tflite":
+            from onnxport.validate.runtimes.ort import OrtRuntime
+
+            return OrtRuntime(candidate.path)
+        with self._lock:
+            if self._expected is None or self._expected.path != candidate.path:
+                return IsolatedRuntime(candidate.path)
+            expected, self._expected = self._expected, None
+            return expected
+
+    def _fault(self, candidate: Oriented, answered: Answered) -> str:
+        """What is wrong with the candidate's answer to one set, in one sentence; empty when nothing is."""
+        reference = self._prepared
+        feeds, answers = reference.answers(answered)
+        given = candidate.run(feeds)
+        for name, answer in answers.items():
+            if name not in given:
+                return f"the output {name!r} is gone"
+            found = compare(name, answer, given[name], answered.noise[name], reference.tolerance)
+            if found.fault:
+                return f"{name!r}: {found.fault}"
+        return ""
+
+    def _judged(self, candidate: Artifact, model: Oriented, started: float) -> Report:
+        reference = self._prepared
+        check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
+        outputs: tuple[OutputReport, ...] = ()
+        failure = unfit_sizes(reference.shapes, model.inputs)
+        if not failure:
+            try:
+                outputs = self._outputs(model)
+            except RunError as error:
+                failure = str(error)
+        verdict, reason = _overall(outputs, failure)
+        fed = tuple(InputSet(label=s.label, shapes=s.shapes, source=s.source) for s in reference.sets)
+        return Report(
+            reference=_side(self._artifact, reference.name),
+            candidate=_side(candidate, model.runtime.name),
+            verdict=verdict,
+            reason=reason,
+            outputs=outputs,
+            fed=fed,
+            notes=self._notes(model),
+            seconds=round(time.perf_counter() - started, 4),
+        )
+
+    def _outputs(self, model: Oriented) -> tuple[OutputReport, ...]:
+        reference = self._prepared
+        tallies = {spec.name: Tally(spec.name, spec.dtype) for spec in reference.outputs}
+        for answered in reference.sets:
+            feeds, answers = reference.answers(answered)
+            given = model.run(feeds)
+            for name, tally in tallies.items():
+                noise = answered.noise[name]
+                found = compare(name, answers[name], given[name], noise, reference.tolerance)
+                tally.add(answered.label, answers[name], given[name], noise, found)
+        doubts, accept = reference.doubts, self._params.accept_inconclusive
+        return tuple(
+            tally.report(reference.tolerance, doubts.get(name, ""), accept) for name, tally in tallies.items()
+        )
+
+    def _notes(self, model: Oriented) -> tuple[str, ...]:
+        reference = self._prepared
+        notes = list(reference.notes)
+        if all(answered.source == "generated" for answered in reference.sets):
+            notes.append(_SYNTHETIC)
+        for kind, ours, theirs in (
+            ("inputs", reference.inputs, model.inputs),
+            ("outputs", reference.outputs, model.outputs),
+        ):
+            if [spec.name for spec in ours] != [spec.name for spec in theirs]:
+                notes.append(
+                    f"the {kind} are in another order than the reference's; they were matched by name"
+                )
+        return tuple(notes)
+
+
+def _side(artifact: Artifact, runtime: str) -> Side:
+    return Side(
+        path=str(artifact.path),
+        format=artifact.format,
+        runtime=runtime,
+        size=artifact.size,
+        digest=artifact.digest(),
+    )
+
+
+# The verdict on the whole is the worst of the outputs'.
+_ORDER: tuple[Verdict, ...] = ("not equivalent", "inconclusive", "unproven", "proven")
+
+
+def _overall(outputs: Sequence[OutputReport], failure: str) -> tuple[Verdict, str]:
+    if failure:
+        return "not equivalent", failure
+    verdict = min((output.verdict for output in outputs), key=_ORDER.index)
+    telling = [output for output in outputs if output.verdict == verdict]
+    if verdict == "proven":
+        rules = [output.rule for output in telling]
+        # "exact" says less than what the others rest on.
+        return verdict, next((rule for rule in rules if rule != "exact"), "exact")
+    worst = max(telling, key=lambda output: output.mismatches)
+    others = f" (and {len(telling) - 1} more outputs)" if len(telling) > 1 else ""
+    return verdict, f"{worst.name!r}: {worst.rule}{others}"

@@ -1,0 +1,132 @@
+"""Runs of the reference that differ from its answer by rounding alone: what they give is its noise."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.artifact import TensorSpec
+from onnxport.model import Model
+from onnxport.samples.sizes import OpenSizes
+from onnxport.validate.metrics import scale_of
+from onnxport.validate.runtimes.base import Feeds, RunError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Answers = dict[str, Array]
+Run = Callable[[Feeds], Answers]
+# Takes inputs and the reference's answer to them, gives the other answer.
+Probe = Callable[[Feeds, Answers], Answers]
+
+# Larger models are not copied to perturb their weights.
+_MOST_WEIGHTS = 512 * 2**20
+# A row that changes more than this with what lies beside it in the batch: the model mixes rows, that is not rounding.
+_MIXED = 1e-3
+
+
+def perturbed_inputs(run: Run, seed: int) -> Probe:
+    """Every other float32 of the inputs moved to a neighbour, a relative change of 1e-7.
+
+    float64 moves as far, since float32 is what artefacts compute in; float16 stays, whose neighbours are 1e-3 away.
+    """
+
+    def probe(feeds: Feeds, answers: Answers) -> Answers:
+        return run(
+            {
+                name: _moved(array, np.random.PCG64([seed, zlib.crc32(name.encode())]))
+                for name, array in feeds.items()
+            }
+        )
+
+    return probe
+
+
+def other_kernels(run: Run) -> Probe:
+    """Another runtime of the same model: graph optimization off, or weights that moved."""
+    return lambda feeds, answers: run(feeds)
+
+
+def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
+    """The rows of a batch in other company: each alone where there are several, beside itself where there is one.
+
+    Kernels sum in another order then. No probe for models whose batch is fixed, and no difference counted for those
+    that mix the rows of a batch.
+    """
+    axes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}).batch_axes
+    if not axes:
+        return None
+
+    def of_rows(feeds: Feeds, rows: list[int]) -> Answers:
+        return run(
+            {name: array.take(rows, axes[name]) if name in axes else array for name, array in feeds.items()}
+        )
+
+    def probe(feeds: Feeds, answers: Answers) -> Answers:
+        name, axis = next(iter(axes.items()))
+        batch = feeds[name].shape[axis]
+        try:
+            parts = [of_rows(feeds, [row]) for row in range(batch)] if batch > 1 else [of_rows(feeds, [0, 0])]
+        except RunError:
+            return answers
+        others = {name: _joined([part[name] for part in parts], answer) for name, answer in answers.items()}
+        return answers if _mixed(answers, others) else others
+
+    return probe
+
+
+def _joined(parts: list[Array], answer: Array) -> Array:
+    """The answers for the rows as one for the batch; `answer` itself where the output has no row per row."""
+    rows = [part[:1] for part in parts]
+    fits = (
+        answer.ndim
+        and answer.shape[0] == len(rows)
+        and all(row.shape[1:] == answer.shape[1:] for row in rows)
+    )
+    return np.concatenate(rows) if fits else answer
+
+
+def _mixed(answers: Answers, others: Answers) -> bool:
+    """Whether rows depend on what lies beside them: told by floats, if there are any, since labels flip."""
+    floats = {name: answer for name, answer in answers.items() if answer.dtype.kind == "f"}
+    if not floats:
+        return any(not np.array_equal(answer, others[name]) for name, answer in answers.items())
+    return any(_far_apart(answer, others[name]) for name, answer in floats.items())
+
+
+def _far_apart(answer: Array, other: Array) -> bool:
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(answer.astype(np.float64) - other.astype(np.float64))
+    return bool(np.nanmax(difference, initial=0.0) > _MIXED * scale_of(answer))
+
+
+def perturbed_weights(model: Model) -> Model | None:
+    """A copy of the model with its weights moved as inputs are; None for a large model.
+
+    For models without float inputs: token ids and bytes have no neighbours.
+    """
+    if model.weight_bytes > _MOST_WEIGHTS:
+        return None
+    copy = model.clone()
+    for name, value in copy.graph.initializers.items():
+        tensor = value.const_value
+        # Vectors are left alone: among them are the scales of Resize and other settings.
+        if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2:
+            continue
+        moved = _moved(tensor.numpy(), np.random.PCG64(zlib.crc32(name.encode())))
+        value.const_value = ir.tensor(moved, name=name)
+    return copy
+
+
+def _moved(array: Array, stream: np.random.PCG64) -> Array:
+    random = np.random.Generator(stream)
+    if array.dtype == np.float64:
+        return array * (1.0 + 1e-7 * random.integers(-1, 2, array.shape))
+    if array.dtype != np.float32:
+        return array
+    towards = np.array([-np.inf, 0.0, 0.0, np.inf], np.float32)[random.integers(0, 4, array.shape)]
+    # A zero would move to a denormal, which says nothing of rounding.
+    stays = (towards == 0) | (array == 0)
+    return np.nextafter(array, np.where(stays, array, towards))

@@ -1,0 +1,201 @@
+"""The reference's answers to all sets of inputs, and what they are worth: computed once, asked by every verdict."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from onnxport.artifact import Artifact, TensorSpec
+from onnxport.errors import InputError
+from onnxport.model import Model
+from onnxport.samples.domain import declared_domains, domains, without_functions
+from onnxport.shapes import apply_shapes
+from onnxport.validate.evidence import Evidence, doubts
+from onnxport.validate.graph import UNKNOWN_LENGTH, accumulation_length, constant_outputs, saturating_outputs
+from onnxport.validate.inputs import GeneratedInputs, Loader, feed_from_folder
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.probes import (
+    Answers,
+    Probe,
+    other_batch,
+    other_kernels,
+    perturbed_inputs,
+    perturbed_weights,
+)
+from onnxport.validate.runtimes.base import Feeds, Runtime
+from onnxport.validate.signature import Oriented, check_tensors
+from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
+
+# Bytes of inputs and answers that are kept; beyond, they are computed again when they are needed.
+_KEPT = 256 * 2**20
+
+
+@dataclass
+class Answered:
+    """One set of inputs with the reference's answers.
+
+    Attributes:
+        load: makes or reads the inputs again, the same ones.
+        label, source, shapes: see report.InputSet.
+        noise: of each output.
+        kept: the inputs and the answers, or None where all sets together are too large to be kept.
+    """
+
+    load: Loader
+    label: str
+    source: Literal["samples", "generated"]
+    shapes: dict[str, tuple[int, ...]]
+    noise: dict[str, Noise]
+    kept: tuple[Feeds, Answers] | None
+
+
+class Reference:
+    """A model that is taken for right, its answers, their noise, and what they prove.
+
+    Args:
+        artifact: the model's file.
+        params: which inputs, and how they are judged.
+        graph: the model in memory, where the caller has it already.
+    """
+
+    def __init__(self, artifact: Artifact, params: ValidateParams, graph: Model | None = None) -> None:
+        self.artifact, self._params = artifact, params
+        if graph is None and artifact.format == "onnx":
+            graph = Model.load(artifact.path)
+        self._graph = graph and without_functions(graph)
+        self._model = Oriented(_runtime(artifact))
+        self.name = self._model.runtime.name
+        check_tensors(self._model, str(artifact.path))
+        self.shapes = apply_shapes(self.inputs, params.shape)
+        self.tolerance = self._tolerance()
+        self.sets: list[Answered] = []
+        self.notes: tuple[str, ...] = ()
+        self._evidence = {spec.name: Evidence() for spec in self.outputs}
+        self._constant = constant_outputs(self._graph) if self._graph else frozenset[str]()
+        self._domains = domains(self._graph) if self._graph else declared_domains(self.inputs)
+        self._bytes = 0
+        self._probes: list[Probe] = []
+        self._closing: list[Runtime] = [self._model.runtime]
+        self._progress = threading.Condition()
+        self._failure: BaseException | None = None
+        self._ready = False
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self._model.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return self._model.outputs
+
+    @property
+    def doubts(self) -> dict[str, str]:
+        """Output name to why the answers prove nothing of it."""
+        return doubts(self._evidence, self._constant)
+
+    def prepare(self) -> None:
+        """Runs the reference on every set of inputs; `wait` in other threads learns of each."""
+        try:
+            self._run_all()
+        except BaseException as error:
+            self._failure = error
+            self.close()
+            raise
+        finally:
+            with self._progress:
+                self._ready = True
+                self._progress.notify_all()
+
+    def wait(self, sets: int | None = None) -> None:
+        """Waits for the first `sets` sets, or for all, and raises what `prepare` failed with."""
+        with self._progress:
+            self._progress.wait_for(lambda: self._ready or (sets is not None and len(self.sets) >= sets))
+        if self._failure is not None:
+            raise self._failure
+
+    def _run_all(self) -> None:
+        self._probes = list(self._make_probes())
+        if self._params.inputs is not None:
+            feed_from_folder(self.inputs, self.shapes, self._params, self._answer)
+        else:
+            generated = GeneratedInputs(
+                self.inputs, self.shapes, self._domains, self._params.seed, self._answer
+            )
+            generated.feed(self._params.samples, lambda: bool(self.doubts))
+            self.notes = tuple(generated.notes)
+        if all(answered.kept is not None for answered in self.sets):
+            self.close()
+
+    def answers(self, answered: Answered) -> tuple[Feeds, Answers]:
+        """The inputs of a set and the reference's answers, from memory or once more."""
+        if answered.kept is not None:
+            return answered.kept
+        feeds = answered.load().feeds
+        return feeds, self._model.run(feeds)
+
+    def close(self) -> None:
+        """Frees the runtimes; answers that were kept stay."""
+        while self._closing:
+            self._closing.pop().close()
+        self._probes = []
+
+    def _tolerance(self) -> Tolerance:
+        length, saturating = UNKNOWN_LENGTH, frozenset[str]()
+        if self._graph is not None:
+            length, saturating = accumulation_length(self._graph), saturating_outputs(self._graph)
+        return Tolerance(length, saturating, self._params.rtol, self._params.atol)
+
+    def _make_probes(self) -> Iterator[Probe]:
+        run = self._model.run
+        beside = other_batch(run, self.inputs)
+        if beside is not None:
+            yield beside
+        if any(spec.dtype in ("float32", "float64") for spec in self.inputs):
+            yield from (perturbed_inputs(run, seed) for seed in (1, 2))
+        elif self._graph is not None and (shaken := perturbed_weights(self._graph)) is not None:
+            yield from self._other_kernels(lambda: _in_memory(shaken))
+        if self.artifact.format == "onnx":
+            yield from self._other_kernels(lambda: _runtime(self.artifact, optimize=False))
+
+    def _other_kernels(self, load: Callable[[], Runtime]) -> Iterator[Probe]:
+        try:
+            runtime = load()
+        except InputError:  # an operator that ONNX Runtime has in its optimized form alone
+            return
+        self._closing.append(runtime)
+        yield other_kernels(Oriented(runtime).run)
+
+    def _answer(self, load: Loader) -> None:
+        """Runs the reference and its probes on one set."""
+        sample = load()
+        answers = self._model.run(sample.feeds)
+        probes = [probe(sample.feeds, answers) for probe in self._probes]
+        noise = {
+            name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
+        }
+        for name, evidence in self._evidence.items():
+            evidence.add(name, answers[name], noise[name], self.tolerance)
+        self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
+        kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
+        shapes = {name: array.shape for name, array in sample.feeds.items()}
+        with self._progress:
+            self.sets.append(Answered(load, sample.label, sample.source, shapes, noise, kept))
+            self._progress.notify_all()
+
+
+def _runtime(artifact: Artifact, *, optimize: bool = True) -> Runtime:
+    if artifact.format == "tflite":
+        from onnxport.validate.runtimes.host import IsolatedRuntime
+
+        return IsolatedRuntime(artifact.path)
+    from onnxport.validate.runtimes.ort import OrtRuntime
+
+    return OrtRuntime(artifact.path, optimize=optimize)
+
+
+def _in_memory(model: Model) -> Runtime:
+    from onnxport.validate.runtimes.ort import OrtRuntime
+
+    return OrtRuntime.of_model(model)

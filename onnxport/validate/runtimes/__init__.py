@@ -1,0 +1,41 @@
+"""The runtimes that answer for artefacts, one module each; a module imports its library, and only `load` the module."""
+
+from __future__ import annotations
+
+import os
+
+from onnxport.artifact import Artifact
+from onnxport.errors import MissingDependencyError
+from onnxport.validate.runtimes.base import Runtime
+
+__all__ = ["Runtime", "load"]
+
+
+def load(path: str | os.PathLike[str]) -> Runtime:
+    """The model at `path`, ready to run in this process.
+
+        with onnxport.load("model.tflite") as model:
+            scores = model.run({"image": image})["scores"]
+
+    Raises:
+        InputError: missing, unreadable, damaged, or of an unknown extension.
+        MissingDependencyError: the format's runtime is not installed.
+    """
+    artifact = Artifact.open(path)
+    if artifact.format == "tflite":
+        try:
+            from onnxport.validate.runtimes.tflite import TfliteRuntime
+        except ImportError as error:
+            raise _missing("ai-edge-litert", error) from error
+        return TfliteRuntime(artifact.path)
+    try:
+        from onnxport.validate.runtimes.ort import OrtRuntime
+    except ImportError as error:
+        raise _missing("onnxruntime", error) from error
+    return OrtRuntime(artifact.path)
+
+
+def _missing(package: str, error: ImportError) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"{package} cannot be imported", why=str(error), fix=f"install it: pip install {package}"
+    )

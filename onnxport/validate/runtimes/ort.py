@@ -1,0 +1,235 @@
+"""ONNX Runtime on the CPU, for `.onnx` and `.ort` files and for models in memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import onnxruntime as ort
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import InputError
+from onnxport.validate.runtimes.base import THREADS, Array, Feeds, RunError, check_feeds, check_taps
+
+if TYPE_CHECKING:
+    from onnxport.model import Model
+
+# ONNX Runtime's names of element types, where they are not NumPy's.
+_DTYPES = {"float": "float32", "double": "float64"}
+
+_SILENT = 4  # severity "fatal": what goes wrong comes as an exception, its echo on stderr would be noise
+
+
+class OrtRuntime:
+    """A model in ONNX Runtime's CPU provider.
+
+    Args:
+        source: an `.onnx` or `.ort` file, or the bytes of an ONNX model.
+        optimize: whether ONNX Runtime may rewrite the graph (an `.ort` file has its rewriting behind it).
+        expose: intermediate values that the first session shows already, so that asking costs no second one.
+        folder: where the external data of a model given as bytes lies.
+
+    Raises:
+        InputError: ONNX Runtime cannot load it; the cause is ONNX Runtime's.
+    """
+
+    def __init__(
+        self,
+        source: Path | bytes,
+        *,
+        optimize: bool = True,
+        expose: Sequence[str] = (),
+        folder: Path | None = None,
+    ) -> None:
+        self._source, self._optimize, self._folder = source, optimize, folder
+        self._label = str(source) if isinstance(source, Path) else "the model in memory"
+        self._is_ort = isinstance(source, Path) and source.suffix.lower() == ".ort"
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._model: Model | None = None
+        self._taps: frozenset[str] | None = None
+        self._sessions: dict[frozenset[str], Any] = {}
+        self._exposed = frozenset(expose)
+        main = self._session(self._exposed)
+        self._inputs = tuple(_spec(argument) for argument in main.get_inputs())
+        self._outputs = tuple(
+            _spec(argument) for argument in main.get_outputs() if argument.name not in expose
+        )
+
+    @classmethod
+    def of_model(cls, model: Model, *, optimize: bool = True) -> OrtRuntime:
+        """The runtime of a model in memory; its weights on disk stay there and are mapped by ONNX Runtime."""
+        data, folder = _graph_bytes(model)
+        if data is not None:
+            return cls(data, optimize=optimize, folder=folder)
+        temporary = tempfile.TemporaryDirectory(prefix="onnxport-")
+        runtime = cls(model.save(Path(temporary.name, "model.onnx")).path, optimize=optimize)
+        runtime._temporary = temporary
+        return runtime
+
+    @property
+    def name(self) -> str:
+        off = "" if self._optimize else ", graph optimization off"
+        return f"ONNX Runtime {ort.__version__}, CPU{off}"
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return self._outputs
+
+    @property
+    def taps(self) -> frozenset[str]:
+        """Every value that a node of the main graph makes; none for an `.ort` file, whose graph is sealed."""
+        if self._taps is None:
+            self._taps = frozenset() if self._is_ort else _intermediates(self._load_model())
+        return self._taps
+
+    def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
+        """See `Runtime.run`."""
+        check_feeds(self._inputs, feeds)
+        if not self._exposed.issuperset(taps):
+            check_taps(self.taps, taps, self._label)
+        session = self._session(self._exposed.union(taps))
+        wanted = [spec.name for spec in self._outputs]
+        wanted += [name for name in taps if name not in wanted]
+        try:
+            values = session.run(wanted, dict(feeds))
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+            raise RunError(f"ONNX Runtime cannot run {self._label} on {shapes}", why=_cause(error)) from error
+        return dict(zip(wanted, values, strict=True))
+
+    def close(self) -> None:
+        self._sessions.clear()
+        self._model = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _session(self, shown: frozenset[str]) -> Any:
+        """The session that gives `shown` beside the outputs; one per set of names."""
+        if shown not in self._sessions:
+            source, folder = (self._with_outputs(shown)) if shown else (self._source, self._folder)
+            self._sessions[shown] = self._open(source, folder)
+        return self._sessions[shown]
+
+    def _open(self, source: Path | bytes, folder: Path | None) -> Any:
+        options = ort.SessionOptions()
+        levels = ort.GraphOptimizationLevel
+        options.graph_optimization_level = levels.ORT_ENABLE_ALL if self._optimize else levels.ORT_DISABLE_ALL
+        options.intra_op_num_threads = THREADS
+        if self._is_ort:
+            options.add_session_config_entry("session.load_model_format", "ORT")
+        options.log_severity_level = _SILENT
+        # Spinning threads would starve the other runtime, which runs in a process of its own.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if folder is not None:
+            options.add_session_config_entry(
+                "session.model_external_initializers_file_folder_path", str(folder)
+            )
+        try:
+            return ort.InferenceSession(
+                os.fspath(source) if isinstance(source, Path) else source,
+                options,
+                providers=["CPUExecutionProvider"],
+            )
+        except Exception as error:  # see run
+            raise InputError(f"ONNX Runtime cannot load {self._label}", why=_cause(error)) from error
+
+    def _load_model(self) -> Model:
+        if self._model is None:
+            import onnx_ir as ir
+
+            from onnxport.model import Model
+
+            if isinstance(self._source, Path):
+                self._model = Model.load(self._source)
+            else:
+                self._model = Model(ir.from_proto(_proto(self._source)))
+        return self._model
+
+    def _with_outputs(self, names: Iterable[str]) -> tuple[bytes, Path | None]:
+        """The model with `names` as further outputs. Their types are left to ONNX Runtime, which infers them."""
+        import onnx
+
+        data, folder = _graph_bytes(self._load_model())
+        if data is None:
+            raise InputError(
+                f"{self._label} is too large to show intermediate values",
+                fix="keep its weights in external data",
+            )
+        proto = _proto(data)
+        present = {output.name for output in proto.graph.output}
+        proto.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in sorted(names) if name not in present
+        )
+        return proto.SerializeToString(), folder or self._folder
+
+
+def _graph_bytes(model: Model) -> tuple[bytes | None, Path | None]:
+    """The serialized model and the folder of its external data; no bytes where protobuf could not hold them."""
+    import onnx_ir as ir
+
+    external = model.external_files
+    if not external:
+        return model.to_bytes(), None
+    assert model.path is not None, "external data has a file it belongs to"
+    data: bytes = ir.to_proto(model.ir).SerializeToString()
+    return data, model.path.parent
+
+
+def _proto(data: bytes) -> Any:
+    import onnx
+
+    return onnx.ModelProto.FromString(data)
+
+
+def _intermediates(model: Model) -> frozenset[str]:
+    outputs = {spec.name for spec in model.outputs}
+    made = {value.name for node in model.graph for value in node.outputs if value.name}
+    return frozenset(made - outputs)
+
+
+def _spec(argument: Any) -> TensorSpec:
+    """A tensor's spec; what is no tensor keeps ONNX Runtime's type ("seq(map(int64,tensor(float)))") as dtype."""
+    kind: str = argument.type
+    if not kind.startswith("tensor("):
+        return TensorSpec(argument.name, kind, ())
+    element = kind.removeprefix("tensor(").removesuffix(")")
+    return TensorSpec(
+        argument.name, _DTYPES.get(element, element), tuple(_dim(dim) for dim in argument.shape)
+    )
+
+
+def _dim(dim: object) -> Dim:
+    """Exporters write -1 and "?" for "unknown"; neither is a size, and two "?" are not the same dimension."""
+    if isinstance(dim, int) and dim >= 0:
+        return dim
+    return dim if isinstance(dim, str) and dim not in ("", "?") else None
+
+
+# "[ONNXRuntimeError] : 1 : FAIL : ", "Load model from m.onnx failed:", "/onnxruntime_src/x.h:46 void f(int, char) "
+_PREAMBLE = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|"
+    r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\) (?:const )?|^\w+\.cc:\d+ \S+ "
+)
+
+
+def _cause(error: Exception) -> str:
+    """ONNX Runtime's message in one line, without where in ONNX Runtime it arose."""
+    text = " ".join(str(error).split())
+    return _PREAMBLE.sub("", text)[:300] or type(error).__name__

@@ -1,0 +1,76 @@
+"""Sizes for open dimensions."""
+
+from __future__ import annotations
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import InputError
+from onnxport.samples.sizes import OpenSizes
+
+
+def sizes(*inputs: tuple[str, tuple[Dim, ...]]) -> OpenSizes:
+    specs = [TensorSpec(name, "float32", shape) for name, shape in inputs]
+    return OpenSizes(specs, {spec.name: spec.shape for spec in specs})
+
+
+def test_a_fixed_model_has_one_proposal_and_nothing_open() -> None:
+    fixed = sizes(("x", (1, 3, 8, 8)), ("scalar", ()))
+    assert list(fixed.proposals(1)) == [{"x": (1, 3, 8, 8), "scalar": ()}]
+    assert not fixed.is_open
+    assert not fixed.has_batch
+
+
+def test_an_open_first_dimension_is_the_batch() -> None:
+    open_ = sizes(("x", ("N", 3, 8, 8)))
+    assert open_.has_batch
+    assert [list(open_.proposals(batch)) for batch in (1, 3)] == [
+        [{"x": (1, 3, 8, 8)}],
+        [{"x": (3, 3, 8, 8)}],
+    ]
+
+
+def test_height_and_width_differ_in_the_first_proposals() -> None:
+    for shape in ((None, 3, None, None), ("N", 3, "h", "w"), ("N", 3, "?", "?"), (-1, 3, -1, -1)):
+        first, second, *_ = sizes(("x", shape)).proposals(1)
+        assert (first, second) == ({"x": (1, 3, 96, 128)}, {"x": (1, 3, 64, 96)})
+
+
+def test_channels_last_images_are_told_by_their_channels() -> None:
+    first, *_ = sizes(("x", ("N", "h", "w", 3))).proposals(1)
+    assert first == {"x": (1, 96, 128, 3)}
+
+
+def test_one_symbol_has_one_size_wherever_it_stands() -> None:
+    open_ = sizes(("ids", ("batch", "sequence")), ("mask", ("batch", "sequence")), ("state", (2, "batch", 8)))
+    first, second, *_ = open_.proposals(3)
+    assert first == {"ids": (3, 7), "mask": (3, 7), "state": (2, 3, 8)}
+    assert second == {"ids": (3, 16), "mask": (3, 16), "state": (2, 3, 8)}
+
+
+def test_different_open_lengths_differ_first_and_agree_later() -> None:
+    proposals = list(sizes(("ids", (1, "source")), ("mask", (1, "target"))).proposals(1))
+    assert proposals[0] == {"ids": (1, 7), "mask": (1, 16)}
+    assert {"ids": (1, 7), "mask": (1, 7)} in proposals
+
+
+def test_the_open_dimension_of_a_state_is_the_batch() -> None:
+    first, *_ = sizes(("input", (None, None)), ("state", (2, None, 128)), ("sr", ())).proposals(3)
+    assert first == {"input": (3, 7), "state": (2, 3, 128), "sr": ()}
+
+
+def test_the_users_sizes_are_kept() -> None:
+    spec = TensorSpec("x", "float32", ("N", 3, "h", "w"))
+    given = OpenSizes([spec], {"x": ("N", 3, 48, "w")})
+    assert all(shapes["x"][2] == 48 for shapes in given.proposals(1))
+
+
+def test_no_proposal_comes_twice() -> None:
+    proposals = list(sizes(("x", ("N", 3, "h", "w")), ("ids", ("N", "T"))).proposals(1))
+    assert len(proposals) == len({tuple(shapes.items()) for shapes in proposals})
+
+
+def test_when_none_is_accepted_the_option_is_spelled_out() -> None:
+    error = sizes(("fixed", (4,)), ("x", ("N", 80, "T"))).refused(InputError("no", why="bad Concat"))
+    assert error.exit_code == 2
+    assert "input 'x'" in str(error)
+    assert "bad Concat" in str(error)
+    assert "--shape x=1,80,1" in str(error)

@@ -1,0 +1,210 @@
+"""Comparing two answers: what passes, what fails, and in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxport.validate.compare import Comparison, Tally, compare
+from onnxport.validate.tolerance import Noise, Tolerance, group_axis, measure_noise
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+QUIET = Tolerance(length=1)
+EPS = 2.0**-23
+
+
+def noise(answer: Array, level: float = 0.0) -> Noise:
+    return measure_noise(answer, [answer + np.asarray(level, answer.dtype)] if level else [])
+
+
+def judged(
+    reference: Array, candidate: Array, tolerance: Tolerance = QUIET, level: float = 0.0
+) -> Comparison:
+    return compare("y", reference, candidate, noise(reference, level), tolerance)
+
+
+def reported(reference: Array, candidate: Array, tolerance: Tolerance = QUIET, doubt: str = "") -> Any:
+    known = noise(reference)
+    tally = Tally("y", reference.dtype.name)
+    tally.add("set 1", reference, candidate, known, compare("y", reference, candidate, known, tolerance))
+    return tally.report(tolerance, doubt, accept=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((1, 22, 2100), 1),  # detections: boxes and class scores
+        ((1, 6400, 4), 2),
+        ((1, 43, 59, 4), 3),
+        ((1, 1000), None),  # more entries than make groups
+        ((3, 4), None),  # groups of three elements estimate nothing
+        ((1, 1, 320, 320), None),
+        ((5,), None),
+        ((), None),
+        ((2, 1, 7), None),
+        ((0, 4), None),
+    ],
+)
+def test_elements_are_grouped_along_the_smallest_axis_after_the_first(
+    shape: tuple[int, ...], axis: int | None
+) -> None:
+    assert group_axis(shape) == axis
+
+
+def test_rounding_passes_and_what_is_beyond_it_fails() -> None:
+    reference = np.linspace(-1, 1, 1000, dtype=np.float32)
+    assert not judged(reference, reference + np.float32(3 * EPS)).fault
+    found = judged(reference, reference + np.float32(30 * EPS))
+    assert found.mismatches == 1000
+    assert found.fault.startswith("a fault: 3.6e-06 at [")
+
+
+def test_longer_sums_may_round_more() -> None:
+    reference = np.linspace(-1, 1, 1000, dtype=np.float32)
+    candidate = reference + np.float32(30 * EPS)
+    assert judged(reference, candidate, Tolerance(length=1)).fault
+    assert not judged(reference, candidate, Tolerance(length=100)).fault
+
+
+def test_measured_noise_widens_the_tolerance() -> None:
+    reference = np.linspace(-1, 1, 1000, dtype=np.float32)
+    candidate = reference + np.float32(1e-3)
+    assert judged(reference, candidate, level=1e-5).fault
+    assert not judged(reference, candidate, level=1e-4).fault
+
+
+def test_small_scores_are_not_judged_by_the_scale_of_large_coordinates() -> None:
+    reference = np.ones((1, 2, 8), np.float32)
+    reference[:, 0] *= 300
+    reference[:, 1] *= 1e-3
+    candidate = reference.copy()
+    candidate[0, 1, 3] += 1e-6  # a thousandth of the score, 3e-9 of the coordinates
+    found = judged(reference, candidate)
+    assert found.index == (0, 1, 3)
+    assert found.mismatches == 1
+
+
+def test_an_element_beyond_tolerance_is_the_worst_even_where_others_differ_more() -> None:
+    reference = np.ones((1, 2, 8), np.float32) * np.array([[[1e4], [1]]], np.float32)
+    candidate = reference + np.array([[[1e-3], [1e-4]]], np.float32)
+    report = reported(reference, candidate)
+    assert report.verdict == "not equivalent"
+    assert report.worst.index[1] == 1
+    assert report.max_abs == pytest.approx(1e-3, rel=0.03)
+    assert report.tolerance < 1e-5
+
+
+def test_saturated_sigmoids_may_be_off_by_eps_absolutely() -> None:
+    reference, candidate = np.zeros((1, 8), np.float32), np.full((1, 8), 1e-8, np.float32)
+    assert judged(reference, candidate).fault
+    assert not judged(reference, candidate, Tolerance(1, saturating=frozenset({"y"}))).fault
+
+
+def test_float16_answers_may_be_off_by_their_own_last_bit() -> None:
+    reference = np.full((1, 8), 1.0, np.float16)
+    assert not judged(reference, np.nextafter(reference, np.float16(2))).fault
+    assert judged(reference, (reference * np.float16(1.01)).astype(np.float16)).fault
+
+
+def test_float64_answers_are_judged_as_float32() -> None:
+    reference = np.linspace(-1, 1, 99)
+    assert not judged(reference, reference.astype(np.float32).astype(np.float64)).fault
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "words"),
+    [
+        ([1.0, 2.0], [1.0, np.nan], "a fault: nan at [1], the reference says 2"),
+        ([1.0, np.nan], [1.0, 2.0], "a fault: 2.0 at [1], the reference says nan"),
+        ([1.0, np.inf], [1.0, -np.inf], "a fault: -inf at [1], the reference says inf"),
+        ([1.0, -np.inf], [1.0, np.finfo(np.float32).min], "a fault: -3.40"),
+    ],
+)
+def test_nan_and_infinities_have_to_agree(reference: list[float], candidate: list[float], words: str) -> None:
+    found = judged(np.array(reference, np.float32), np.array(candidate, np.float32))
+    assert found.fault.startswith(words)
+    assert found.mismatches == 1
+
+
+def test_agreeing_nan_and_infinities_pass() -> None:
+    odd = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
+    assert not judged(odd, odd.copy()).fault
+
+
+def test_nan_counts_for_nothing_where_the_reference_itself_is_unsure() -> None:
+    reference = np.array([1.0, 2.0], np.float32)
+    unsure = measure_noise(reference, [np.array([1.0, np.nan], np.float32)])
+    found = compare("y", reference, np.array([1.0, np.inf], np.float32), unsure, QUIET)
+    assert (found.fault, found.ignored) == ("", 1)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
+def test_integers_and_booleans_are_exact(dtype: type) -> None:
+    reference = np.array([0, 1, 1, 0]).astype(dtype)
+    candidate = reference.copy()
+    assert not judged(reference, candidate).fault
+    candidate[2] = 0
+    found = judged(reference, candidate)
+    assert found.mismatches == 1
+    assert "at [2]" in found.fault
+    assert "1 of 4 elements differ" in found.fault
+
+
+def test_strings_are_exact() -> None:
+    reference = np.array(["a", "b"], object)
+    assert not judged(reference, reference.copy()).fault
+    assert judged(reference, np.array(["a", "c"], object)).fault
+
+
+def test_integers_may_differ_where_the_reference_flips_under_its_own_noise_only() -> None:
+    reference = np.array([3, 5, 7])
+    flipping = measure_noise(reference, [np.array([3, 6, 7])])
+    there = compare("y", reference, np.array([3, 9, 7]), flipping, QUIET)
+    assert (there.fault, there.ignored) == ("", 1)
+    assert compare("y", reference, np.array([4, 5, 7]), flipping, QUIET).fault
+
+
+def test_another_shape_is_a_fault() -> None:
+    found = judged(np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32))
+    assert found.fault == "a fault: shape [3, 2], the reference has [2, 3]"
+
+
+def test_scalars_and_empty_answers_are_compared_too() -> None:
+    assert not judged(np.array(1.0, np.float32), np.array(1.0, np.float32)).fault
+    assert judged(np.array(1.0, np.float32), np.array(2.0, np.float32)).fault
+    assert not judged(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32)).fault
+
+
+def test_given_tolerances_replace_the_derived_one() -> None:
+    reference, candidate = np.array([1.0, 100.0], np.float32), np.array([1.05, 100.5], np.float32)
+    assert judged(reference, candidate).fault
+    assert not judged(reference, candidate, Tolerance(1, rtol=0.06)).fault
+    assert not judged(reference, candidate, Tolerance(1, atol=0.6)).fault
+    assert judged(reference, candidate, Tolerance(1, rtol=0.01)).mismatches == 1
+    assert (
+        reported(reference, candidate, Tolerance(1, rtol=0.06)).rule == "within atol 0 + rtol 0.06 as given"
+    )
+
+
+def test_the_figures_of_a_report() -> None:
+    reference = np.array([3.0, -4.0], np.float32)
+    report = reported(reference, np.array([3.0, -4.1], np.float32))
+    assert report.max_abs == pytest.approx(0.1, rel=1e-5)
+    assert report.mean_abs == pytest.approx(0.05, rel=1e-5)
+    assert report.scale == 4.0
+    assert report.sqnr_db == pytest.approx(10 * np.log10(25 / 0.01), rel=1e-4)
+    assert (report.mismatches, report.elements, report.shape) == (1, 2, (2,))
+    assert (report.worst.index, report.worst.reference, report.worst.input_set) == ((1,), -4.0, "set 1")
+
+
+def test_the_rules_in_words() -> None:
+    reference = np.array([1.0, 2.0], np.float32)
+    assert reported(reference, reference.copy()).rule == "exact"
+    assert reported(reference, reference + np.float32(EPS)).rule == "within float32 noise"
+    doubtful = reported(reference, reference.copy(), doubt="inconclusive: why")
+    assert (doubtful.verdict, doubtful.rule) == ("inconclusive", "inconclusive: why")
+    # A fault is a fault, whether the answers prove anything or not.
+    assert reported(reference, reference + 1, doubt="inconclusive: why").verdict == "not equivalent"

@@ -1,0 +1,372 @@
+"""The judge on small models: right artefacts pass, wrong ones do not, and what proves nothing says so."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from fixtures import graphs
+from onnxport.artifact import Artifact
+from onnxport.errors import InputError, UsageError
+from onnxport.model import Model
+from onnxport.validate import reference
+from onnxport.validate.judge import Judge
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.report import Report
+from tests.validate import faults, tflite_files
+
+LEVELS = onnxruntime.GraphOptimizationLevel
+
+
+def save(model: onnx.ModelProto, path: Path) -> Artifact:
+    onnx.save(model, path)
+    return Artifact.open(path)
+
+
+def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {text}')
+
+
+def verdict(reference: Artifact, candidate: Artifact, **options: object) -> Report:
+    with Judge(reference, ValidateParams(**options)) as judge:  # type: ignore[arg-type]
+        return judge.verdict(candidate)
+
+
+def optimized(source: Artifact, path: Path) -> Artifact:
+    """What ONNX Runtime makes of a model, a right artefact whose sums are in another order."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = LEVELS.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(source.path), options, providers=["CPUExecutionProvider"])
+    return Artifact.open(path)
+
+
+@pytest.fixture
+def conv(tmp_path: Path) -> Artifact:
+    return save(graphs.conv_relu(), tmp_path / "conv.onnx")
+
+
+@pytest.fixture
+def mlp(tmp_path: Path) -> Artifact:
+    return save(graphs.mlp(), tmp_path / "mlp.onnx")
+
+
+def test_a_right_artefact_is_proven_and_the_report_says_on_what(conv: Artifact, tmp_path: Path) -> None:
+    candidate = optimized(conv, tmp_path / "candidate.ort")
+    report = verdict(conv, candidate)
+    assert (report.verdict, report.passed) == ("proven", True)
+    assert report.reason in ("exact", "within float32 noise")
+    assert [dict(each.shapes)["x"][0] for each in report.fed] == [1, 3, 1, 1]
+    assert {each.source for each in report.fed} == {"generated"}
+    (output,) = report.outputs
+    assert (output.name, output.dtype, output.mismatches) == ("y", "float32", 0)
+    assert output.elements == 6 * 4 * 8 * 10
+    assert 0 < output.noise < 1e-5 * output.scale
+    assert report.reference.digest == conv.digest()
+    assert report.candidate.runtime.startswith("ONNX Runtime")
+    assert any("--inputs" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.swapped_channels,
+        faults.one_percent_more,
+        faults.dropped_bias,
+        faults.not_a_number,
+        faults.padding_moved,
+        faults.leaking_relu,
+    ],
+)
+def test_a_fault_is_found(conv: Artifact, tmp_path: Path, fault: faults.Fault) -> None:
+    broken = graphs.conv_relu()
+    fault(broken, random.Random(0))
+    report = verdict(conv, save(broken, tmp_path / "broken.onnx"))
+    assert (report.verdict, report.passed) == ("not equivalent", False)
+    assert report.reason.startswith("'y': a fault: ")
+    assert report.outputs[0].worst is not None
+    assert report.outputs[0].mismatches > 0
+
+
+def test_a_fault_that_shows_at_batch_3_alone_is_found(tmp_path: Path) -> None:
+    source = parsed("g (float[N, 4] x) => (float[N, 4] y) { y = Relu (x) }")
+    broken = parsed(
+        """g (float[N, 4] x) => (float[N, 4] y) <int64[1] zero = {0}, int64[1] one = {1}>
+        { first = Slice (x, zero, one) a = Relu (first) shape = Shape (x) y = Expand (a, shape) }"""
+    )
+    report = verdict(save(source, tmp_path / "a.onnx"), save(broken, tmp_path / "b.onnx"))
+    assert report.verdict == "not equivalent"
+    assert report.outputs[0].worst is not None
+    assert report.outputs[0].worst.input_set == "set 2 (image)"
+
+
+TWINS = """g (float[N, 4] x) => (float[N, 4] up, float[N, 4] down) { up = Exp (x) down = Neg (x) }"""
+
+
+def test_outputs_that_were_swapped_are_found(tmp_path: Path) -> None:
+    source = save(parsed(TWINS), tmp_path / "a.onnx")
+    broken = parsed(TWINS)
+    faults.swapped_outputs(broken, "up", "down")
+    report = verdict(source, save(broken, tmp_path / "b.onnx"))
+    assert [output.verdict for output in report.outputs] == ["not equivalent"] * 2
+    assert report.reason.endswith("(and 1 more outputs)")
+
+
+def test_outputs_in_another_order_are_matched_by_name_and_noted(tmp_path: Path) -> None:
+    turned = parsed(TWINS)
+    outputs = list(turned.graph.output)
+    del turned.graph.output[:]
+    turned.graph.output.extend(reversed(outputs))
+    report = verdict(save(parsed(TWINS), tmp_path / "a.onnx"), save(turned, tmp_path / "b.onnx"))
+    assert report.verdict == "proven"
+    assert any("another order" in note for note in report.notes)
+
+
+def test_another_signature_is_refused_with_both_sides_listed(conv: Artifact, tmp_path: Path) -> None:
+    renamed = graphs.conv_relu()
+    renamed.graph.input[0].name = renamed.graph.node[0].input[0] = "image"
+    with pytest.raises(UsageError) as caught:
+        verdict(conv, save(renamed, tmp_path / "b.onnx"))
+    title, paths, inputs, outputs = str(caught.value).splitlines()
+    assert title == "the two models do not take and give the same tensors:"
+    assert paths.split() == [str(conv.path), str(tmp_path / "b.onnx")]
+    assert " ".join(inputs.split()) == "input x: float32[N, 3, 8, 10] image: float32[N, 3, 8, 10]"
+    assert " ".join(outputs.split()) == "output y: float32[N, 4, 8, 10] y: float32[N, 4, 8, 10]"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z) { y = Relu (x) z = Neg (x) }",
+        "g (float[N, 2, 2] x) => (float[N, 4] y) <int64[2] s = {-1, 4}> { a = Relu (x) y = Reshape (a, s) }",
+        "g (double[N, 4] x) => (float[N, 4] y) { a = Relu (x) y = Cast <to = 1> (a) }",
+    ],
+    ids=["count", "rank", "dtype"],
+)
+def test_other_counts_ranks_and_dtypes_are_refused(tmp_path: Path, other: str) -> None:
+    source = save(parsed("g (float[N, 4] x) => (float[N, 4] y) { y = Relu (x) }"), tmp_path / "a.onnx")
+    with pytest.raises(UsageError, match="do not take and give the same tensors"):
+        verdict(source, save(parsed(other), tmp_path / "b.onnx"))
+
+
+def test_a_batch_that_was_baked_in_is_no_equivalent(conv: Artifact, tmp_path: Path) -> None:
+    fixed = save(graphs.conv_relu(1), tmp_path / "fixed.onnx")
+    report = verdict(conv, fixed)
+    assert report.verdict == "not equivalent"
+    assert "--shape x=1,3,8,10" in report.reason
+    assert verdict(conv, fixed, shape={"x": (1, 3, 8, 10)}).verdict == "proven"
+    assert verdict(fixed, conv).verdict == "proven", "a candidate may take more than the reference"
+
+
+SATURATED = """g (float[N, 4] x) => (float[N, 4] y) <float big = {1e30}, float[4] b = {9, 0, 0, 0}>
+    { a = Clip (x) c = Div (a, big) d = Add (c, b) e = Mul (d, big) y = Softmax <axis = 1> (e) }"""
+
+
+def test_an_output_that_never_varies_is_inconclusive_unless_that_is_accepted(tmp_path: Path) -> None:
+    source = save(parsed(SATURATED), tmp_path / "a.onnx")
+    copy = save(parsed(SATURATED), tmp_path / "b.onnx")
+    report = verdict(source, copy)
+    assert (report.verdict, report.passed) == ("inconclusive", False)
+    assert report.reason == "'y': inconclusive: it does not vary with the inputs"
+    assert len(report.fed) == 10, "further sets were tried"
+    accepted = verdict(source, copy, accept_inconclusive=True)
+    assert (accepted.verdict, accepted.passed) == ("unproven", True)
+
+
+def test_an_output_that_hangs_on_no_input_has_nothing_to_vary_with(tmp_path: Path) -> None:
+    text = """g (float[2, 4] x) => (float[2, 4] y, int64[2] shape, float[2] anchors) <float[2] a = {1, 2}>
+        { y = Relu (x) shape = Shape (x) anchors = Neg (a) }"""
+    source = save(parsed(text), tmp_path / "a.onnx")
+    report = verdict(source, save(parsed(text), tmp_path / "b.onnx"))
+    assert {output.name: output.rule for output in report.outputs} == {
+        "y": "exact",
+        "shape": "exact",
+        "anchors": "exact",
+    }
+    assert report.verdict == "proven"
+    wrong = verdict(source, save(parsed(text.replace("{1, 2}", "{1, 3}")), tmp_path / "c.onnx"))
+    assert [output.verdict for output in wrong.outputs] == ["proven", "proven", "not equivalent"]
+
+
+def test_integer_outputs_are_exact(tmp_path: Path) -> None:
+    text = "g (float[N, 9] x) => (int64[N] best) { best = ArgMax <axis = 1, keepdims = 0> (x) }"
+    source = save(parsed(text), tmp_path / "a.onnx")
+    assert verdict(source, save(parsed(text), tmp_path / "b.onnx")).reason == "exact"
+    wrong = save(parsed(text.replace("ArgMax", "ArgMin")), tmp_path / "c.onnx")
+    assert "a fault: " in verdict(source, wrong).reason
+
+
+def test_given_tolerances_decide_alone(mlp: Artifact, tmp_path: Path) -> None:
+    near = graphs.mlp()
+    faults.one_percent_more(near, random.Random(0))
+    candidate = save(near, tmp_path / "near.onnx")
+    assert verdict(mlp, candidate).verdict == "not equivalent"
+    assert verdict(mlp, candidate, atol=0.1).reason == "within atol 0.1 + rtol 0 as given"
+    assert verdict(mlp, mlp, atol=0.0).verdict == "proven"
+
+
+def test_a_model_without_float_inputs_has_its_weights_perturbed(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).standard_normal((50, 64)).astype(np.float32)
+    weights = np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gather", ["table", "ids"], ["rows"]),
+            helper.make_node("MatMul", ["rows", "weights"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["N", "T"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", "T", 64])],
+        [numpy_helper.from_array(table, "table"), numpy_helper.from_array(weights, "weights")],
+    )
+    source = save(
+        helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)]),
+        tmp_path / "a.onnx",
+    )
+    report = verdict(source, source)
+    assert report.verdict == "proven"
+    assert report.outputs[0].noise > 0
+
+
+def test_a_permuted_tflite_is_judged_in_the_axis_order_of_the_source(tmp_path: Path) -> None:
+    text = """g (float[3, T] x, int64[1] n) => (float[3, T] y, int64[1] m)
+        <float[3, 1] one = {1, 2, 3}, int64[1] two = {2}>
+        { e = Exp (x) y = Add (e, one) m = Add (n, two) }"""
+    model = parsed(text)
+    names = {"x": "images,1:0", "n": "count", "y": "answers,1:0", "m": "counted"}
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = names[value.name]
+    for node in model.graph.node:
+        for ends in (node.input, node.output):
+            ends[:] = [names.get(end, end) for end in ends]
+    source = save(model, tmp_path / "a.onnx")
+    right = tflite_files.chain(tmp_path / "right.tflite", tflite_files.chain_manifest((1, 0)))
+    report = verdict(source, Artifact.open(right))
+    assert report.verdict == "proven"
+    assert report.candidate.runtime.startswith("LiteRT")
+    faults.edit(
+        next(tensor for tensor in model.graph.initializer if tensor.name == "one"),
+        lambda values: values.__setitem__((0, 0), 1.001),
+    )
+    assert verdict(save(model, tmp_path / "b.onnx"), Artifact.open(right)).verdict == "not equivalent"
+
+
+def test_a_tflite_and_an_ort_file_may_be_the_reference(conv: Artifact, tmp_path: Path) -> None:
+    chain = Artifact.open(tflite_files.chain(tmp_path / "m.tflite"))
+    assert verdict(chain, chain).verdict == "proven"
+    sealed = optimized(conv, tmp_path / "conv.ort")
+    assert verdict(sealed, conv).verdict == "proven"
+
+
+def test_a_candidate_that_cannot_run_at_some_size_is_no_equivalent(tmp_path: Path) -> None:
+    source = parsed(
+        "g (float[N, 4] x) => (float[M] y) <int64[1] s = {-1}> { a = Relu (x) y = Reshape (a, s) }"
+    )
+    stuck = parsed("g (float[N, 4] x) => (float[M] y) <int64[1] s = {4}> { a = Relu (x) y = Reshape (a, s) }")
+    report = verdict(save(source, tmp_path / "a.onnx"), save(stuck, tmp_path / "b.onnx"))
+    assert report.verdict == "not equivalent"
+    assert "x [3, 4]" in report.reason
+
+
+def test_open_sizes_that_no_proposal_fits_ask_for_the_option(tmp_path: Path) -> None:
+    text = """g (float[N, T] x) => (float[N, 1] y) <int64[2] s = {23, 1}>
+        { w = ConstantOfShape <value = float[1] {1}> (s) y = MatMul (x, w) }"""
+    source = save(parsed(text), tmp_path / "a.onnx")
+    with pytest.raises(UsageError, match=r"input 'x'.*--shape x=1,1"):
+        verdict(source, source)
+    assert verdict(source, source, shape={"x": (None, 23)}).verdict == "proven"
+
+
+def test_a_shape_for_an_unknown_input_is_refused(conv: Artifact) -> None:
+    with pytest.raises(UsageError, match="no input 'image'"):
+        verdict(conv, conv, shape={"image": (1,)})
+
+
+def test_the_users_own_inputs_are_fed(conv: Artifact, tmp_path: Path) -> None:
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    for number in range(3):
+        image = np.random.default_rng(number).standard_normal((1 + number, 3, 8, 10)).astype(np.float32)
+        np.savez(folder / f"{number}.npz", x=image)
+    report = verdict(conv, conv, inputs=folder)
+    assert [(each.label, each.source) for each in report.fed] == [(f"{n}.npz", "samples") for n in range(3)]
+    assert report.verdict == "proven"
+    assert not report.notes
+    assert len(verdict(conv, conv, inputs=folder, samples=2).fed) == 2
+    np.savez(folder / "1.npz", y=np.zeros(1))
+    with pytest.raises(InputError, match=r"1\.npz lacks the input 'x'"):
+        verdict(conv, conv, inputs=folder)
+
+
+def test_the_seed_decides_the_inputs_and_the_verdict_repeats(conv: Artifact) -> None:
+    def figures(seed: int) -> list[float]:
+        return [output.scale for output in verdict(conv, conv, seed=seed).outputs]
+
+    assert figures(5) == figures(5)
+    assert figures(5) != figures(6)
+
+
+def test_answers_too_large_to_keep_are_computed_again(
+    conv: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = optimized(conv, tmp_path / "candidate.ort")
+    kept = verdict(conv, candidate)
+    monkeypatch.setattr(reference, "_KEPT", 0)
+    again = verdict(conv, candidate)
+    assert again.outputs == kept.outputs
+
+
+def test_differs_says_in_one_sentence_why_a_pass_changed_the_answer(mlp: Artifact) -> None:
+    def changed(change: Callable[[onnx.ModelProto], object]) -> Model:
+        import onnx_ir
+
+        proto = graphs.mlp()
+        change(proto)
+        return Model(onnx_ir.from_proto(proto))
+
+    with Judge(mlp, ValidateParams(), graph=Model.load(mlp.path)) as judge:
+        assert judge.differs(changed(lambda proto: None)) is None
+        fault = judge.differs(changed(lambda proto: faults.one_percent_more(proto, random.Random(0))))
+        assert fault is not None
+        assert fault.startswith("'probabilities': a fault: ")
+        broken = judge.differs(changed(lambda proto: setattr(proto.graph.node[0], "op_type", "Nonsense")))
+        assert broken is not None
+        assert "cannot load" in broken
+
+
+def test_the_reference_is_computed_once_whichever_thread_asks(mlp: Artifact) -> None:
+    with Judge(mlp, ValidateParams()) as judge:
+        threads = [threading.Thread(target=judge.prepare) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        first = judge.verdict(mlp)
+        for thread in threads:
+            thread.join()
+        assert judge.verdict(mlp).outputs == first.outputs
+
+
+def test_an_expected_tflite_is_run_by_the_process_that_was_started_for_it(tmp_path: Path) -> None:
+    chain = Artifact.open(tflite_files.chain(tmp_path / "m.tflite"))
+    later = tmp_path / "later.tflite"
+    with Judge(chain, ValidateParams()) as judge:
+        judge.expect(later)
+        later.write_bytes(chain.path.read_bytes())
+        assert judge.verdict(Artifact.open(later)).verdict == "proven"
+        # Another candidate than the expected one gets a process of its own.
+        judge.expect(later)
+        assert judge.verdict(chain).verdict == "proven"
+
+
+def test_values_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
+    text = "g (float[4] x) => (seq(float[4]) y) { y = SequenceConstruct (x) }"
+    source = save(parsed(text), tmp_path / "a.onnx")
+    with pytest.raises(UsageError, match=r"'y' of .*a\.onnx is no tensor but seq\(tensor\(float\)\)"):
+        verdict(source, source)

@@ -1,0 +1,140 @@
+"""ONNX Runtime behind the Runtime contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import onnxport
+from fixtures import graphs
+from onnxport.artifact import TensorSpec
+from onnxport.errors import InputError, UsageError
+from onnxport.model import Model
+from onnxport.validate.runtimes.base import RunError
+from onnxport.validate.runtimes.ort import OrtRuntime
+
+IMAGE = np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)
+
+
+@pytest.fixture
+def conv(tmp_path: Path) -> Path:
+    path = tmp_path / "conv.onnx"
+    onnx.save(graphs.conv_relu(), path)
+    return path
+
+
+def test_names_dtypes_and_open_dimensions_are_the_models_own(conv: Path) -> None:
+    with onnxport.load(conv) as runtime:
+        assert runtime.inputs == (TensorSpec("x", "float32", ("N", 3, 8, 10)),)
+        assert runtime.outputs == (TensorSpec("y", "float32", ("N", 4, 8, 10)),)
+        assert runtime.name.startswith("ONNX Runtime 1.")
+
+
+def test_a_minus_one_or_a_question_mark_is_no_size_and_no_symbol(tmp_path: Path) -> None:
+    model = graphs.conv_relu("?")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = -1
+    onnx.save(model, tmp_path / "m.onnx")
+    assert OrtRuntime(tmp_path / "m.onnx").inputs[0].shape == (None, 3, None, 10)
+
+
+def test_taps_show_what_nodes_inside_compute(conv: Path) -> None:
+    with OrtRuntime(conv) as runtime:
+        assert runtime.taps == {"conv"}
+        answers = runtime.run({"x": IMAGE}, taps=["conv"])
+        np.testing.assert_array_equal(np.maximum(answers["conv"], 0), answers["y"])
+        assert [spec.name for spec in runtime.outputs] == ["y"]
+
+
+def test_values_exposed_from_the_start_are_taps(conv: Path) -> None:
+    with OrtRuntime(conv, expose=["conv"]) as runtime:
+        assert [spec.name for spec in runtime.outputs] == ["y"]
+        assert list(runtime.run({"x": IMAGE})) == ["y"]
+        assert list(runtime.run({"x": IMAGE}, taps=["conv"])) == ["y", "conv"]
+
+
+def test_taps_of_a_model_whose_weights_lie_beside_it(tmp_path: Path) -> None:
+    path = graphs.external_data(tmp_path)
+    feeds = {"x": np.ones((1, 6), np.float32)}
+    with OrtRuntime(path) as runtime, OrtRuntime.of_model(Model.load(path)) as again:
+        tapped = runtime.run(feeds, taps=["logits"])
+        assert tapped["logits"].shape == (1, 3)
+        np.testing.assert_array_equal(again.run(feeds)["probabilities"], tapped["probabilities"])
+
+
+def test_an_ort_file_runs_and_has_no_taps(conv: Path, tmp_path: Path) -> None:
+    sealed = tmp_path / "conv.ort"
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(sealed)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(conv), options, providers=["CPUExecutionProvider"])
+    with onnxport.load(sealed) as runtime, onnxport.load(conv) as original:
+        np.testing.assert_allclose(
+            runtime.run({"x": IMAGE})["y"], original.run({"x": IMAGE})["y"], rtol=1e-5, atol=1e-5
+        )
+        with pytest.raises(UsageError, match="shows no intermediate values"):
+            runtime.run({"x": IMAGE}, taps=["conv"])
+
+
+def test_an_unknown_tap_is_refused(conv: Path) -> None:
+    with (
+        OrtRuntime(conv) as runtime,
+        pytest.raises(UsageError, match=r"no intermediate values \['nowhere'\]"),
+    ):
+        runtime.run({"x": IMAGE}, taps=["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({}, "lack \\['x'\\]"),
+        ({"x": IMAGE, "z": IMAGE}, "have \\['z'\\]"),
+        ({"x": IMAGE.astype(np.float64)}, "is float64, the model takes float32"),
+        ({"x": IMAGE[:, :2]}, r"has shape \[2, 2, 8, 10\]"),
+    ],
+)
+def test_feeds_that_do_not_fit_are_refused_by_name(
+    conv: Path, feeds: dict[str, object], message: str
+) -> None:
+    with OrtRuntime(conv) as runtime, pytest.raises(UsageError, match=message):
+        runtime.run(feeds)  # type: ignore[arg-type]
+
+
+def test_sizes_that_the_layers_refuse_are_named_with_onnx_runtimes_cause(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N, M] a, float[K] b) => (float[N, K] c) {c = Add(a, b)}'
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    feeds = {"a": np.ones((2, 3), np.float32), "b": np.ones(4, np.float32)}
+    with OrtRuntime(tmp_path / "m.onnx") as runtime, pytest.raises(RunError, match=r"a \[2, 3\], b \[4\]"):
+        runtime.run(feeds)
+
+
+def test_a_file_that_is_no_model_is_an_input_error_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.ort"
+    path.write_bytes(b"not a model")
+    with pytest.raises(InputError, match=r"ONNX Runtime cannot load .*m\.ort: ") as caught:
+        OrtRuntime(path)
+    assert "\n" not in str(caught.value)
+    assert "ONNXRuntimeError" not in str(caught.value)
+
+
+def test_an_operator_that_onnx_runtime_lacks_is_named(tmp_path: Path) -> None:
+    model = graphs.mlp()
+    model.graph.node[1].domain, model.graph.node[1].op_type = "com.example", "Frobnicate"
+    model.opset_import.add(domain="com.example", version=1)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(InputError, match="Frobnicate"):
+        OrtRuntime(tmp_path / "m.onnx")
+
+
+def test_onnx_runtime_prints_nothing_of_its_own(conv: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with OrtRuntime(conv) as runtime:
+        runtime.run({"x": IMAGE})
+    (conv.parent / "bad.onnx").write_bytes(b"junk")
+    with pytest.raises(InputError):
+        OrtRuntime(conv.parent / "bad.onnx")
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,120 @@
+"""Runs that differ from the reference's by rounding alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from fixtures import graphs
+from onnxport.artifact import TensorSpec
+from onnxport.model import Model
+from onnxport.validate.probes import other_batch, perturbed_inputs, perturbed_weights
+from onnxport.validate.runtimes.ort import OrtRuntime
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def echoed(feeds: dict[str, Array]) -> dict[str, Array]:
+    return perturbed_inputs(dict, seed=1)(feeds, {})
+
+
+def test_about_half_of_the_floats_move_to_a_neighbour() -> None:
+    x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    moved = echoed({"x": x})["x"]
+    assert 0.45 < (moved != x).mean() < 0.55
+    np.testing.assert_array_less(np.abs(moved - x), np.spacing(np.abs(x)) * 1.01)
+    assert (moved > x).any()
+    assert (moved < x).any()
+
+
+def test_zeros_integers_and_halves_stay() -> None:
+    feeds = {
+        "zero": np.zeros(100, np.float32),
+        "ids": np.arange(100),
+        "half": np.ones(100, np.float16),
+        "double": np.ones(100),
+    }
+    moved = echoed(feeds)
+    for name in ("zero", "ids", "half"):
+        np.testing.assert_array_equal(moved[name], feeds[name])
+    assert 0 < np.abs(moved["double"] - 1).max() < 2e-7
+
+
+def test_only_matrices_of_weights_move() -> None:
+    import onnx_ir
+
+    model = Model(onnx_ir.from_proto(graphs.mlp()))
+    moved = perturbed_weights(model)
+    assert moved is not None
+    for name, value in model.graph.initializers.items():
+        before, after = value.const_value, moved.graph.initializers[name].const_value
+        assert before is not None
+        assert after is not None
+        assert np.array_equal(before.numpy(), after.numpy()) == (len(before.shape) == 1)
+        np.testing.assert_allclose(before.numpy(), after.numpy(), rtol=2e-7)
+
+
+def run(text: str, tmp_path: Path) -> OrtRuntime:
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> {text}')
+    onnx.save(proto, tmp_path / "m.onnx")
+    return OrtRuntime(tmp_path / "m.onnx")
+
+
+def test_rows_in_other_company_give_every_row_anew(tmp_path: Path) -> None:
+    """Counted by what the runtime was fed, since the values may well be the same."""
+    runtime = run("g (float[N, 4] x) => (float[N, 4] y) { y = Exp (x) }", tmp_path)
+    fed: list[int] = []
+
+    def counted(feeds: Any) -> dict[str, Array]:
+        fed.append(len(feeds["x"]))
+        return runtime.run(feeds)
+
+    probe = other_batch(counted, runtime.inputs)
+    assert probe is not None
+    for batch, expected in ((1, [2]), (3, [1, 1, 1])):
+        feeds = {"x": np.random.default_rng(batch).standard_normal((batch, 4)).astype(np.float32)}
+        answers = runtime.run(feeds)
+        fed.clear()
+        np.testing.assert_allclose(probe(feeds, answers)["y"], answers["y"], rtol=1e-6)
+        assert fed == expected
+
+
+def test_a_model_that_mixes_rows_has_no_such_noise(tmp_path: Path) -> None:
+    runtime = run(
+        "g (float[N, 4] x) => (float[N, 4] y) <int64 axis = {0}> { y = CumSum (x, axis) }", tmp_path
+    )
+    probe = other_batch(runtime.run, runtime.inputs)
+    assert probe is not None
+    feeds = {"x": np.ones((3, 4), np.float32)}
+    answers = runtime.run(feeds)
+    np.testing.assert_array_equal(probe(feeds, answers)["y"], answers["y"])
+
+
+def test_a_model_whose_batch_is_fixed_has_no_such_probe() -> None:
+    assert other_batch(dict, (TensorSpec("x", "float32", (1, 4)),)) is None
+
+
+def test_sizes_that_the_model_refuses_count_for_nothing(tmp_path: Path) -> None:
+    runtime = run(
+        "g (float[N, 4] x) => (float[2, 2] y) <int64[2] s = {2, 2}> { y = Reshape (x, s) }", tmp_path
+    )
+    probe = other_batch(runtime.run, runtime.inputs)
+    assert probe is not None
+    feeds = {"x": np.ones((1, 4), np.float32)}
+    answers = runtime.run(feeds)
+    assert probe(feeds, answers) is answers
+
+
+def test_labels_that_flip_in_other_company_count_as_unstable() -> None:
+    scores = np.array([[0.5], [0.7], [0.9]], np.float32)
+
+    def flipping(feeds: Any) -> dict[str, Array]:
+        alone = len(feeds["x"]) == 1
+        return {"score": feeds["x"], "label": np.array([1 if alone else 0] * len(feeds["x"]))}
+
+    probe = other_batch(flipping, (TensorSpec("x", "float32", ("N", 1)),))
+    assert probe is not None
+    np.testing.assert_array_equal(probe({"x": scores}, flipping({"x": scores}))["label"], [1, 1, 1])
