@@ -17,6 +17,10 @@ import os
 # that, unless this is set before it is first imported. Who wants that sets the variable himself.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+from onnxport.deferred import defer
+
+defer()
+
 TYPE_CHECKING = False  # type checkers take it for true; the import of typing is saved
 if TYPE_CHECKING:
     from onnxport.api import ConversionResult, convert_model, load, validate_model

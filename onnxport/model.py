@@ -74,7 +74,7 @@ class Model:
     @property
     def weight_bytes(self) -> int:
         tensors = (value.const_value for value in self.graph.initializers.values())
-        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+        return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
 
     @property
     def external_files(self) -> tuple[Path, ...]:
@@ -100,9 +100,9 @@ class Model:
         data: bytes = ir.to_proto(copy).SerializeToString(deterministic=True)
         return data
 
-    def save(self, path: Path) -> Artifact:
-        """Writes the model to `path`, its weights to `<name>.data` beside it when protobuf cannot hold them."""
-        data = self.to_bytes()
+    def save(self, path: Path, *, weights_beside: bool = False) -> Artifact:
+        """Writes the model to `path`, its weights to `<name>.data` beside it if asked or if protobuf cannot hold them."""
+        data = None if weights_beside else self.to_bytes()
         if data is not None:
             path.write_bytes(data)
             return Artifact(path, "onnx")

@@ -36,7 +36,7 @@ class TfliteConverter:
             MachineError: the compiler crashed or hung, or the disk is full.
         """
         handed_over = output.with_name("prepared.onnx")
-        model.save(handed_over)
+        model.save(handed_over, weights_beside=True)  # the child maps them instead of parsing them
         try:
             counted: dict[str, int] = self._child.call(
                 "compile", handed_over, output, params.layout, manifest
