@@ -17,17 +17,17 @@ from onnxport.model import Model, dims_of
 
 
 def decompose(model: Model, native: Collection[str]) -> list[str]:
-    """Expands operators outside `native` that ONNX defines as functions; returns their names, sorted.
+    """Expands operators outside `native` that ONNX defines as functions, once; returns their names, sorted.
 
-    Repeats until nothing changes: a definition may use further composite operators.
+    A definition may use further composite operators, which need the element types of its values to be inferred
+    before they can be expanded in turn.
     """
-    expanded: set[str] = set()
-    while found := _definitions(model, native):
+    found = _definitions(model, native)
+    if found:
         model.ir.functions.update({function.identifier(): function for function in found})
-        expanded |= {function.name for function in found}
         common.InlinePass()(model.ir)
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model.ir)
-    return sorted(expanded)
+    return sorted({function.name for function in found})
 
 
 def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
@@ -90,9 +90,8 @@ def _function(serialized: bytes, model: Model) -> ir.Function | None:
         return None
     made = {name for node in proto.node for name in node.output}
     for name in proto.output:
-        if (
-            name not in made
-        ):  # an optional output that this node does not ask for; nothing will use the stand-in
+        # An optional output that this node does not ask for; nothing will use the stand-in.
+        if name not in made:
             proto.node.append(onnx.helper.make_node("Constant", [], [name], value_float=0.0))
     function: ir.Function = ir.serde.deserialize_function(proto)
     # The schema gives the newest definition that holds at this opset, under the version it was written for.

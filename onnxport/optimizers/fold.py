@@ -27,6 +27,13 @@ _RANDOM = frozenset(
 )
 # A quantized model keeps its scales: folding a DequantizeLinear would turn int8 weights into floats.
 _QUANTIZATION = frozenset("QuantizeLinear DequantizeLinear DynamicQuantizeLinear".split())
+# Their results cannot be initializers.
+_NO_TENSORS = frozenset(
+    (
+        "ConcatFromSequence Optional OptionalGetElement SequenceAt SequenceConstruct "
+        "SequenceEmpty SequenceErase SequenceInsert SequenceMap SplitToSequence"
+    ).split()
+)
 
 
 def fold_constants(model: Model) -> int:
@@ -63,7 +70,7 @@ def _constant_nodes(graph: ir.Graph) -> list[ir.Node]:
 
 
 def _foldable(node: ir.Node) -> bool:
-    if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION:
+    if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION | _NO_TENSORS:
         return False
     has_body = any(
         a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()

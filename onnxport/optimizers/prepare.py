@@ -139,12 +139,24 @@ def _fold(model: Model) -> None:
 
 
 def _eliminate_identities(model: Model) -> None:
-    # onnx-ir's pass would make a branch return a value of the graph around it, which ONNX does not allow.
-    if not any(True for _ in model.graph.subgraphs()):
-        _run(model, common.IdentityEliminationPass())
+    """Takes out Identity nodes whose result is no output.
+
+    onnx-ir's own pass also renames what is behind an output, which loses one of two outputs that are the same
+    value, and makes a branch return a value of the graph around it, which ONNX does not allow.
+    """
+    for node in list(model.graph):
+        source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
+        if (
+            node.op_type == "Identity"
+            and node.domain == ""
+            and source is not None
+            and not result.is_graph_output()
+        ):
+            result.replace_all_uses_with(source)
+            model.graph.remove(node, safe=True)
 
 
 def _decompose(model: Model, native: Collection[str]) -> None:
-    if decompose(model, native):
+    while decompose(model, native):
         shape_passes.infer(model)
         _fold(model)

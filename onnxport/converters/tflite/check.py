@@ -12,6 +12,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
+from onnxport.converters.tflite.names import INNER
 from onnxport.errors import CannotConvertError, Refusal
 
 
@@ -22,23 +23,55 @@ def operators(path: Path) -> dict[str, int]:
 
 
 def check_runs(path: Path) -> None:
-    """Loads and runs the file on zeros, open dimensions at 1.
+    """Loads the file and runs it until it comes through once, at several open sizes and fillings.
 
-    The compiler writes some modules that no runtime takes: only an interpreter tells.
+    The compiler writes some modules that no runtime takes: only an interpreter tells. Made-up inputs prove
+    little when they fail: a size may be too small for the windows over it, and a number be no shape or divisor.
 
     Raises:
         CannotConvertError: the interpreter refuses it; names the node where the interpreter does.
     """
+    failures: list[Exception] = []
+    allocates = False
     try:
         interpreter = Interpreter(model_path=str(path), num_threads=2)
-        interpreter.allocate_tensors()
-        for detail in interpreter.get_input_details():
-            interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
-        interpreter.invoke()
+        for size, filling in _ATTEMPTS:
+            try:
+                _allocate(interpreter, size)
+                allocates = True
+                _invoke(interpreter, filling)
+            except (RuntimeError, ValueError) as error:
+                failures.append(error)
+            else:
+                return
+        if not (allocates and _takes_integers(interpreter)):
+            raise failures[0]
     except (RuntimeError, ValueError) as error:
         raise CannotConvertError(
             "the LiteRT interpreter refuses the converted model", refusals=[_refusal(path, error)]
         ) from error
+
+
+# (size of open dimensions, number that fills the inputs), the likeliest first.
+_ATTEMPTS = ((1, 0), (1, 1), (64, 0), (64, 1), (224, 0))
+
+
+def _allocate(interpreter: Interpreter, size: int) -> None:
+    for detail in interpreter.get_input_details():
+        signature = [int(dim) for dim in detail["shape_signature"]]
+        if -1 in signature:
+            interpreter.resize_tensor_input(detail["index"], [size if dim < 0 else dim for dim in signature])
+    interpreter.allocate_tensors()
+
+
+def _invoke(interpreter: Interpreter, filling: int) -> None:
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], np.full(detail["shape"], filling, detail["dtype"]))
+    interpreter.invoke()
+
+
+def _takes_integers(interpreter: Interpreter) -> bool:
+    return any(np.dtype(detail["dtype"]).kind in "iu" for detail in interpreter.get_input_details())
 
 
 def _refusal(path: Path, error: Exception) -> Refusal:
@@ -53,7 +86,7 @@ def _refusal(path: Path, error: Exception) -> Refusal:
     name = ""
     if number < subgraph.OperatorsLength():
         tensor = subgraph.Tensors(subgraph.Operators(number).Outputs(0))
-        name = tensor.Name().decode().partition(";")[0]
+        name = re.sub(f"{INNER}\\d*$", "", tensor.Name().decode())
     return Refusal(op, name, cause[:300])
 
 

@@ -79,7 +79,9 @@ def reshape_groups(before: Sequence[int], after: Sequence[int]) -> list[Group] |
     return groups
 
 
-def reshape_in_place(before: Sequence[int], after: Sequence[int], physical: Permutation) -> Permutation | None:
+def reshape_in_place(
+    before: Sequence[int], after: Sequence[int], physical: Permutation
+) -> Permutation | None:
     """The output's physical order if a tensor in order `physical` can be reshaped without moving data.
 
     Every group of reshape_groups must lie together and in order; axes of size 1 lie anywhere. None otherwise.

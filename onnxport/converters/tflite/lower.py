@@ -16,7 +16,9 @@ from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qua
 from onnxport.converters.params import Layout
 from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
 from onnxport.converters.tflite.builder import TflBuilder, Value
-from onnxport.converters.tflite.layout import Permutation, channels_last, identity, permuted
+from onnxport.converters.tflite.kernels import NoKernel
+from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permuted
+from onnxport.converters.tflite.names import INNER, Keys
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.manifest import Port, Tap
@@ -34,8 +36,15 @@ _WANTS_CHANNELS_LAST = frozenset(
     "Conv ConvTranspose MaxPool AveragePool Resize LRN DepthToSpace SpaceToDepth".split()
 )
 
+# Ops that make sizes of sizes: their results fit int32 where all their operands do, as TFLite's sizes must.
+_KEEPS_SIZES = frozenset(
+    (
+        "Add Cast Concat Div Expand Gather Identity Max Min Mod Mul Reshape Slice Split Squeeze Sub Unsqueeze Where"
+    ).split()
+)
+
 # Element types that a TFLite tensor and its kernels carry across the boundary.
-_PORT_DTYPES = frozenset("bool int8 uint8 int16 int32 int64 float16 float32".split())
+_PORT_DTYPES = frozenset("bool int8 uint8 int16 uint16 int32 uint32 int64 float16 float32".split())
 
 
 @dataclass
@@ -47,6 +56,7 @@ class Lowered:
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     taps: dict[str, Tap] = field(default_factory=dict)
+    types: dict[str, ir.Type] = field(default_factory=dict)  # of the taps' tensors, by key
 
 
 def lower_model(model: Model, layout: Layout) -> Lowered:
@@ -68,7 +78,8 @@ class _Lowering:
         self.values: dict[onnx.Value, Value] = {}
         self.refusals: list[Refusal] = []
         self.taps: dict[str, Tap] = {}
-        self.keys = _Keys()
+        self.tensor_keys: dict[ir.Value, str] = {}
+        self.keys = Keys()
         self.inputs = [v for v in self.graph.inputs if v.name not in self.graph.initializers]
 
     def run(self) -> Lowered:
@@ -76,7 +87,7 @@ class _Lowering:
         self._refuse_ports()
         inputs = [value for value in self.inputs if _fits_a_port(value)]
         orders = [self._input_order(value) for value in inputs]
-        keys = [self.keys.key(value.name or "") for value in inputs]
+        keys = self.keys.keys(value.name or "" for value in inputs)
         types = [
             self.tfl.tensor_type(permuted(_shape(value), order), _dtype(value))
             for value, order in zip(inputs, orders, strict=True)
@@ -92,22 +103,26 @@ class _Lowering:
             if self.refusals:
                 raise self._refused()
             results = [self._result(value) for value in self.graph.outputs]
-            ir.Operation.create("func.return", operands=[tensor for tensor, _ in results])
+            ir.Operation.create("func.return", operands=[tensor for tensor, _, _ in results])
         function.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(types, [tensor.type for tensor, _ in results])
+            ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
         )
-        module.operation.verify()
-        out_keys = [_Keys.clean(value.name or "") for value in self.graph.outputs]
+        _verify(module)
+        out_keys = Keys().keys(value.name or "" for value in self.graph.outputs)
         converter_api_ext.set_signature(module.operation, SIGNATURE, keys, out_keys)
         return Lowered(
             self.tfl,
             module,
-            tuple(_port(*each) for each in zip(inputs, keys, orders, strict=True)),
             tuple(
-                _port(value, key, order)
-                for value, key, (_, order) in zip(self.graph.outputs, out_keys, results, strict=True)
+                _port(value, key, order, _shape(value))
+                for value, key, order in zip(inputs, keys, orders, strict=True)
+            ),
+            tuple(
+                _port(value, key, order, shape)
+                for value, key, (_, order, shape) in zip(self.graph.outputs, out_keys, results, strict=True)
             ),
             self.taps,
+            {key: tensor.type for tensor, key in self.tensor_keys.items()},
         )
 
     def _refused(self) -> CannotConvertError:
@@ -128,9 +143,14 @@ class _Lowering:
             return  # downstream of a refused node whose result has no known rank
         view: NodeView[Value] = NodeView(node, operands)
         try:
-            REGISTRY.run(view, self.tfl)
+            with ir.Location.name(Keys.clean(node_name(node)) + INNER):
+                REGISTRY.run(view, self.tfl)
         except UnsupportedOp as error:
             self.refusals.append(error.refusal)
+            self._stand_in(node)
+            return
+        except NoKernel as error:
+            self.refusals.append(Refusal(qualified_op(node), node_name(node), str(error)))
             self._stand_in(node)
             return
         except ir.MLIRError as error:
@@ -138,7 +158,9 @@ class _Lowering:
             self.refusals.append(Refusal(qualified_op(node), node_name(node), _verifier_words(error)))
             self._stand_in(node)
             return
+        sized = qualified_op(node) in _KEEPS_SIZES and all(o is None or o.is_size for o in operands)
         for index, result in view.results.items():
+            result.is_size = result.is_size or sized
             self._bind(node.outputs[index], result)
 
     def _operand(self, value: onnx.Value) -> Value | None:
@@ -161,13 +183,12 @@ class _Lowering:
             if isinstance(tensor.owner, ir.Block):
                 continue
             operation = tensor.owner.operation
-            if operation.name == "arith.constant":
+            if operation.name in ("arith.constant", "tfl.pseudo_const"):
                 continue
-            named = re.match(r'loc\("(.*)"\)$', str(operation.location))
-            key = named.group(1) if named else self.keys.key(value.name)
-            if not named:
-                operation.location = ir.Location.name(key)
-            self.taps[value.name] = Tap(key, order)
+            if tensor not in self.tensor_keys:
+                self.tensor_keys[tensor] = self.keys.key(value.name)
+                operation.location = ir.Location.name(self.tensor_keys[tensor])
+            self.taps[value.name] = Tap(self.tensor_keys[tensor], order)
             return
 
     def _stand_in(self, node: onnx.Node) -> None:
@@ -185,7 +206,8 @@ class _Lowering:
     def _refuse_ports(self) -> None:
         for kind, values in (("input", self.inputs), ("output", self.graph.outputs)):
             for value in values:
-                if not _fits_a_port(value):
+                # An output of no known type is one of a node that is refused itself, or known once it is lowered.
+                if not _fits_a_port(value) and (value.dtype is not None or kind == "input"):
                     why = f"is of type {dtype_name(value.dtype)}, which TFLite's kernels do not carry"
                     self.refusals.append(Refusal(kind, value.name or "", why))
 
@@ -195,14 +217,14 @@ class _Lowering:
             return channels_last(rank)
         return identity(rank)
 
-    def _result(self, value: onnx.Value) -> tuple[ir.Value, Permutation]:
-        """The tensor to return for an output, and its axis order."""
+    def _result(self, value: onnx.Value) -> tuple[ir.Value, Permutation, Shape]:
+        """The tensor to return for an output, its axis order, and its logical shape."""
         result = self._operand(value)
         assert result is not None, "an output whose node was refused is reported before"
         last = channels_last(result.rank) if result.rank == 4 else None
         order = last if self.layout == "nhwc" and last in result.copies else identity(result.rank)
         assert order is not None
-        return self.tfl.tensor(result, order), order
+        return self.tfl.tensor(result, order), order, result.shape
 
 
 def _fits_a_port(value: onnx.Value) -> bool:
@@ -224,29 +246,21 @@ def _feeds_images(value: onnx.Value) -> bool:
     return False
 
 
-class _Keys:
-    """Names that MLIR and the TFLite exporter carry unharmed, each used once."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-
-    @staticmethod
-    def clean(name: str) -> str:
-        # The exporter joins names by commas (a comma loses the signature) and fused names by semicolons.
-        return re.sub(r'[,;"\\\s]', "_", name)
-
-    def key(self, name: str) -> str:
-        key = base = self.clean(name)
-        count = 1
-        while key in self._used:
-            key, count = f"{base}_{count}", count + 1
-        self._used.add(key)
-        return key
+def _verify(module: ir.Module) -> None:
+    """Refuses what only the finished module shows to be wrong; the message names the tensor it is about."""
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        named = re.search(r'error: "([^"]*)"', str(error))
+        refusal = Refusal("model", named.group(1) if named else "", _verifier_words(error))
+        raise CannotConvertError(
+            "a combination of operators is invalid in TFLite", refusals=[refusal]
+        ) from error
 
 
-def _port(value: onnx.Value, key: str, order: Permutation) -> Port:
+def _port(value: onnx.Value, key: str, order: Permutation, shape: Shape) -> Port:
     permutation = () if order == identity(len(order)) else order
-    return Port(value.name or "", key, dtype_name(value.dtype), permuted(_shape(value), order), permutation)
+    return Port(value.name or "", key, dtype_name(value.dtype), permuted(shape, order), permutation)
 
 
 def _shape(value: onnx.Value) -> tuple[int | None, ...]:

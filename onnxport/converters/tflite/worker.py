@@ -6,7 +6,6 @@ Lowers, compiles, and checks what came out by loading and running it once, all o
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +17,13 @@ from litert_converter.mlir import ir, passmanager
 from onnxport.converters.params import Layout
 from onnxport.converters.tflite.check import check_runs, operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
+from onnxport.converters.tflite.names import INNER
 from onnxport.converters.tflite.registry import REGISTRY
-from onnxport.errors import CannotConvertError
+from onnxport.errors import CannotConvertError, Refusal
 from onnxport.manifest import KEY, Manifest, Tap
 from onnxport.model import Model
 
+_CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))
 # Larger models are serialized straight into the file, to have their weights in memory once less.
 _IN_MEMORY = 256 * 2**20
 
@@ -47,7 +48,7 @@ class Worker:
         with lowered.builder.context, ir.Location.unknown():
             _run_passes(lowered)
             complete = replace(
-                manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=_surviving_taps(lowered)
+                manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=_name_tensors(lowered)
             )
             _embed(lowered.module, complete)
             _export(lowered.module, output, source.weight_bytes)
@@ -62,22 +63,62 @@ def _run_passes(lowered: Lowered) -> None:
     try:
         converter_api_ext.run_convert_to_tfl_passes(lowered.module, passmanager.PassManager(), config)
     except (ValueError, RuntimeError, ir.MLIRError) as error:
-        raise CannotConvertError("the LiteRT compiler refuses the model", why=_first_words(error)) from error
+        refusals = [_refusal(found) for found in _ILLEGAL.finditer(str(error))]
+        why = "" if refusals else _first_words(error)
+        raise CannotConvertError(
+            "the LiteRT compiler refuses the model", why=why, refusals=refusals
+        ) from error
 
 
-def _surviving_taps(lowered: Lowered) -> dict[str, Tap]:
-    """The taps whose tensor is still computed after fusion, under a name that no other tensor has."""
-    written = Counter(_leading_names(lowered.module))
-    return {name: tap for name, tap in lowered.taps.items() if written[tap.key] == 1}
+# What the compiler says of an op on types or ranks that no kernel takes.
+_ILLEGAL = re.compile(
+    r"error: (?:loc\((?P<place>.*?)\): )?failed to legalize operation 'tfl\.(?P<op>\w+)'.*? : (?P<types>\(.*?\) -> \S+)"
+)
 
 
-def _leading_names(module: ir.Module) -> Iterator[str]:
-    """For each op its tensor's name up to the first semicolon, by which the exporter joins what it fused."""
+def _refusal(found: re.Match[str]) -> Refusal:
+    named = re.search(r'"([^"]*)"', found["place"] or "")
+    node = named.group(1).removesuffix(INNER) if named else ""
+    return Refusal(
+        found["op"].upper(), node, f"TFLite's kernel does not take {found['types'].replace('tensor', '')}"
+    )
+
+
+def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
+    """Gives the tensors that hold an ONNX value its plain name, and names no other tensor so.
+
+    Fusion joins names ("relu;norm;conv" holds what relu gives), leaves them on the constants that it folded too,
+    and puts one name on several ops; the exporter then tells tensors of one name apart by numbers, which may be
+    other values' names. Returns the taps that are left.
+    """
+    named: dict[str, list[ir.Operation]] = {}
+    for operation in _operations(lowered.module):
+        name = _leading_name(operation.location)
+        operation.location = ir.Location.unknown()
+        if name is not None and operation.name not in _CONSTANTS:
+            operation.location = ir.Location.name(name.removesuffix(INNER) + INNER)
+            named.setdefault(name, []).append(operation)
+    holders = {
+        name: operations[0]
+        for name, operations in named.items()
+        if len(operations) == 1 and operations[0].results[0].type == lowered.types.get(name)
+    }
+    for name, operation in holders.items():
+        operation.location = ir.Location.name(name)
+    return {value: tap for value, tap in lowered.taps.items() if tap.key in holders}
+
+
+def _operations(module: ir.Module) -> Iterator[ir.Operation]:
     for function in module.body.operations:
-        for operation in function.operation.regions[0].blocks[0].operations:
-            named = re.match(r'loc\((?:fused\[)?"([^"]*)"', str(operation.location))
-            if named:
-                yield named.group(1)
+        yield from (each.operation for each in function.operation.regions[0].blocks[0].operations)
+
+
+def _leading_name(location: ir.Location) -> str | None:
+    """The name of the value that an op computes: the first where fusion joined several."""
+    while hasattr(location, "locations"):
+        location = location.locations[0]
+    name: str | None = getattr(location, "name_str", None)
+    return name
 
 
 def _embed(module: ir.Module, manifest: Manifest) -> None:

@@ -1,25 +1,41 @@
 """Lowerings by family; importing this package fills the registry."""
 
 from onnxport.converters.tflite.ops import (
+    activations,
+    blocks,
     convolution,
     elementwise,
+    generation,
     indexing,
+    joining,
     matmul,
     normalization,
+    ordering,
     pooling,
     reduction,
+    reshaping,
     resize,
-    shape,
+    scattering,
+    transcendental,
+    transposed_convolution,
 )
 
 __all__ = [
+    "activations",
+    "blocks",
     "convolution",
     "elementwise",
+    "generation",
     "indexing",
+    "joining",
     "matmul",
     "normalization",
+    "ordering",
     "pooling",
     "reduction",
+    "reshaping",
     "resize",
-    "shape",
+    "scattering",
+    "transcendental",
+    "transposed_convolution",
 ]

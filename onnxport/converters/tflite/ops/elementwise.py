@@ -1,52 +1,47 @@
-"""Ops that treat every element alike: arithmetic, comparison, activations. Axis order does not matter to them."""
+"""Arithmetic, comparison, logic and element types: ops on every element alike, to which axis order does not matter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from typing import Any
+from functools import partial, reduce
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value, optional_constant
+from onnxport.converters.tflite.broadcasting import broadcast
+from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value, optional_constant, scalar
 from onnxport.converters.tflite.layout import Shape, permuted
 from onnxport.converters.tflite.registry import REGISTRY, lower
 
 # ONNX op -> tfl op of one operand with the same meaning.
 UNARY = {
-    "Abs": "abs",
     "Ceil": "ceil",
     "Cos": "cos",
     "Exp": "exp",
     "Floor": "floor",
-    "HardSwish": "hard_swish",
     "Log": "log",
     "Neg": "neg",
     "Not": "logical_not",
-    "Relu": "relu",
-    "Round": "round",
+    "Round": "round",  # both round half to even
     "Sigmoid": "logistic",
-    "Sign": "sign",
     "Sin": "sin",
     "Sqrt": "sqrt",
     "Tanh": "tanh",
 }
 
-# ONNX op -> (tfl op of two operands that broadcasts as ONNX does, whether the result is boolean).
+# ONNX op -> tfl op of two operands that broadcasts as ONNX does.
 BINARY = {
-    "Add": ("add", False),
-    "And": ("logical_and", True),
-    "Div": ("div", False),
-    "Equal": ("equal", True),
-    "Greater": ("greater", True),
-    "GreaterOrEqual": ("greater_equal", True),
-    "Less": ("less", True),
-    "LessOrEqual": ("less_equal", True),
-    "Mul": ("mul", False),
-    "Or": ("logical_or", True),
-    "Pow": ("pow", False),
-    "Sub": ("sub", False),
-    "Xor": ("not_equal", True),
+    "Add": "add",
+    "And": "logical_and",
+    "BitwiseXor": "bitwise_xor",
+    "Equal": "equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Mul": "mul",
+    "Or": "logical_or",
+    "Sub": "sub",
+    "Xor": "not_equal",
 }
 
 # Variadic ONNX op -> tfl op of two operands to chain.
@@ -55,68 +50,38 @@ VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
 Body = Callable[[Tensor, Shape], Tensor]
 
 
-def pointwise(node: TflNode, tfl: TflBuilder, body: Body, dtype: np.dtype[Any] | type | None = None) -> None:
+def pointwise(node: TflNode, tfl: TflBuilder, body: Body) -> None:
     """Emits `body(tensor, physical shape)` on the first operand in whatever axis order it has."""
     x = node.x
     order = tfl.common_order(x)
     result = body(tfl.tensor(x, order), permuted(x.shape, order))
-    node.emit(tfl.computed(result, x.dtype if dtype is None else dtype, order))
+    node.emit(tfl.computed(result, order))
 
 
-def broadcast(tfl: TflBuilder, name: str, values: list[Value], shape: Shape, dtype: np.dtype[Any]) -> Value:
-    """Emits `tfl.<name>` on operands that broadcast to the logical `shape`."""
-    rank = len(shape)
-    order = (
-        tfl.common_order(*values) if max(v.rank for v in values) == rank else tuple(range(rank))
-    )
-    operands = [tfl.aligned(value, order) for value in values]
-    fused = {"fused_activation_function": "NONE"} if name in ("add", "sub", "mul", "div") else {}
-    return tfl.computed(tfl.op(name, operands, permuted(shape, order), dtype, **fused), dtype, order)
+def _unary(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    pointwise(node, tfl, lambda x, shape: tfl.op(name, [x], shape))
 
 
-def broadcast_shape(*shapes: Shape) -> Shape:
-    """NumPy's broadcast of shapes in which None is open; an open one against 1 stays open."""
-    rank = max(len(shape) for shape in shapes)
-    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True)
-    return tuple(_broadcast_dim(set(column)) for column in columns)
+def _binary(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    node.emit(broadcast(tfl, name, node.input(0), node.input(1)))
 
 
-def _broadcast_dim(sizes: set[int | None]) -> int | None:
-    known = [size for size in sizes if size not in (1, None)]
-    if known:
-        return known[0]
-    return None if None in sizes else 1
+def _variadic(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    node.emit(reduce(partial(broadcast, tfl, name), node.rest()))
 
 
-def _unary(name: str) -> Callable[[TflNode, TflBuilder], None]:
-    def lowering(node: TflNode, tfl: TflBuilder) -> None:
-        pointwise(node, tfl, lambda x, shape: tfl.op(name, [x], shape, node.x.dtype))
-
-    return lowering
+REGISTRY.table({op: partial(_unary, name) for op, name in UNARY.items()})
+REGISTRY.table({op: partial(_binary, name) for op, name in BINARY.items()})
+REGISTRY.table({op: partial(_variadic, name) for op, name in VARIADIC.items()})
 
 
-def _binary(name: str, is_boolean: bool) -> Callable[[TflNode, TflBuilder], None]:
-    def lowering(node: TflNode, tfl: TflBuilder) -> None:
-        a, b = node.input(0), node.input(1)
-        shape = broadcast_shape(a.shape, b.shape)
-        node.emit(broadcast(tfl, name, [a, b], shape, np.dtype(bool) if is_boolean else a.dtype))
-
-    return lowering
-
-
-def _variadic(name: str) -> Callable[[TflNode, TflBuilder], None]:
-    def lowering(node: TflNode, tfl: TflBuilder) -> None:
-        def chain(a: Value, b: Value) -> Value:
-            return broadcast(tfl, name, [a, b], broadcast_shape(a.shape, b.shape), a.dtype)
-
-        node.emit(reduce(chain, node.rest()))
-
-    return lowering
-
-
-REGISTRY.table({op: _unary(name) for op, name in UNARY.items()})
-REGISTRY.table({op: _binary(*entry) for op, entry in BINARY.items()})
-REGISTRY.table({op: _variadic(name) for op, name in VARIADIC.items()})
+@lower("Mean")
+def mean(node: TflNode, tfl: TflBuilder) -> None:
+    """The mean of all operands, element by element (ONNX Mean-13)."""
+    values = node.rest()
+    total = reduce(partial(broadcast, tfl, "add"), values)
+    count = scalar(len(values), total.dtype)
+    node.emit(broadcast(tfl, "div", total, count))
 
 
 @lower("Identity")
@@ -126,93 +91,121 @@ def identity(node: TflNode, tfl: TflBuilder) -> None:
 
 @lower("Dropout")
 def dropout(node: TflNode, tfl: TflBuilder) -> None:
-    """y = x at inference (ONNX Dropout-13); ratio and seed matter to training only."""
+    """y = x at inference, its mask all true (ONNX Dropout-13); ratio and seed matter to training only."""
     node.ignore("seed", "ratio")
     node.optional(1)
     training = optional_constant(node, 2, "training_mode")
     if training is not None and training.item():
         node.unsupported("training_mode is set; export the model for inference")
     if node.wants_output(1):
-        node.unsupported("its mask output is used, which only training needs")
+        shape = node.output_shape(1)
+        if None in shape:
+            node.unsupported("its mask output is used, of an open size; fix the size with --shape NAME=...")
+        mask = np.ones([dim or 0 for dim in shape], bool)
+        node.emit(Value(shape, bool, constant=mask), 1)
     node.emit(node.x)
 
 
-@lower("LeakyRelu")
-def leaky_relu(node: TflNode, tfl: TflBuilder) -> None:
-    """y = x where x >= 0, alpha * x elsewhere (ONNX LeakyRelu-16)."""
-    alpha = node.attribute("alpha", 0.01)
-    pointwise(node, tfl, lambda x, shape: tfl.op("leaky_relu", [x], shape, node.x.dtype, alpha=float(alpha)))
-
-
-@lower("Elu")
-def elu(node: TflNode, tfl: TflBuilder) -> None:
-    """y = x where x >= 0, alpha * (exp(x) - 1) elsewhere (ONNX Elu-6); TFLite's ELU knows alpha 1 only."""
-    alpha = node.attribute("alpha", 1.0)
-    if alpha != 1.0:
-        node.unsupported(f"alpha {alpha}; TFLite's ELU has alpha 1")
-    pointwise(node, tfl, lambda x, shape: tfl.op("elu", [x], shape, node.x.dtype))
-
-
-@lower("Gelu")
-def gelu(node: TflNode, tfl: TflBuilder) -> None:
-    """Gaussian error linear unit, exact or by its tanh approximation (ONNX Gelu-20)."""
-    approximate = node.attribute("approximate", "none") == "tanh"
-    pointwise(
-        node, tfl, lambda x, shape: tfl.op("gelu", [x], shape, node.x.dtype, approximate=approximate)
-    )
-
-
-@lower("Reciprocal")
-def reciprocal(node: TflNode, tfl: TflBuilder) -> None:
-    one = np.ones((), node.x.dtype)
-    pointwise(node, tfl, lambda x, shape: tfl.binary("div", tfl.constant(one), x, shape))
-
-
-@lower("HardSigmoid")
-def hard_sigmoid(node: TflNode, tfl: TflBuilder) -> None:
-    """y = max(0, min(1, alpha * x + beta)) (ONNX HardSigmoid-6)."""
-    alpha, beta = (np.float32(node.attribute(name, default)) for name, default in (("alpha", 0.2), ("beta", 0.5)))
+@lower("Abs")
+def absolute(node: TflNode, tfl: TflBuilder) -> None:
+    """|x| (ONNX Abs-13); for int64, which TFLite's ABS lacks, max(x, -x)."""
 
     def body(x: Tensor, shape: Shape) -> Tensor:
-        scaled = tfl.binary("mul", x, tfl.constant(alpha), shape)
-        return tfl.op("relu_0_to_1", [tfl.binary("add", scaled, tfl.constant(beta), shape)], shape, np.float32)
+        if node.x.dtype == np.int64:
+            return tfl.op("maximum", [x, tfl.op("neg", [x], shape)], shape)
+        return x if node.x.dtype.kind == "u" else tfl.op("abs", [x], shape)
 
     pointwise(node, tfl, body)
+
+
+@lower("Sign")
+def sign(node: TflNode, tfl: TflBuilder) -> None:
+    """-1, 0 or 1 (ONNX Sign-13); for int64, which TFLite's SIGN lacks, x limited to that range."""
+
+    def body(x: Tensor, shape: Shape) -> Tensor:
+        if node.x.dtype != np.int64:
+            return tfl.op("sign", [x], shape)
+        above = tfl.op("maximum", [x, tfl.constant(-1, np.int64)], shape)
+        return tfl.op("minimum", [above, tfl.constant(1, np.int64)], shape)
+
+    pointwise(node, tfl, body)
+
+
+@lower("Div")
+def div(node: TflNode, tfl: TflBuilder) -> None:
+    """a / b, integers truncated toward zero (ONNX Div-14)."""
+    a, b = node.input(0), node.input(1)
+    if a.dtype.kind in "iu" and b.constant is not None and not b.constant.all():
+        node.unsupported("divides integers by zero")
+    if a.dtype == np.int64 and a.is_size and b.is_size:
+        # Sizes fit int32, in which TFLite can divide.
+        narrow = broadcast(tfl, "div", tfl.converted(a, np.int32), tfl.converted(b, np.int32))
+        node.emit(tfl.converted(narrow, np.int64))
+        return
+    node.emit(broadcast(tfl, "div", a, b))
+
+
+@lower("Mod")
+def mod(node: TflNode, tfl: TflBuilder) -> None:
+    """The remainder with the divisor's sign, or with fmod=1 the dividend's (ONNX Mod-13)."""
+    a, b = node.input(0), node.input(1)
+    if a.dtype.kind in "iu" and b.constant is not None and not b.constant.all():
+        node.unsupported("divides integers by zero")
+    if not node.attribute("fmod", 0):
+        node.emit(broadcast(tfl, "floor_mod", a, b))
+        return
+    if a.dtype.kind == "u":
+        node.emit(broadcast(tfl, "floor_mod", a, b))
+        return
+    # |a| mod |b| has no sign to choose; the result takes a's.
+    remainder = broadcast(tfl, "floor_mod", _magnitude(tfl, a), _magnitude(tfl, b))
+    zero = scalar(0, a.dtype)
+    negative = broadcast(tfl, "less", a, zero)
+    node.emit(select(tfl, negative, broadcast(tfl, "sub", zero, remainder), remainder))
+
+
+def _magnitude(tfl: TflBuilder, value: Value) -> Value:
+    if value.constant is not None:
+        return Value(value.shape, value.dtype, constant=np.abs(value.constant))
+    zero = scalar(0, value.dtype)
+    return broadcast(tfl, "maximum", value, broadcast(tfl, "sub", zero, value))
+
+
+@lower("Pow")
+def pow_(node: TflNode, tfl: TflBuilder) -> None:
+    """base ^ exponent in the base's type (ONNX Pow-15)."""
+    base, exponent = node.input(0), node.input(1)
+    if exponent.constant is not None and exponent.constant.size == 1 and exponent.constant.item() == 2:
+        node.emit(
+            broadcast(tfl, "mul", base, base) if exponent.rank <= base.rank else _squared(tfl, base, exponent)
+        )
+        return
+    if base.dtype.kind != "f" and exponent.dtype.kind == "f":
+        node.unsupported(f"{base.dtype} to the power of {exponent.dtype}; cast the base to a float type")
+    node.emit(broadcast(tfl, "pow", base, tfl.converted(exponent, base.dtype)))
+
+
+def _squared(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
+    """base squared, broadcast to the rank of an exponent of one element."""
+    ones = Value(
+        exponent.shape, base.dtype, constant=np.ones([dim or 0 for dim in exponent.shape], base.dtype)
+    )
+    return broadcast(tfl, "mul", broadcast(tfl, "mul", base, base), ones)
 
 
 @lower("Clip")
 def clip(node: TflNode, tfl: TflBuilder) -> None:
     """y = min(max(x, low), high) (ONNX Clip-13); bounds may be absent, or computed at run time."""
-    low, high = node.optional(1), node.optional(2)
+    x, low, high = node.x, node.optional(1), node.optional(2)
     bounds = [None if v is None or v.constant is None else float(v.constant.item()) for v in (low, high)]
-
-    def body(x: Tensor, shape: Shape) -> Tensor:
-        if bounds == [0.0, 6.0] and node.x.dtype == np.float32:
-            return tfl.op("relu6", [x], shape, node.x.dtype)  # fuses into the convolution before it
-        for name, bound in (("maximum", low), ("minimum", high)):
-            if bound is not None:
-                x = tfl.binary(name, x, tfl.tensor(bound), shape)
-        return x
-
-    pointwise(node, tfl, body)
-
-
-@lower("PRelu")
-def prelu(node: TflNode, tfl: TflBuilder) -> None:
-    """y = x where x >= 0, slope * x elsewhere, slope broadcast to x one way (ONNX PRelu-16)."""
-    x, slope = node.input(0), node.input(1)
-    order = tfl.common_order(x)
-    if slope.constant is None:
-        node.unsupported("the slope is computed at run time; TFLite needs a constant")
-    full = slope.constant.reshape((1,) * (x.rank - slope.rank) + slope.shape)
-    if full.shape[0] != 1:
-        node.unsupported("the slope differs within the batch; TFLite's PRELU shares it over the batch")
-    # TFLite's alpha has no batch axis (kernels/activations.cc).
-    if order[0] != 0:
-        order = tuple(range(x.rank))
-    alpha = tfl.constant(np.transpose(full, order)[0])
-    result = tfl.op("prelu", [tfl.tensor(x, order), alpha], permuted(x.shape, order), x.dtype)
-    node.emit(tfl.computed(result, x.dtype, order))
+    if bounds == [0.0, 6.0] and x.dtype == np.float32:
+        # Fuses into the convolution before it.
+        pointwise(node, tfl, lambda tensor, shape: tfl.op("relu6", [tensor], shape))
+        return
+    for name, bound in (("maximum", low), ("minimum", high)):
+        if bound is not None:
+            x = broadcast(tfl, name, x, bound)
+    node.emit(x)
 
 
 @lower("Cast")
@@ -220,16 +213,33 @@ def cast(node: TflNode, tfl: TflBuilder) -> None:
     """Element type conversion (ONNX Cast-21); `saturate` concerns float8 only, which has no TFLite type."""
     node.ignore("saturate", "round_mode")
     node.attribute("to")
-    dtype = node.output_dtype()
-    if dtype == node.x.dtype:
-        node.emit(node.x)
-        return
-    pointwise(node, tfl, lambda x, shape: tfl.op("cast", [x], shape, dtype), dtype)
+    node.emit(tfl.converted(node.x, node.output_dtype()))
 
 
 @lower("Where")
 def where(node: TflNode, tfl: TflBuilder) -> None:
     """y = a where the condition holds, b elsewhere, all broadcast (ONNX Where-16)."""
-    condition, a, b = node.rest()
-    shape = broadcast_shape(condition.shape, a.shape, b.shape)
-    node.emit(broadcast(tfl, "select_v2", [condition, a, b], shape, a.dtype))
+    node.emit(select(tfl, *node.rest()))
+
+
+def select(tfl: TflBuilder, condition: Value, a: Value, b: Value) -> Value:
+    return broadcast(tfl, "select_v2", condition, a, b)
+
+
+@lower("IsNaN")
+def is_nan(node: TflNode, tfl: TflBuilder) -> None:
+    """Whether an element is no number (ONNX IsNaN-20): the only one that differs from itself."""
+    node.emit(broadcast(tfl, "not_equal", node.x, node.x))
+
+
+@lower("IsInf")
+def is_inf(node: TflNode, tfl: TflBuilder) -> None:
+    """Whether an element is infinite, of either sign or of the one asked for (ONNX IsInf-20)."""
+    x = node.x
+    signs = [
+        sign for sign, name in ((1, "detect_positive"), (-1, "detect_negative")) if node.attribute(name, 1)
+    ]
+    if not signs:
+        node.unsupported("detects neither sign")
+    found = [broadcast(tfl, "equal", x, scalar(sign * np.inf, x.dtype)) for sign in signs]
+    node.emit(reduce(partial(broadcast, tfl, "logical_or"), found))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
+from onnxport.converters.tflite.broadcasting import broadcast_shape
 from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode, Value
 from onnxport.converters.tflite.layout import identity
-from onnxport.converters.tflite.ops.elementwise import broadcast_shape
 from onnxport.converters.tflite.registry import lower
+
+# BATCH_MATMUL takes so many axes (kernels/batch_matmul.cc).
+_MAX_RANK = 5
 
 
 def fully_connected(tfl: TflBuilder, tensor: Tensor, weights: Array, bias: Array | None) -> Tensor:
@@ -17,8 +22,6 @@ def fully_connected(tfl: TflBuilder, tensor: Tensor, weights: Array, bias: Array
         "fully_connected",
         [tensor, tfl.constant(weights), tfl.no_value() if bias is None else tfl.constant(bias)],
         (*leading, weights.shape[0]),
-        np.float32,
-        fused_activation_function="NONE",
         keep_num_dims=len(leading) > 1,
         weights_format="DEFAULT",
     )
@@ -33,24 +36,30 @@ def _features(tfl: TflBuilder, value: Value, weights: Array) -> tuple[Tensor, Ar
 
 @lower("Gemm")
 def gemm(node: TflNode, tfl: TflBuilder) -> None:
-    """alpha * A' * B' + beta * C (ONNX Gemm-13)."""
-    a, b, c = node.input(0), node.input(1), node.optional(2)
+    """alpha * A' * B' + beta * C (ONNX Gemm-13), in float32."""
+    dtype = node.x.dtype
+    if dtype.kind != "f":
+        node.unsupported(f"matrices of {dtype}; TFLite multiplies float matrices only")
+    a, b = (tfl.converted(node.input(i), np.float32) for i in (0, 1))
+    c = tfl.converted(node.input(2), np.float32) if node.has_input(2) else None
     alpha, beta = np.float32(node.attribute("alpha", 1.0)), np.float32(node.attribute("beta", 1.0))
-    transposes_a, transposes_b = node.attribute("transA", 0), node.attribute("transB", 0)
+    transposes_a, transposes_b = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
     if b.constant is None:
-        product = batch_matmul(tfl, a, b, adjoint_a=bool(transposes_a), adjoint_b=bool(transposes_b))
-        if alpha != 1:
-            product = tfl.binary("mul", product, tfl.constant(alpha), tfl.shape_of(product))
-        node.emit(_plus(tfl, product, c, beta))
-        return
-    weights = (b.constant if transposes_b else b.constant.T) * alpha
-    if transposes_a:
-        tensor = tfl.tensor(a, (1, 0))
+        product = batch_matmul(tfl, a, b, adjoint_a=transposes_a, adjoint_b=transposes_b)
+        product = _scaled(tfl, product, alpha)
+        bias = None
     else:
-        tensor, weights = _features(tfl, a, weights)
-    bias = _bias(c, beta, weights.shape[0])
-    product = fully_connected(tfl, tensor, weights, bias)
-    node.emit(_plus(tfl, product, None if bias is not None else c, beta))
+        weights = (b.constant if transposes_b else b.constant.T) * alpha
+        if transposes_a:
+            tensor = tfl.tensor(a, (1, 0))
+        else:
+            tensor, weights = _features(tfl, a, weights)
+        bias = _bias(c, beta, weights.shape[0])
+        product = fully_connected(tfl, tensor, weights, bias)
+    if c is not None and bias is None:
+        addend = _scaled(tfl, tfl.aligned(c, identity(2)), beta)
+        product = tfl.op("add", [product, addend], tfl.shape_of(product))
+    node.emit(tfl.computed(tfl.cast(product, dtype)))
 
 
 def _bias(c: Value | None, beta: np.float32, channels: int) -> Array | None:
@@ -59,17 +68,13 @@ def _bias(c: Value | None, beta: np.float32, channels: int) -> Array | None:
         return None
     if c.rank == 2 and c.shape[0] != 1:
         return None
-    flat = c.constant.reshape(-1).astype(np.float32) * beta
-    return np.broadcast_to(flat, (channels,))
+    return np.broadcast_to(c.constant.reshape(-1) * beta, (channels,))
 
 
-def _plus(tfl: TflBuilder, product: Tensor, c: Value | None, beta: np.float32) -> Value:
-    if c is not None:
-        addend = tfl.aligned(c, identity(2))
-        if beta != 1:
-            addend = tfl.binary("mul", addend, tfl.constant(beta), tfl.shape_of(addend))
-        product = tfl.binary("add", product, addend, tfl.shape_of(product))
-    return tfl.computed(product, np.float32)
+def _scaled(tfl: TflBuilder, tensor: Tensor, factor: np.float32) -> Tensor:
+    if factor == 1:
+        return tensor
+    return tfl.op("mul", [tensor, tfl.constant(factor)], tfl.shape_of(tensor))
 
 
 @lower("MatMul")
@@ -78,25 +83,24 @@ def matmul(node: TflNode, tfl: TflBuilder) -> None:
     a, b = node.input(0), node.input(1)
     if b.constant is not None and b.rank == 2 and a.rank >= 2 and a.constant is None:
         tensor, weights = _features(tfl, a, b.constant.T)
-        node.emit(tfl.computed(fully_connected(tfl, tensor, weights, None), np.float32))
-        return
-    if a.rank < 2 or b.rank < 2:
+        node.emit(tfl.computed(fully_connected(tfl, tensor, weights, None)))
+    elif a.rank < 2 or b.rank < 2:
         node.emit(_with_vectors(tfl, a, b))
-        return
-    node.emit(tfl.computed(batch_matmul(tfl, a, b), a.dtype))
+    else:
+        node.emit(tfl.computed(batch_matmul(tfl, a, b)))
 
 
 def _with_vectors(tfl: TflBuilder, a: Value, b: Value) -> Value:
     """A 1-D operand counts as a row on the left, as a column on the right; its axis leaves the result."""
-    left = a if a.rank > 1 else tfl.computed(tfl.with_unit_axis(tfl.tensor(a), 0), a.dtype)
-    right = b if b.rank > 1 else tfl.computed(tfl.with_unit_axis(tfl.tensor(b), 1), b.dtype)
+    left = a if a.rank > 1 else tfl.computed(tfl.with_unit_axis(tfl.tensor(a), 0))
+    right = b if b.rank > 1 else tfl.computed(tfl.with_unit_axis(tfl.tensor(b), 1))
     result = batch_matmul(tfl, left, right)
     if b.rank == 1:
         result = tfl.without_unit_axis(result, len(tfl.shape_of(result)) - 1)
     if a.rank == 1:
         rank = len(tfl.shape_of(result))
         result = tfl.without_unit_axis(result, rank - 1 if b.rank == 1 else rank - 2)
-    return tfl.computed(result, a.dtype)
+    return tfl.computed(result)
 
 
 def batch_matmul(
@@ -108,15 +112,24 @@ def batch_matmul(
     rows = a.shape[-1] if adjoint_a else a.shape[-2]
     columns = b.shape[-2] if adjoint_b else b.shape[-1]
     shape = (*broadcast_shape(a.shape[:-2], b.shape[:-2]), rows, columns)
-    return tfl.op(
+    result = shape
+    if len(shape) > _MAX_RANK and a.shape[:-2] == b.shape[:-2] and None not in shape:
+        left, right = (_as_one_batch(tfl, operand) for operand in (left, right))
+        result = (prod(dim or 0 for dim in shape[:-2]), rows, columns)
+    product = tfl.op(
         "batch_matmul",
         [left, right],
-        shape,
-        a.dtype,
+        result,
         adj_x=flipped_a != adjoint_a,
         adj_y=flipped_b != adjoint_b,
         asymmetric_quantize_inputs=False,
     )
+    return product if result == shape else tfl.reshape(product, shape)
+
+
+def _as_one_batch(tfl: TflBuilder, tensor: Tensor) -> Tensor:
+    *batches, rows, columns = tfl.shape_of(tensor)
+    return tfl.reshape(tensor, (prod(dim or 0 for dim in batches), rows, columns))
 
 
 def _operand(tfl: TflBuilder, value: Value) -> tuple[Tensor, bool]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode, constant_of
-from onnxport.converters.tflite.layout import Permutation, axis_last, channels_last, identity, normalized, permuted
+from onnxport.converters.tflite.broadcasting import broadcast
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, Value, scalar
+from onnxport.converters.tflite.layout import axis_last, channels_last, normalized, permuted
+from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.registry import lower
 
 
@@ -18,66 +20,96 @@ def batch_normalization(node: TflNode, tfl: TflBuilder) -> None:
     if node.attribute("training_mode", 0):
         node.unsupported("training_mode is set; export the model for inference")
     node.ignore("momentum")  # of the running statistics, which only training updates
-    x = node.x
-    names = ("the scale", "the bias", "the mean", "the variance")
-    scale, bias, mean, variance = (
-        constant_of(node, i, name).astype(np.float64) for i, name in enumerate(names, start=1)
-    )
-    factor = scale / np.sqrt(variance + node.attribute("epsilon", 1e-5))
-    order = tfl.common_order(x)
-    shape = permuted(x.shape, order)
-    result = tfl.binary("mul", tfl.tensor(x, order), _per_channel(tfl, factor, order), shape)
-    result = tfl.binary("add", result, _per_channel(tfl, bias - mean * factor, order), shape)
-    node.emit(tfl.computed(result, x.dtype, order))
+    x, epsilon = node.x, node.attribute("epsilon", 1e-5)
+    parameters = [node.input(i) for i in range(1, 5)]
+    if all(value.constant is not None for value in parameters):
+        scale, bias, mean, variance = (np.asarray(value.constant).astype(np.float64) for value in parameters)
+        factor = scale / np.sqrt(variance + epsilon)
+        factors, offsets = (
+            Value(array.shape, np.float32, constant=array.astype(np.float32))
+            for array in (factor, bias - mean * factor)
+        )
+    else:
+        scale_, bias_, mean_, variance_ = (tfl.converted(value, np.float32) for value in parameters)
+        factors = broadcast(tfl, "mul", scale_, _inverse_deviation(tfl, variance_, epsilon))
+        offsets = broadcast(tfl, "sub", bias_, broadcast(tfl, "mul", mean_, factors))
+    node.emit(_affine(tfl, x, factors, offsets))
 
 
-def _per_channel(tfl: TflBuilder, values: Array, order: Permutation) -> Tensor:
-    """A float32 constant that broadcasts along logical axis 1 of a tensor in `order`."""
-    shape = [len(values) if axis == 1 else 1 for axis in order]
-    return tfl.constant(values.astype(np.float32).reshape(shape))
+def _affine(tfl: TflBuilder, x: Value, factors: Value, offsets: Value) -> Value:
+    """x * factors + offsets, these one per channel (logical axis 1), in float32."""
+    product = broadcast(tfl, "mul", tfl.converted(x, np.float32), _per_channel(tfl, factors, x.rank))
+    return tfl.converted(broadcast(tfl, "add", product, _per_channel(tfl, offsets, x.rank)), x.dtype)
+
+
+def _per_channel(tfl: TflBuilder, values: Value, rank: int) -> Value:
+    """[C] as an operand that broadcasts along logical axis 1 of `rank` axes."""
+    shape = (*values.shape, *(1,) * (rank - 2))
+    if values.constant is not None:
+        return Value(shape, values.dtype, constant=values.constant.reshape(values.constant.shape + shape[1:]))
+    return tfl.computed(tfl.reshape(tfl.tensor(values), shape))
+
+
+def _inverse_deviation(tfl: TflBuilder, variance: Value, epsilon: float) -> Value:
+    """1 / sqrt(variance + epsilon)."""
+    shifted = broadcast(tfl, "add", variance, scalar(epsilon, np.float32))
+    order = tfl.common_order(shifted)
+    return tfl.computed(tfl.op("rsqrt", [tfl.tensor(shifted, order)], permuted(shifted.shape, order)), order)
 
 
 @lower("InstanceNormalization")
 def instance_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """Each channel of each sample to zero mean and unit variance over space (ONNX InstanceNormalization-22)."""
     x = node.x
-    scale, bias = (constant_of(node, i, name) for i, name in ((1, "the scale"), (2, "the bias")))
-    order = tfl.common_order(x)
-    axes = [i for i, axis in enumerate(order) if axis >= 2]
-    result = _standardized(tfl, tfl.tensor(x, order), axes, node.attribute("epsilon", 1e-5))
-    shape = permuted(x.shape, order)
-    result = tfl.binary("mul", result, _per_channel(tfl, scale, order), shape)
-    node.emit(tfl.computed(tfl.binary("add", result, _per_channel(tfl, bias, order), shape), x.dtype, order))
+    scale, bias = (tfl.converted(node.input(i), np.float32) for i in (1, 2))
+    standard, _, _ = _standardized(tfl, x, list(range(2, x.rank)), node.attribute("epsilon", 1e-5))
+    node.emit(tfl.converted(_affine(tfl, standard, scale, bias), x.dtype))
 
 
 @lower("LayerNormalization")
 def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """Zero mean and unit variance over the axes from `axis` on, in float32 (ONNX LayerNormalization-17)."""
-    node.ignore("stash_type")  # float32, which is what it is computed in
+    if node.attribute("stash_type", 1) != 1:
+        node.unsupported("a stash_type other than float32, in which it is computed")
     x = node.x
     axis = normalized(node.attribute("axis", -1), x.rank)
-    if node.wants_output(1) or node.wants_output(2):
-        node.unsupported("its mean or deviation output is used")
-    tensor = tfl.tensor(x)
-    shape = x.shape
-    result = _standardized(tfl, tensor, list(range(axis, x.rank)), node.attribute("epsilon", 1e-5))
-    result = tfl.binary("mul", result, tfl.aligned(node.input(1), identity(x.rank)), shape)
+    standard, mean, inverse = _standardized(
+        tfl, x, list(range(axis, x.rank)), node.attribute("epsilon", 1e-5)
+    )
+    result = broadcast(tfl, "mul", standard, tfl.converted(node.input(1), np.float32))
     if node.has_input(2):
-        result = tfl.binary("add", result, tfl.aligned(node.input(2), identity(x.rank)), shape)
-    node.emit(tfl.computed(result, x.dtype))
+        result = broadcast(tfl, "add", result, tfl.converted(node.input(2), np.float32))
+    node.emit(tfl.converted(result, x.dtype))
+    for index, statistic in ((1, mean), (2, inverse)):
+        if node.wants_output(index):
+            node.emit(statistic, index)
 
 
-def _standardized(tfl: TflBuilder, tensor: Tensor, axes: list[int], epsilon: float) -> Tensor:
-    """(x - mean) / sqrt(var + epsilon) over physical `axes`."""
-    shape = tfl.shape_of(tensor)
-    reduced = [1 if i in axes else dim for i, dim in enumerate(shape)]
-    over = tfl.int32(axes)
-    mean = tfl.op("mean", [tensor, over], reduced, np.float32, keep_dims=True)
-    squares = tfl.binary("squared_difference", tensor, mean, shape)
-    variance = tfl.op("mean", [squares, over], reduced, np.float32, keep_dims=True)
-    shifted = tfl.binary("add", variance, tfl.constant(np.float32(epsilon)), reduced)
-    deviation = tfl.op("rsqrt", [shifted], reduced, np.float32)
-    return tfl.binary("mul", tfl.binary("sub", tensor, mean, shape), deviation, shape)
+def _standardized(tfl: TflBuilder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
+    """(x - mean) / sqrt(var + epsilon) over logical `axes` in float32, the mean, and the inverse deviation."""
+    x = tfl.converted(x, np.float32)
+    mean = reduce_axes(tfl, "mean", x, axes, keep=True)
+    centred = broadcast(tfl, "sub", x, mean)
+    variance = reduce_axes(tfl, "mean", broadcast(tfl, "mul", centred, centred), axes, keep=True)
+    inverse = _inverse_deviation(tfl, variance, epsilon)
+    return broadcast(tfl, "mul", centred, inverse), mean, inverse
+
+
+@lower("LpNormalization")
+def lp_normalization(node: TflNode, tfl: TflBuilder) -> None:
+    """x divided by its L1 or L2 norm along an axis (ONNX LpNormalization-22); 0 where that norm is 0."""
+    x, p = node.x, node.attribute("p", 2)
+    axis = normalized(node.attribute("axis", -1), x.rank)
+    wide = tfl.converted(x, np.float32)
+    order = tfl.common_order(wide)
+    size = tfl.computed(tfl.op("abs", [tfl.tensor(wide, order)], permuted(wide.shape, order)), order)
+    norm = reduce_axes(tfl, "sum", size if p == 1 else broadcast(tfl, "mul", wide, wide), [axis], keep=True)
+    if p == 2:
+        order = tfl.common_order(norm)
+        norm = tfl.computed(tfl.op("sqrt", [tfl.tensor(norm, order)], permuted(norm.shape, order)), order)
+    is_zero = broadcast(tfl, "equal", norm, scalar(0, np.float32))
+    divisor = broadcast(tfl, "select_v2", is_zero, scalar(1, np.float32), norm)
+    node.emit(tfl.converted(broadcast(tfl, "div", wide, divisor), x.dtype))
 
 
 @lower("LRN")
@@ -96,13 +128,12 @@ def local_response_normalization(node: TflNode, tfl: TflBuilder) -> None:
         "local_response_normalization",
         [tfl.tensor(x, order)],
         permuted(x.shape, order),
-        x.dtype,
         radius=(size - 1) // 2,
         bias=float(node.attribute("bias", 1.0)),
         alpha=float(node.attribute("alpha", 1e-4)) / size,
         beta=float(node.attribute("beta", 0.75)),
     )
-    node.emit(tfl.computed(result, x.dtype, order))
+    node.emit(tfl.computed(result, order))
 
 
 @lower("Softmax", "LogSoftmax")
@@ -112,5 +143,5 @@ def softmax(node: TflNode, tfl: TflBuilder) -> None:
     axis = normalized(node.attribute("axis", -1), x.rank)
     order = next((order for order in x.copies if order[-1] == axis), axis_last(x.rank, axis))
     name, attributes = {"Softmax": ("softmax", {"beta": 1.0}), "LogSoftmax": ("log_softmax", {})}[node.op]
-    result = tfl.op(name, [tfl.tensor(x, order)], permuted(x.shape, order), x.dtype, **attributes)
-    node.emit(tfl.computed(result, x.dtype, order))
+    result = tfl.op(name, [tfl.tensor(x, order)], permuted(x.shape, order), **attributes)
+    node.emit(tfl.computed(result, order))

@@ -2,62 +2,124 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import ceil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import ceil, prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode
+from onnxport.converters.tflite.broadcasting import broadcast
+from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode, scalar
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.ops.windows import Window, from_images, images, pad_input, window_of
 from onnxport.converters.tflite.registry import lower
 
 
+@dataclass(frozen=True)
+class _Pool:
+    """A pooling window with what ceil_mode added to its end.
+
+    Attributes:
+        window: as TFLite is to slide it.
+        declared: the end padding that the node declares; what ceil_mode adds beyond never counts as elements.
+    """
+
+    window: Window
+    declared: tuple[int, ...]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether TFLite's pooling ops can slide it: two axes, no dilation."""
+        return len(self.window.kernel) == 2 and all(d == 1 for d in self.window.dilations)
+
+
 @lower("MaxPool")
 def max_pool(node: TflNode, tfl: TflBuilder) -> None:
-    """Maximum over a window; padding never wins (ONNX MaxPool-12)."""
+    """Maximum over a window; padding never wins (ONNX MaxPool-22)."""
     node.ignore("storage_order")  # concerns the indices output only
     if node.wants_output(1):
         node.unsupported("its indices output is used; TFLite's MAX_POOL_2D has none")
-    window = _pool_window(node)
-    tensor = images(tfl, node.x)
-    padding = window.tflite_padding()
-    if padding is None:
-        lowest = float(np.finfo(np.float32).min)
-        tensor, window, padding = pad_input(tfl, tensor, window, lowest), window.padded(), "VALID"
-    _emit_pool(node, tfl, "max_pool_2d", tensor, window, padding)
+    pool = _pool_of(node)
+    x = tfl.converted(node.x, np.float32)  # also holds all int8 and uint8, for which TFLite wants scales
+    tensor, window, padding = images(tfl, x), pool.window, pool.window.tflite_padding()
+    if padding is None or not pool.is_native:
+        tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded(node, pool), "VALID"
+    if pool.is_native:
+        result = _slide(tfl, "max_pool_2d", tensor, window, padding)
+    else:
+        result = _combine_shifted(node, tfl, "maximum", tensor, window)
+    node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
 @lower("AveragePool")
 def average_pool(node: TflNode, tfl: TflBuilder) -> None:
-    """Mean over a window (ONNX AveragePool-19); count_include_pad says whether padding counts as elements.
+    """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements.
 
-    TFLite divides by the elements inside the input for SAME and by the whole window for VALID. What ONNX
-    divides by instead is multiplied in, as a constant per output position.
+    TFLite divides by the elements inside the input for SAME and by the whole window for VALID. Where ONNX
+    divides by something else, the sum over the window is divided by the number of elements that count.
     """
     counts_pads = bool(node.attribute("count_include_pad", 0))
-    window = _pool_window(node)
-    tensor = images(tfl, node.x)
-    padding = window.tflite_padding()
-    declared = _declared_after(node, window)
-    if padding == "VALID" or (padding == "SAME" and not counts_pads and declared == window.after):
-        return _emit_pool(node, tfl, "average_pool_2d", tensor, window, padding)
-    correction = _correction(node, window, declared, counts_pads)
-    padded = pad_input(tfl, tensor, window)
-    return _emit_pool(node, tfl, "average_pool_2d", padded, window.padded(), "VALID", correction)
+    pool = _pool_of(node)
+    x = tfl.converted(node.x, np.float32)
+    tensor, window, padding = images(tfl, x), pool.window, pool.window.tflite_padding()
+    same = padding == "SAME" and not counts_pads and pool.declared == window.after
+    if pool.is_native and (padding == "VALID" or same):
+        result = _slide(tfl, "average_pool_2d", tensor, window, padding or "VALID")
+    else:
+        padded, slid = pad_input(tfl, tensor, window), _padded(node, pool)
+        result = _mean(node, tfl, padded, slid)
+        result = _recounted(node, tfl, result, tensor, pool, counts_pads)
+    node.emit(tfl.converted(from_images(tfl, result, x.rank), node.x.dtype))
 
 
-def _pool_window(node: TflNode) -> Window:
+@lower("LpPool")
+def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
+    """The p-norm over a window (ONNX LpPool-22): the root of the window's area times the mean of |x|^p."""
+    p = node.attribute("p", 2)
+    pool = _pool_of(node)
+    x = tfl.converted(node.x, np.float32)
+    powers = pad_input(
+        tfl, _power(tfl, tfl.op("abs", [images(tfl, x)], tfl.shape_of(images(tfl, x))), p), pool.window
+    )
+    mean = _mean(node, tfl, powers, _padded(node, pool))
+    area = tfl.constant(prod(pool.window.kernel), np.float32)
+    total = tfl.op("mul", [mean, area], tfl.shape_of(mean))
+    node.emit(tfl.converted(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
+
+
+def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
+    if exponent == 1:
+        return tensor
+    return tfl.op("pow", [tensor, tfl.constant(exponent, np.float32)], tfl.shape_of(tensor))
+
+
+# ---- windows
+
+
+def _pool_of(node: TflNode) -> _Pool:
     x = node.x
-    kernel = tuple(node.attribute("kernel_shape"))
-    if x.rank not in (3, 4):
-        node.unsupported("pooling over 3-D volumes; TFLite pools images only")
-    window = window_of(node, x, kernel)
-    if any(d != 1 for d in window.dilations):
-        node.unsupported("dilations; TFLite's pooling has none")
-    if node.attribute("ceil_mode", 0) and node.attribute("auto_pad", "NOTSET") == "NOTSET":
+    if x.rank not in (3, 4, 5):
+        node.unsupported(f"an input of rank {x.rank}; TFLite pools over one to three axes")
+    window = window_of(node, x, tuple(node.attribute("kernel_shape")))
+    declared, auto_pad = window.after, node.attribute("auto_pad", "NOTSET")
+    if auto_pad.startswith("SAME"):
+        _refuse_disputed(node, window)
+    if node.attribute("ceil_mode", 0) and auto_pad == "NOTSET":
         window = _with_ceil(node, window)
-    return window.with_unit_axis() if x.rank == 3 else window
+    if x.rank == 3:
+        window, declared = window.with_unit_axis(), (0, *declared)
+    return _Pool(window, declared)
+
+
+def _refuse_disputed(node: TflNode, window: Window) -> None:
+    """Refuses what ONNX Runtime does not pad as ONNX says: it forgets dilations, and crops under large strides."""
+    dilated = any(d != 1 for d in window.dilations)
+    if dilated or any(stride > kernel for stride, kernel in zip(window.strides, window.kernel, strict=True)):
+        node.unsupported(
+            "auto_pad with dilations or with strides larger than the kernel, on which ONNX Runtime and the ONNX "
+            "specification differ; give it explicit pads"
+        )
 
 
 def _with_ceil(node: TflNode, window: Window) -> Window:
@@ -65,81 +127,155 @@ def _with_ceil(node: TflNode, window: Window) -> Window:
 
     A last window that would start in the end padding is dropped, as ONNX Runtime and PyTorch do.
     """
-    if None in window.input:
-        node.unsupported("ceil_mode over an open size; fix the size with --shape NAME=...")
     after = []
     for axis, size in enumerate(window.input):
-        assert size is not None
         before, extent, stride = window.before[axis], window.extent[axis], window.strides[axis]
-        count = ceil((size + before + window.after[axis] - extent) / stride) + 1
+        declared = window.after[axis]
+        if size is None:
+            if extent <= declared + stride - 1:
+                node.unsupported("ceil_mode over an open size; fix the size with --shape NAME=...")
+            # floor((n + stride - 1) / stride) is ceil(n / stride), and no window starts in the padding.
+            after.append(declared + stride - 1)
+            continue
+        count = ceil((size + before + declared - extent) / stride) + 1
         if (count - 1) * stride >= size + before:
             count -= 1
         # The last window's end, which may also lie before the declared one.
-        after.append((count - 1) * stride + extent - size - before)
-    return replace(window, after=tuple(max(a, 0) for a in after))
+        after.append(max((count - 1) * stride + extent - size - before, 0))
+    return replace(window, after=tuple(after))
 
 
-def _declared_after(node: TflNode, window: Window) -> tuple[int, ...]:
-    """The end padding as the node declares it: what ceil_mode adds beyond never counts as elements."""
-    if node.attribute("auto_pad", "NOTSET") != "NOTSET" or not node.attribute("ceil_mode", 0):
-        return window.after
-    spatial = node.x.rank - 2
-    after = tuple(node.attribute("pads", (0,) * 2 * spatial))[spatial:]
-    return (0, *after) if spatial == 1 else after
+def _padded(node: TflNode, pool: _Pool) -> Window:
+    if pool.window.same and None in pool.window.input and any(s != 1 for s in pool.window.strides):
+        node.unsupported("auto_pad with a stride over an open size; fix the size with --shape NAME=...")
+    return pool.window.padded()
 
 
-def _correction(node: TflNode, window: Window, declared: tuple[int, ...], counts_pads: bool) -> Array | None:
-    """Window area over counted elements, per output position; None where it is 1 throughout."""
-    if counts_pads and declared == window.after:
-        return None
-    if None in window.input:
-        node.unsupported("padding that must not be counted, over an open size; fix the size with --shape NAME=...")
-    counted = []
-    for axis, count in enumerate(window.output):
-        size, before, kernel = window.input[axis], window.before[axis], window.kernel[axis]
-        assert size is not None
-        assert count is not None
-        low, high = (-before, size + declared[axis]) if counts_pads else (0, size)
-        starts = np.arange(count) * window.strides[axis] - before
-        counted.append(np.minimum(starts + kernel, high) - np.maximum(starts, low))
-    area = float(np.prod(window.kernel))
-    return (area / np.outer(*counted)).astype(np.float32)[None, :, :, None]
+# ---- sliding
 
 
-def _emit_pool(
-    node: TflNode,
-    tfl: TflBuilder,
-    name: str,
-    tensor: Tensor,
-    window: Window,
-    padding: str,
-    correction: Array | None = None,
-) -> None:
-    x = node.x
+def _slide(tfl: TflBuilder, name: str, tensor: Tensor, window: Window, padding: str) -> Tensor:
     batch, *_, channels = tfl.shape_of(tensor)
-    shape = (batch, *window.output, channels)
-    result = tfl.op(
+    sizes = window.output
+    if padding == "SAME":
+        sizes = tuple(
+            None if size is None else -(-size // stride)
+            for size, stride in zip(window.input, window.strides, strict=True)
+        )
+    return tfl.op(
         name,
         [tensor],
-        shape,
-        x.dtype,
+        (batch, *sizes, channels),
         padding=padding,
         stride_h=window.strides[0],
         stride_w=window.strides[1],
         filter_height=window.kernel[0],
         filter_width=window.kernel[1],
-        fused_activation_function="NONE",
     )
-    if correction is not None:
-        result = tfl.binary("mul", result, tfl.constant(correction), shape)
-    node.emit(from_images(tfl, result, x.rank, x))
+
+
+def _mean(node: TflNode, tfl: TflBuilder, tensor: Tensor, window: Window) -> Tensor:
+    """The mean over whole windows of a padded tensor."""
+    if len(window.kernel) == 2 and all(d == 1 for d in window.dilations):
+        return _slide(tfl, "average_pool_2d", tensor, window, "VALID")
+    total = _combine_shifted(node, tfl, "add", tensor, window)
+    share = tfl.constant(1 / prod(window.kernel), np.float32)
+    return tfl.op("mul", [total, share], tfl.shape_of(total))
+
+
+def _combine_shifted(node: TflNode, tfl: TflBuilder, name: str, tensor: Tensor, window: Window) -> Tensor:
+    """A window's maximum or sum, one axis after another: `tfl.<name>` of the tensor's shifted, strided selves."""
+    if None in window.input:
+        node.unsupported("dilations or volumes of an open size; fix the size with --shape NAME=...")
+    for axis, count in enumerate(window.output, start=1):
+        stride, dilation = window.strides[axis - 1], window.dilations[axis - 1]
+        shifted = [
+            _every(tfl, tensor, axis, offset * dilation, stride, count or 0)
+            for offset in range(window.kernel[axis - 1])
+        ]
+        tensor = reduce(lambda a, b: tfl.op(name, [a, b], tfl.shape_of(a)), shifted)
+    return tensor
+
+
+def _every(tfl: TflBuilder, tensor: Tensor, axis: int, start: int, stride: int, count: int) -> Tensor:
+    shape = list(tfl.shape_of(tensor))
+    begin, end, strides = [0] * len(shape), [None] * len(shape), [1] * len(shape)
+    begin[axis], strides[axis], shape[axis] = start, stride, count
+    ends: list[int | None] = [*end[:axis], start + (count - 1) * stride + 1, *end[axis + 1 :]]
+    return tfl.strided_slice(tensor, begin=begin, end=ends, strides=strides, shape=shape)
+
+
+# ---- counting
+
+
+def _recounted(
+    node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: _Pool, counts_pads: bool
+) -> Tensor:
+    """Means over whole windows turned into means over the elements that count."""
+    window = pool.window
+    if counts_pads and pool.declared == window.after:
+        return mean
+    if None not in window.input:
+        factor = tfl.constant(_area_per_counted(pool, counts_pads))
+        return tfl.op("mul", [mean, factor], tfl.shape_of(mean))
+    # The share of each window that counts is the pooled image of a tensor of ones.
+    height, width = tfl.shape_of(tensor)[1:3]
+    ones = tfl.op(
+        "broadcast_to", [tfl.constant(1, np.float32), _image_shape(tfl, tensor)], (1, height, width, 1)
+    )
+    added = tuple(a - d if counts_pads else a for a, d in zip(window.after, pool.declared, strict=True))
+    if counts_pads:
+        ones = tfl.pad(ones, (0, *window.before, 0), (0, *pool.declared, 0), 1.0)
+        ones = tfl.pad(ones, (0, 0, 0, 0), (0, *added, 0))
+    else:
+        ones = pad_input(tfl, ones, window)
+    share = _mean(node, tfl, ones, window.padded())
+    return tfl.op("div", [mean, share], tfl.shape_of(mean))
+
+
+def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
+    """[1, H, W, 1] at run time."""
+    sizes = tfl.op("mul", [tfl.op("shape", [tensor], [4], np.int32), tfl.int32([0, 1, 1, 0])], [4])
+    return tfl.op("maximum", [sizes, tfl.int32(1)], [4])
+
+
+def _area_per_counted(pool: _Pool, counts_pads: bool) -> Array:
+    """Window area over counted elements, per output position, as [1, spatial..., 1]."""
+    window = pool.window
+    counted: list[Array] = []
+    for axis, count in enumerate(window.output):
+        size, before, dilation = window.input[axis] or 0, window.before[axis], window.dilations[axis]
+        low, high = (-before, size + pool.declared[axis]) if counts_pads else (0, size)
+        starts = np.arange(count or 0) * window.strides[axis] - before
+        elements = starts[:, None] + np.arange(window.kernel[axis]) * dilation
+        counted.append(((elements >= low) & (elements < high)).sum(axis=1))
+    area = float(prod(window.kernel))
+    return (area / reduce(np.multiply.outer, counted)).astype(np.float32)[None, ..., None]
+
+
+# ---- whole feature maps
 
 
 @lower("GlobalAveragePool")
 def global_average_pool(node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(reduce_axes(tfl, "mean", node.x, range(2, node.x.rank), keep=True))
+    node.emit(reduce_axes(tfl, "mean", node.x, _spatial(node), keep=True))
 
 
 @lower("GlobalMaxPool")
 def global_max_pool(node: TflNode, tfl: TflBuilder) -> None:
-    node.emit(reduce_axes(tfl, "reduce_max", node.x, range(2, node.x.rank), keep=True))
+    node.emit(reduce_axes(tfl, "reduce_max", node.x, _spatial(node), keep=True))
+
+
+@lower("GlobalLpPool")
+def global_lp_pool(node: TflNode, tfl: TflBuilder) -> None:
+    """The p-norm over all spatial axes (ONNX GlobalLpPool-22)."""
+    x, p = tfl.converted(node.x, np.float32), node.attribute("p", 2)
+    size = broadcast(tfl, "maximum", x, broadcast(tfl, "sub", scalar(0, np.float32), x))
+    total = reduce_axes(
+        tfl, "sum", broadcast(tfl, "pow", size, scalar(p, np.float32)), _spatial(node), keep=True
+    )
+    node.emit(tfl.converted(broadcast(tfl, "pow", total, scalar(1 / p, np.float32)), node.x.dtype))
+
+
+def _spatial(node: TflNode) -> Sequence[int]:
+    return range(2, node.x.rank)

@@ -1,16 +1,18 @@
-"""Reductions over axes, and arg-reductions."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, Value, optional_constant
-from onnxport.converters.tflite.layout import normalized, permuted
+from onnxport.converters.tflite.broadcasting import broadcast
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, Value, scalar
+from onnxport.converters.tflite.layout import identity, normalized, permuted
 from onnxport.converters.tflite.registry import REGISTRY, lower
 
-# ONNX reduction -> tfl reduction of the same meaning.
+# ONNX reduction -> tfl reduction of the same meaning (all of opset 20).
 REDUCTIONS = {
     "ReduceMax": "reduce_max",
     "ReduceMean": "mean",
@@ -33,50 +35,86 @@ def reduce_axes(tfl: TflBuilder, name: str, x: Value, axes: Iterable[int], *, ke
         result_shape = [dim for i, dim in enumerate(shape) if order[i] not in gone]
         left = [axis for axis in range(x.rank) if axis not in gone]
         result_order = tuple(left.index(axis) for axis in order if axis not in gone)
-    result = tfl.op(
-        name, [tfl.tensor(x, order), tfl.int32(physical_axes)], result_shape, x.dtype, keep_dims=keep
-    )
-    return tfl.computed(result, x.dtype, result_order)
+    result = tfl.op(name, [tfl.tensor(x, order), tfl.int32(physical_axes)], result_shape, keep_dims=keep)
+    return tfl.computed(result, result_order)
 
 
-def _reduction(name: str) -> Callable[[TflNode, TflBuilder], None]:
-    def lowering(node: TflNode, tfl: TflBuilder) -> None:
-        x, keep = node.x, bool(node.attribute("keepdims", 1))
-        axes = optional_constant(node, 1, "axes")
-        nothing_means_nothing = bool(node.attribute("noop_with_empty_axes", 0))
-        if axes is None or not axes.size:
-            if nothing_means_nothing:
-                node.emit(x)
-                return
-            axes = np.arange(x.rank)
-        node.emit(reduce_axes(tfl, name, x, axes.reshape(-1).tolist(), keep=keep))
-
-    return lowering
+def axes_of(node: TflNode, index: int = 1) -> list[int] | None:
+    """The axes that a reduction names, all of them if it names none; None if they are computed at run time."""
+    every, axes = list(range(node.x.rank)), node.optional(index)
+    if axes is None or axes.shape == (0,):
+        return [] if node.attribute("noop_with_empty_axes", 0) else every
+    node.attribute("noop_with_empty_axes", 0)
+    if axes.constant is None:
+        return None
+    return [normalized(axis, node.x.rank) for axis in axes.constant.reshape(-1).tolist()]
 
 
-REGISTRY.table({op: _reduction(name) for op, name in REDUCTIONS.items()})
-
-
-@lower("ArgMax", "ArgMin")
-def arg_reduction(node: TflNode, tfl: TflBuilder) -> None:
-    """Index of the extreme element along an axis, the first of equals (ONNX ArgMax-13)."""
-    x = node.x
-    axis, keep = normalized(node.attribute("axis", 0), x.rank), bool(node.attribute("keepdims", 1))
-    if node.attribute("select_last_index", 0):
-        node.unsupported("select_last_index; TFLite gives the first of equal elements")
-    order = tfl.common_order(x)
-    physical = order.index(axis)
-    shape = [dim for i, dim in enumerate(permuted(x.shape, order)) if i != physical]
-    name = {"ArgMax": "arg_max", "ArgMin": "arg_min"}[node.op]
-    result = tfl.op(
-        name,
-        [tfl.tensor(x, order), tfl.int32(physical)],
-        shape,
-        np.int64,
-        output_type=tfl.type_attribute(np.int64),
-    )
-    if keep:
-        node.emit(tfl.computed(tfl.with_unit_axis(result, physical), np.int64, order))
+def _reduction(name: str, node: TflNode, tfl: TflBuilder) -> None:
+    x, keep, axes = node.x, bool(node.attribute("keepdims", 1)), axes_of(node)
+    if name in ("reduce_max", "reduce_min") and 0 in x.shape:
+        node.unsupported("the extreme of an empty axis, which is infinite to ONNX and finite to TFLite")
+    if axes is None:
+        node.emit(_over_run_time_axes(name, node, tfl, keep))
         return
-    left = [a for a in range(x.rank) if a != axis]
-    node.emit(tfl.computed(result, np.int64, tuple(left.index(a) for a in order if a != axis)))
+    node.emit(reduce_axes(tfl, name, x, axes, keep=keep) if axes else x)
+
+
+def _over_run_time_axes(name: str, node: TflNode, tfl: TflBuilder, keep: bool) -> Value:
+    x, axes = node.x, node.input(1)
+    if axes.shape[0] is None:
+        node.unsupported("the number of its axes (input 1) is known only at run time")
+    rank = x.rank if keep else x.rank - axes.shape[0]
+    operands = [tfl.tensor(x), tfl.tensor(tfl.converted(axes, np.int32))]
+    return tfl.computed(tfl.op(name, operands, [None] * rank, keep_dims=keep))
+
+
+REGISTRY.table({op: partial(_reduction, name) for op, name in REDUCTIONS.items()})
+
+
+@lower("ReduceLogSumExp")
+def reduce_log_sum_exp(node: TflNode, tfl: TflBuilder) -> None:
+    """log(sum(exp(x))) (ONNX ReduceLogSumExp-18), shifted by the largest element so that exp cannot overflow."""
+    x, keep, axes = node.x, bool(node.attribute("keepdims", 1)), axes_of(node)
+    if axes is None:
+        node.unsupported("its axes (input 1) are computed at run time")
+    if x.dtype.kind != "f":
+        node.unsupported(f"elements of {x.dtype}")
+    if not axes:
+        node.emit(x)
+        return
+    # Infinite extremes would make the difference no number.
+    largest = np.finfo(x.dtype).max
+    peak = reduce_axes(tfl, "reduce_max", x, axes, keep=True)
+    peak = broadcast(
+        tfl, "minimum", broadcast(tfl, "maximum", peak, scalar(-largest, x.dtype)), scalar(largest, x.dtype)
+    )
+    shifted = broadcast(tfl, "sub", x, peak)
+    order = tfl.common_order(shifted)
+    powers = tfl.op("exp", [tfl.tensor(shifted, order)], permuted(shifted.shape, order))
+    total = reduce_axes(tfl, "sum", tfl.computed(powers, order), axes, keep=True)
+    order = tfl.common_order(total)
+    logarithm = tfl.op("log", [tfl.tensor(total, order)], permuted(total.shape, order))
+    result = broadcast(tfl, "add", tfl.computed(logarithm, order), peak)
+    # The sum over axes of size 1 only drops them.
+    node.emit(result if keep else reduce_axes(tfl, "sum", result, axes, keep=False))
+
+
+@lower("CumSum")
+def cumulative_sum(node: TflNode, tfl: TflBuilder) -> None:
+    """Running sums along an axis (ONNX CumSum-14)."""
+    x, axis = node.x, node.input(1)
+    order = tfl.common_order(x) if axis.constant is not None else identity(x.rank)
+    place = (
+        tfl.tensor(tfl.converted(axis, np.int32))
+        if axis.constant is None
+        else tfl.int32(order.index(normalized(int(axis.constant.item()), x.rank)))
+    )
+    result = tfl.op(
+        "cumsum",
+        [tfl.tensor(x, order), place if not axis.rank else tfl.reshape(place, ())],
+        permuted(x.shape, order),
+        exclusive=bool(node.attribute("exclusive", 0)),
+        reverse=bool(node.attribute("reverse", 0)),
+    )
+    node.emit(tfl.computed(result, order))

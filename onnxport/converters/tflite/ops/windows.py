@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
+import numpy as np
+
 from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value
 from onnxport.converters.tflite.layout import channels_last
 
@@ -21,6 +23,8 @@ class Window:
         input: the input's spatial sizes, None where open.
         kernel, strides, dilations: as the node has them.
         before, after: elements of padding.
+        same: pads as TFLite's SAME does whatever the size (auto_pad SAME_UPPER); before and after hold then
+            only where all sizes are known or all strides are 1.
     """
 
     input: Sizes
@@ -29,6 +33,7 @@ class Window:
     dilations: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    same: bool = False
 
     @property
     def extent(self) -> tuple[int, ...]:
@@ -50,6 +55,8 @@ class Window:
 
         TensorFlow's SAME pads so that the output is ceil(input / stride), the odd element at the end.
         """
+        if self.same:
+            return "SAME"
         if not any(self.before) and not any(self.after):
             return "VALID"
         for axis, size in enumerate(self.input):
@@ -65,7 +72,7 @@ class Window:
             for size, b, a in zip(self.input, self.before, self.after, strict=True)
         )
         none = (0,) * len(self.kernel)
-        return replace(self, input=sizes, before=none, after=none)
+        return replace(self, input=sizes, before=none, after=none, same=False)
 
     def with_unit_axis(self) -> Window:
         """A 1-D window as a 2-D one over height 1."""
@@ -76,6 +83,7 @@ class Window:
             (1, *self.dilations),
             (0, *self.before),
             (0, *self.after),
+            self.same,
         )
 
 
@@ -91,31 +99,32 @@ def _same_padding(size: int | None, extent: int, stride: int) -> tuple[int, int]
 def window_of(node: TflNode, x: Value, kernel: Sequence[int]) -> Window:
     """The node's window over `x` with its strides, dilations, pads and auto_pad resolved."""
     spatial = len(kernel)
+    none = (0,) * spatial
     strides = tuple(node.attribute("strides", (1,) * spatial))
     dilations = tuple(node.attribute("dilations", (1,) * spatial))
-    sizes = tuple(x.shape[2:])
     auto_pad = node.attribute("auto_pad", "NOTSET")
-    pads = tuple(node.attribute("pads", (0,) * 2 * spatial))
-    window = Window(
-        sizes, tuple(kernel), strides, dilations, pads[:spatial], pads[spatial:]
-    )
+    pads = tuple(node.attribute("pads", none * 2))
+    sizes = tuple(x.shape[2:])
+    window = Window(sizes, tuple(kernel), strides, dilations, pads[:spatial], pads[spatial:])
+    if min(pads) < 0:
+        node.unsupported("negative pads; use Slice")
     if auto_pad == "NOTSET":
         return window
-    none = (0,) * spatial
     if auto_pad == "VALID":
         return replace(window, before=none, after=none)
     amounts = [_same_padding(*axis) for axis in zip(sizes, window.extent, strides, strict=True)]
-    if any(pair is None for pair in amounts):
-        node.unsupported(
-            f"auto_pad {auto_pad} with a stride over an open size; fix the size with --shape NAME=..."
-        )
-    pairs = [pair for pair in amounts if pair is not None]
-    if auto_pad == "SAME_LOWER":  # the odd element at the start
-        pairs = [(b, a) if b == a else (a, b) for b, a in pairs]
-    return replace(window, before=tuple(b for b, _ in pairs), after=tuple(a for _, a in pairs))
+    pairs = [pair or (0, 0) for pair in amounts]
+    if auto_pad == "SAME_LOWER":
+        if None in amounts:
+            node.unsupported(
+                "auto_pad SAME_LOWER with a stride over an open size; fix the size with --shape NAME=..."
+            )
+        pairs = [(after, before) for before, after in pairs]  # the odd element at the start
+    before, after = tuple(b for b, _ in pairs), tuple(a for _, a in pairs)
+    return replace(window, before=before, after=after, same=auto_pad == "SAME_UPPER")
 
 
-def pad_input(tfl: TflBuilder, tensor: Tensor, window: Window, fill: float = 0.0) -> Tensor:
+def pad_input(tfl: TflBuilder, tensor: Tensor, window: Window, fill: float | None = None) -> Tensor:
     """Writes the window's padding into a channels-last tensor [N, spatial..., C]."""
     return tfl.pad(tensor, (0, *window.before, 0), (0, *window.after, 0), fill)
 
@@ -126,8 +135,14 @@ def images(tfl: TflBuilder, x: Value) -> Tensor:
     return tfl.with_unit_axis(tensor, 1) if x.rank == 3 else tensor
 
 
-def from_images(tfl: TflBuilder, tensor: Tensor, rank: int, x: Value) -> Value:
+def from_images(tfl: TflBuilder, tensor: Tensor, rank: int) -> Value:
     """The ONNX value of `rank` behind an image op's result."""
     if rank == 3:
         tensor = tfl.without_unit_axis(tensor, 1)
-    return tfl.computed(tensor, x.dtype, channels_last(rank))
+    return tfl.computed(tensor, channels_last(rank))
+
+
+def spatial_sizes(tfl: TflBuilder, tensor: Tensor) -> Tensor:
+    """The sizes of a channels-last tensor's spatial axes at run time, int32."""
+    rank = len(tfl.shape_of(tensor))
+    return tfl.slice(tfl.op("shape", [tensor], [rank], np.int32), [1], [rank - 2])

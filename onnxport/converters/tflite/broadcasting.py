@@ -1,0 +1,79 @@
+"""Ops on operands that broadcast to one shape, in whatever axis order they have and at any rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from onnxport.converters.tflite.builder import Tensor, TflBuilder, Value
+from onnxport.converters.tflite.kernels import BROADCAST_RANK, NoKernel
+from onnxport.converters.tflite.layout import Shape, permuted
+
+_COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
+
+
+def broadcast(tfl: TflBuilder, name: str, *values: Value) -> Value:
+    """Emits `tfl.<name>` on operands that broadcast as NumPy's do.
+
+    Raises:
+        NoKernel: on the operands' type, or on a broadcast over more axes than the kernel walks.
+    """
+    shape = broadcast_shape(*(value.shape for value in values))
+    rank = len(shape)
+    order = tfl.common_order(*values) if max(value.rank for value in values) == rank else tuple(range(rank))
+    ranked = any(v.rank == rank and (v.constant is None or v.constant.size > 1) for v in values)
+    operands = [tfl.aligned(value, order, shrinks=ranked) for value in values]
+    result = permuted(shape, order)
+    dtype = np.dtype(bool) if name in _COMPARISONS else values[-1].dtype
+    if rank > BROADCAST_RANK[name] and any(tfl.shape_of(operand) != result for operand in operands):
+        return tfl.computed(_on_fewer_axes(tfl, name, operands, result, dtype), order)
+    return tfl.computed(tfl.op(name, operands, result, dtype), order)
+
+
+def broadcast_shape(*shapes: Shape) -> Shape:
+    """NumPy's broadcast of shapes in which None is open; an open one against 1 stays open."""
+    rank = max(len(shape) for shape in shapes)
+    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes], strict=True)
+    return tuple(_broadcast_dim(set(column)) for column in columns)
+
+
+def _broadcast_dim(sizes: set[int | None]) -> int | None:
+    known = [size for size in sizes if size not in (1, None)]
+    if known:
+        return known[0]
+    return None if None in sizes else 1
+
+
+def _on_fewer_axes(
+    tfl: TflBuilder, name: str, operands: Sequence[Tensor], result: Shape, dtype: np.dtype[np.generic]
+) -> Tensor:
+    """The op with neighbouring axes merged that every operand either has in full or lacks."""
+    rank = len(result)
+    shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
+    groups = _mergeable(shapes, result)
+    if len(groups) > BROADCAST_RANK[name] or any(s.count(None) for s in [*shapes, result]):
+        raise NoKernel(
+            f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes, this takes {len(groups)}"
+        )
+
+    def merged(shape: Sequence[int | None]) -> list[int | None]:
+        return [prod(shape[axis] or 0 for axis in group) for group in groups]
+
+    reshaped = [tfl.reshape(operand, merged(shape)) for operand, shape in zip(operands, shapes, strict=True)]
+    return tfl.reshape(tfl.op(name, reshaped, merged(result), dtype), result)
+
+
+def _mergeable(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:
+    """Runs of axes in which each operand has either the result's size throughout or 1 throughout."""
+    groups: list[list[int]] = []
+    last: tuple[bool, ...] | None = None  # None while the group holds only axes of size 1
+    for axis, size in enumerate(result):
+        pattern = last if size == 1 else tuple(shape[axis] == size for shape in shapes)
+        if groups and (last is None or pattern == last):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+        last = pattern
+    return groups

@@ -1,0 +1,79 @@
+"""Formulas over elements: float32 arithmetic written as arithmetic, each operator one tfl op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import numpy as np
+
+from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode
+from onnxport.converters.tflite.kernels import NoKernel
+
+# The types whose values float32 holds.
+_COMPUTED = frozenset("bfloat16 float16 float32".split())
+
+
+class Elements:
+    """The elements of one tensor under a formula; numbers stand for that number everywhere."""
+
+    def __init__(self, tfl: TflBuilder, tensor: Tensor) -> None:
+        self.tfl, self.tensor = tfl, tensor
+
+    def call(self, name: str, *others: Elements | float) -> Elements:
+        """`tfl.<name>` of these elements (and others of the same shape)."""
+        operands = [self.tensor, *(self._operand(other) for other in others)]
+        return Elements(self.tfl, self.tfl.op(name, operands, self.tfl.shape_of(self.tensor), np.float32))
+
+    def _operand(self, other: Elements | float) -> Tensor:
+        return other.tensor if isinstance(other, Elements) else self.tfl.constant(other, np.float32)
+
+    def __add__(self, other: Elements | float) -> Elements:
+        return self.call("add", other)
+
+    def __sub__(self, other: Elements | float) -> Elements:
+        return self.call("sub", other)
+
+    def __mul__(self, other: Elements | float) -> Elements:
+        return self.call("mul", other)
+
+    def __truediv__(self, other: Elements | float) -> Elements:
+        return self.call("div", other)
+
+    def __neg__(self) -> Elements:
+        return self.call("neg")
+
+    def maximum(self, other: Elements | float) -> Elements:
+        return self.call("maximum", other)
+
+    def minimum(self, other: Elements | float) -> Elements:
+        return self.call("minimum", other)
+
+    def where_below(self, limit: float, below: Elements, otherwise: Elements) -> Elements:
+        """`below` where these elements are less than `limit`, `otherwise` elsewhere."""
+        shape = self.tfl.shape_of(self.tensor)
+        is_below = self.tfl.op("less", [self.tensor, self._operand(limit)], shape, bool)
+        return Elements(self.tfl, self.tfl.op("select_v2", [is_below, below.tensor, otherwise.tensor], shape))
+
+    def polynomial(self, coefficients: Sequence[float]) -> Elements:
+        """c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule."""
+        *rest, last, first = coefficients
+        return reduce(lambda total, c: total * self + c, reversed(rest), self * first + last)
+
+    def log1p_of_fraction(self) -> Elements:
+        """log(1 + u) for u from 0 to 1, right to the last bits of small u, where a float32 logarithm is not.
+
+        log(1 + u) = 2 artanh(s) with s = u / (2 + u) <= 1/3; the series in s^2 ends below 1e-8.
+        """
+        s = self / (self + 2.0)
+        return s * (s * s).polynomial([2.0 / (2 * k + 1) for k in range(8)])
+
+
+def formula(node: TflNode, tfl: TflBuilder, body: Callable[[Elements], Elements]) -> None:
+    """Emits `body` of the first operand, computed in float32 and rounded once to the operand's type."""
+    x = node.x
+    if x.dtype.name not in _COMPUTED:
+        raise NoKernel(f"TFLite computes no {node.op} of {x.dtype.name}")
+    order = tfl.common_order(x)
+    result = body(Elements(tfl, tfl.cast(tfl.tensor(x, order), np.float32))).tensor
+    node.emit(tfl.computed(tfl.cast(result, x.dtype), order))

@@ -1,0 +1,103 @@
+"""Ops that compare elements along an axis: ArgMax, ArgMin, Hardmax, TopK."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.tflite.broadcasting import broadcast
+from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value, constant_of, scalar
+from onnxport.converters.tflite.layout import Permutation, axis_last, normalized, permuted
+from onnxport.converters.tflite.registry import lower
+
+# Types that TOPK_V2 compares and ARG_MAX does not.
+_ONLY_SORTED = frozenset(("int64", "uint32"))
+
+
+def _arg_extreme(tfl: TflBuilder, name: str, x: Value, axis: int) -> tuple[Tensor, Permutation]:
+    """`tfl.arg_max` or `tfl.arg_min` as int64, and the axis order in which x's other axes lie."""
+    if x.dtype.name in _ONLY_SORTED:
+        source, order = x if name == "arg_max" else _descending(tfl, x), axis_last(x.rank, axis)
+        leading = permuted(x.shape, order)[:-1]
+        results = [((*leading, 1), x.dtype), ((*leading, 1), np.dtype(np.int32))]
+        _, first = tfl.ops("topk_v2", [tfl.tensor(source, order), tfl.int32(1)], results)
+        return tfl.cast(tfl.without_unit_axis(first, x.rank - 1), np.int64), order
+    order = tfl.common_order(x)
+    physical = order.index(axis)
+    shape = [dim for i, dim in enumerate(permuted(x.shape, order)) if i != physical]
+    output_type = tfl.type_attribute(np.int64)
+    operands = [tfl.tensor(x, order), tfl.int32(physical)]
+    return tfl.op(name, operands, shape, np.int64, output_type=output_type), order
+
+
+def _reversed(tfl: TflBuilder, x: Value, axis: int) -> Value:
+    order = tfl.common_order(x)
+    operands = [tfl.tensor(x, order), tfl.int32([order.index(axis)])]
+    return tfl.computed(tfl.op("reverse_v2", operands, permuted(x.shape, order)), order)
+
+
+@lower("ArgMax", "ArgMin")
+def arg_reduction(node: TflNode, tfl: TflBuilder) -> None:
+    """Index of the extreme element along an axis, the first of equals or the last (ONNX ArgMax-13)."""
+    x = node.x
+    axis, keep = normalized(node.attribute("axis", 0), x.rank), bool(node.attribute("keepdims", 1))
+    last = bool(node.attribute("select_last_index", 0))
+    size = x.shape[axis]
+    if last and size is None:
+        node.unsupported(
+            "select_last_index along an open dimension; fix the input's size with --shape NAME=..."
+        )
+    name = {"ArgMax": "arg_max", "ArgMin": "arg_min"}[node.op]
+    result, order = _arg_extreme(tfl, name, _reversed(tfl, x, axis) if last else x, axis)
+    if last:
+        end = tfl.constant((size or 0) - 1, np.int64)
+        result = tfl.op("sub", [end, result], tfl.shape_of(result))
+    if keep:
+        node.emit(tfl.computed(tfl.with_unit_axis(result, order.index(axis)), order))
+        return
+    left = [a for a in range(x.rank) if a != axis]
+    node.emit(tfl.computed(result, tuple(left.index(a) for a in order if a != axis)))
+
+
+@lower("Hardmax")
+def hardmax(node: TflNode, tfl: TflBuilder) -> None:
+    """1 at the first largest element along an axis, 0 elsewhere (ONNX Hardmax-13)."""
+    x = node.x
+    axis = normalized(node.attribute("axis", -1), x.rank)
+    size = x.shape[axis]
+    if size is None:
+        node.unsupported("an open dimension; fix the input's size with --shape NAME=...")
+    x = tfl.computed(tfl.tensor(x, axis_last(x.rank, axis)), axis_last(x.rank, axis))
+    largest, order = _arg_extreme(tfl, "arg_max", x, axis)
+    index = tfl.cast(largest, np.int32)
+    on, off = (tfl.constant(value, x.dtype) for value in (1, 0))
+    result = tfl.op("one_hot", [index, tfl.int32(size), on, off], permuted(x.shape, order), axis=-1)
+    node.emit(tfl.computed(result, order))
+
+
+@lower("TopK")
+def top_k(node: TflNode, tfl: TflBuilder) -> None:
+    """The k largest or smallest elements along an axis, sorted, and their indices (ONNX TopK-11)."""
+    x = node.x
+    axis = normalized(node.attribute("axis", -1), x.rank)
+    node.ignore("sorted")  # sorted is one of the orders that an unsorted result may have
+    k = int(constant_of(node, 1, "k").item())
+    source = x if node.attribute("largest", 1) else _descending(tfl, x)
+    order = axis_last(x.rank, axis)
+    shape = (*permuted(x.shape, order)[:-1], k)
+    values, indices = tfl.ops(
+        "topk_v2",
+        [tfl.tensor(source, order), tfl.int32(k)],
+        [(shape, x.dtype), (shape, np.dtype(np.int32))],
+    )
+    result = tfl.computed(values, order)
+    node.emit(result if source is x else _descending(tfl, result), 0)
+    if node.wants_output(1):
+        node.emit(tfl.computed(tfl.cast(indices, np.int64), order), 1)
+
+
+def _descending(tfl: TflBuilder, x: Value) -> Value:
+    """The elements mapped so that the smallest become the largest; applied twice they are themselves."""
+    if x.dtype.kind == "u":
+        return broadcast(tfl, "sub", scalar(np.iinfo(x.dtype).max, x.dtype), x)
+    # -1 - x, unlike -x, exists for the smallest integer too.
+    return broadcast(tfl, "sub", scalar(-1 if x.dtype.kind == "i" else 0, x.dtype), x)

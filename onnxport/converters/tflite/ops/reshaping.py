@@ -1,0 +1,227 @@
+"""Ops that give the same elements other dimensions: Reshape, Flatten, Squeeze, Unsqueeze, Transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from onnxport.converters.tflite.builder import (
+    Scrambled,
+    Tensor,
+    TflBuilder,
+    TflNode,
+    Value,
+    constant_of,
+    optional_constant,
+)
+from onnxport.converters.tflite.layout import (
+    Permutation,
+    Shape,
+    after_transpose,
+    identity,
+    normalized,
+    permuted,
+    reshape_groups,
+    reshape_in_place,
+)
+from onnxport.converters.tflite.registry import lower
+
+# Stands for an open dimension that a reshape leaves as it is; a prime that no real product hits.
+_OPEN = 1_000_003
+
+
+def reshaped(tfl: TflBuilder, x: Value, shape: Shape) -> Value:
+    """`x` with other dimensions, at most one of them open, in whatever axis order needs no transpose."""
+    if x.constant is not None:
+        return Value(shape, x.dtype, constant=x.constant.reshape([-1 if d is None else d for d in shape]))
+    before, after = _closed(x.shape, shape)
+    if before is not None and after is not None and x.order != identity(x.rank):
+        order, source = _order_in_place(x, before, after)
+        if order is not None:
+            return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
+        flattened = _flattened(tfl, x, before, shape)
+        if flattened is not None:
+            return flattened
+        # Only images stay permuted behind it; matrices and sequences are wanted in ONNX's order next.
+        source = (_gathered(x, before, after) if len(after) >= 4 else None) or x.order
+        order = reshape_in_place(before, after, source)
+        if order is not None:
+            return tfl.computed(tfl.reshape(tfl.tensor(x, source), permuted(shape, order)), order)
+    return tfl.computed(tfl.reshape(tfl.tensor(x), shape))
+
+
+def _closed(before: Shape, after: Shape) -> tuple[Sequence[int] | None, Sequence[int] | None]:
+    """Both shapes with an open dimension that stays itself replaced by _OPEN; None where one does not."""
+    if 0 in before or 0 in after or before.count(None) != after.count(None) or before.count(None) > 1:
+        return None, None
+    if prod(d for d in before if d is not None) != prod(d for d in after if d is not None):
+        return None, None
+    return [d or _OPEN for d in before], [d or _OPEN for d in after]
+
+
+def _order_in_place(
+    x: Value, before: Sequence[int], after: Sequence[int]
+) -> tuple[Permutation | None, Permutation]:
+    """The result's axis order and the copy of x that can be reshaped as it lies; None if there is none."""
+    for source in x.copies:
+        order = reshape_in_place(before, after, source)
+        if order is not None:
+            return order, source
+    return None, x.order
+
+
+def _gathered(x: Value, before: Sequence[int], after: Sequence[int]) -> Permutation | None:
+    """The order nearest to x's own in which every reshape group lies together: one small transpose away.
+
+    A channel shuffle swaps two axes inside the channels-last tensor, which needs no trip to channels first.
+    """
+    groups = reshape_groups(before, after)
+    if groups is None:
+        return None
+
+    def position(axes: tuple[int, ...]) -> int:
+        return min((x.order.index(axis) for axis in axes if before[axis] != 1), default=x.rank)
+
+    return tuple(axis for ins, _ in sorted(groups, key=lambda group: position(group[0])) for axis in ins)
+
+
+def _flattened(tfl: TflBuilder, x: Value, before: Sequence[int], shape: Shape) -> Value | None:
+    """[N, C, spatial...] flattened to [N, K] while it lies in another order: see builder.Scrambled."""
+    order = x.order
+    if len(shape) != 2 or order[0] != 0 or before[0] != (shape[0] or _OPEN) or shape[1] is None:
+        return None
+    logical = np.arange(shape[1]).reshape(before[1:])
+    index = logical.transpose([axis - 1 for axis in order[1:]]).reshape(-1)
+    tensor = tfl.reshape(x.copies[order], shape)
+    return Value(
+        shape,
+        x.dtype,
+        make=lambda: tfl.reshape(tfl.tensor(x), shape),
+        scrambled=Scrambled(tensor, index),
+    )
+
+
+@lower("Reshape")
+def reshape(node: TflNode, tfl: TflBuilder) -> None:
+    """New dimensions for the same elements (ONNX Reshape-21)."""
+    x, wanted = node.input(0), node.input(1)
+    keeps_zeros = bool(node.attribute("allowzero", 0))
+    shape = node.output_shape()
+    if shape.count(None) == 0 or (shape.count(None) == 1 and 0 not in shape):
+        node.emit(reshaped(tfl, x, shape))
+        return
+    if wanted.constant is not None:
+        target = _constant_target(node, tfl, wanted.constant.tolist(), keeps_zeros)
+    else:
+        target = _run_time_target(tfl, x, wanted, keeps_zeros)
+    node.emit(tfl.computed(tfl.op("reshape", [tfl.tensor(x), target], shape)))
+
+
+def _constant_target(node: TflNode, tfl: TflBuilder, wanted: list[int], keeps_zeros: bool) -> Tensor:
+    """The target with a 0 replaced by the input's own size, read at run time."""
+    x = node.x
+    if keeps_zeros and 0 in wanted:
+        node.unsupported("allowzero with a size of 0 and open dimensions")
+    parts = []
+    for axis, size in enumerate(wanted):
+        if size == 0:
+            known = x.shape[axis]
+            parts.append(tfl.size(tfl.tensor(x), axis) if known is None else tfl.int32([known]))
+        else:
+            parts.append(tfl.int32([size]))
+    return tfl.op("concatenation", parts, [len(parts)], axis=0)
+
+
+def _run_time_target(tfl: TflBuilder, x: Value, wanted: Value, keeps_zeros: bool) -> Tensor:
+    """The target as int32, a 0 in it replaced by the input's own size."""
+    target = tfl.tensor(tfl.converted(wanted, np.int32))
+    rank = wanted.shape[0]
+    if keeps_zeros or rank is None:
+        return target
+    own = tfl.run_time_shape(x)
+    own = tfl.slice(own, [0], [min(rank, x.rank)])
+    own = tfl.pad(own, [0], [rank - min(rank, x.rank)])
+    is_zero = tfl.op("equal", [target, tfl.int32(0)], [rank], bool)
+    return tfl.op("select_v2", [is_zero, own, target], [rank])
+
+
+@lower("Flatten")
+def flatten(node: TflNode, tfl: TflBuilder) -> None:
+    """To a matrix: the axes before `axis` become rows, the others columns (ONNX Flatten-21)."""
+    x, shape = node.x, node.output_shape()
+    axis = normalized(node.attribute("axis", 1), x.rank)
+    if shape.count(None) < 2:
+        node.emit(reshaped(tfl, x, shape))
+        return
+    actual = tfl.run_time_shape(x)
+    rows = tfl.slice(actual, [0], [axis])
+    target = tfl.op("concatenation", [_product(tfl, rows), tfl.int32([-1])], [2], axis=0)
+    node.emit(tfl.computed(tfl.op("reshape", [tfl.tensor(x), target], shape)))
+
+
+def _product(tfl: TflBuilder, sizes: Tensor) -> Tensor:
+    return tfl.op("reduce_prod", [sizes, tfl.int32([0])], [1], keep_dims=True)
+
+
+@lower("Squeeze")
+def squeeze(node: TflNode, tfl: TflBuilder) -> None:
+    """Takes axes of size 1 out (ONNX Squeeze-21)."""
+    x = node.x
+    axes = optional_constant(node, 1, "axes")
+    if axes is None:
+        if None in x.shape:
+            node.unsupported("takes out all axes of size 1, where others are open; give it axes")
+        gone = [i for i, dim in enumerate(x.shape) if dim == 1]
+    else:
+        gone = [normalized(int(a), x.rank) for a in axes.reshape(-1)]
+    shape = tuple(dim for i, dim in enumerate(x.shape) if i not in gone)
+    if x.constant is not None:
+        node.emit(reshaped(tfl, x, shape))
+        return
+    order = tfl.common_order(x)
+    tensor = tfl.tensor(x, order)
+    for physical in sorted((order.index(axis) for axis in gone), reverse=True):
+        tensor = tfl.without_unit_axis(tensor, physical)
+    left = [axis for axis in range(x.rank) if axis not in gone]
+    node.emit(tfl.computed(tensor, tuple(left.index(a) for a in order if a not in gone)))
+
+
+@lower("Unsqueeze")
+def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
+    """Puts axes of size 1 in (ONNX Unsqueeze-21), beside the axis that each follows."""
+    x, axes = node.x, constant_of(node, 1, "axes").reshape(-1)
+    rank = x.rank + len(axes)
+    new = sorted(normalized(int(axis), rank) for axis in axes)
+    old = [axis for axis in range(rank) if axis not in new]
+    if x.constant is not None:
+        shape = [1] * rank
+        for axis, dim in zip(old, x.constant.shape, strict=True):
+            shape[axis] = dim
+        node.emit(Value(shape, x.dtype, constant=x.constant.reshape(shape)))
+        return
+    source = tfl.common_order(x)
+    tensor = tfl.tensor(x, source)
+    order = [old[axis] for axis in source]
+    for axis in new:
+        # Beside the axis it follows logically: the natural place when nothing is permuted.
+        place = order.index(axis - 1) + 1 if axis - 1 in order else 0
+        tensor = tfl.with_unit_axis(tensor, place)
+        order.insert(place, axis)
+    node.emit(tfl.computed(tensor, tuple(order)))
+
+
+@lower("Transpose")
+def transpose(node: TflNode, tfl: TflBuilder) -> None:
+    """Renames the axes; no data moves until an op asks for another order (ONNX Transpose-21)."""
+    x = node.x
+    perm = tuple(node.attribute("perm", tuple(reversed(range(x.rank)))))
+    shape = permuted(x.shape, perm)
+    if x.constant is not None:
+        node.emit(Value(shape, x.dtype, constant=np.transpose(x.constant, perm)))
+        return
+    if not x.copies:
+        tfl.tensor(x)
+    copies = {after_transpose(order, perm): tensor for order, tensor in x.copies.items()}
+    node.emit(Value(shape, x.dtype, copies=copies))

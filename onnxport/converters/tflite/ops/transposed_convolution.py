@@ -1,0 +1,205 @@
+"""ConvTranspose: the full result by TFLite, then ONNX's pads cut off it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value
+from onnxport.converters.tflite.ops.windows import Window, from_images, images, spatial_sizes
+from onnxport.converters.tflite.registry import lower
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """A transposed window: `window.before` and `after` are cut off the full result, `extra` is added to its end."""
+
+    window: Window
+    extra: tuple[int, ...]
+
+    @property
+    def full(self) -> tuple[int | None, ...]:
+        """Spatial sizes before anything is cut."""
+        window = self.window
+        return tuple(
+            None if size is None else (size - 1) * stride + extent
+            for size, stride, extent in zip(window.input, window.strides, window.extent, strict=True)
+        )
+
+    @property
+    def beyond(self) -> tuple[int, ...]:
+        """Elements past the end of the full result, which hold the bias alone."""
+        return tuple(max(0, e - a) for e, a in zip(self.extra, self.window.after, strict=True))
+
+    @property
+    def excess(self) -> tuple[int, ...]:
+        """Elements to cut off the end."""
+        return tuple(max(0, a - e) for e, a in zip(self.extra, self.window.after, strict=True))
+
+    def with_unit_axis(self) -> _Transposed:
+        return _Transposed(self.window.with_unit_axis(), (0, *self.extra))
+
+
+@lower("ConvTranspose")
+def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
+    """Transposed, grouped, dilated convolution over one to three axes (ONNX ConvTranspose-22)."""
+    x, weights = node.input(0), node.input(1)  # weights [channels in, channels out / groups, spatial...]
+    groups = node.attribute("group", 1)
+    if x.rank not in (3, 4, 5):
+        node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
+    if None in weights.shape or x.shape[1] is None:
+        node.unsupported("weights or channels of an open size")
+    shape = _window(node, tuple(dim or 0 for dim in weights.shape[2:]))
+    weights = _dilated(node, weights, shape.window.dilations)
+    if x.rank == 3:
+        shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
+    bias = tfl.tensor(node.input(2)) if node.has_input(2) else None
+    # The 3-D op's verifier wants as many biases as there are channels in.
+    fused = groups == 1 and not any(shape.beyond) and x.rank < 5
+    parts = [
+        _full(tfl, image, part, shape, bias if fused else None)
+        for image, part in zip(
+            _channel_groups(tfl, images(tfl, x), groups),
+            _weight_groups(node, tfl, weights, groups),
+            strict=True,
+        )
+    ]
+    result = parts[0] if groups == 1 else _joined(tfl, parts)
+    result = _cut(tfl, result, shape)
+    if bias is not None and not fused:
+        result = tfl.op("add", [result, bias], tfl.shape_of(result))
+    node.emit(from_images(tfl, result, x.rank))
+
+
+def _window(node: TflNode, kernel: tuple[int, ...]) -> _Transposed:
+    """The node's window, with auto_pad and output_shape resolved into pads."""
+    node.attribute("kernel_shape", None)  # the weights say it
+    spatial, sizes = len(kernel), tuple(node.x.shape[2:])
+    none = (0,) * spatial
+    extra = tuple(node.attribute("output_padding", none))
+    wanted = node.attribute("output_shape", None)
+    auto_pad = node.attribute("auto_pad", "NOTSET")
+    strides = tuple(node.attribute("strides", (1,) * spatial))
+    dilations = tuple(node.attribute("dilations", (1,) * spatial))
+    pads = tuple(node.attribute("pads", none * 2))
+    if auto_pad == "VALID":
+        pads = none * 2
+    window = Window(sizes, kernel, strides, dilations, pads[:spatial], pads[spatial:])
+    if wanted is None and auto_pad in ("NOTSET", "VALID"):
+        return _Transposed(window, extra)
+    if wanted is None:
+        # The result is to have size * stride elements, whatever the size.
+        totals = [k - s + e for k, s, e in zip(window.extent, strides, extra, strict=True)]
+    else:
+        if None in sizes:
+            node.unsupported("output_shape over an open size; fix the input's size with --shape NAME=...")
+        full = _Transposed(window, extra).full
+        totals = [(f or 0) + e - t for f, e, t in zip(full, extra, wanted[-spatial:], strict=True)]
+    if any(total < 0 for total in totals):
+        node.unsupported("an output_shape larger than the full result")
+    # ONNX ConvTranspose-22: SAME_UPPER puts the smaller half at the start, anything else at the end.
+    halves = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
+    return _Transposed(
+        replace(window, before=tuple(b for b, _ in halves), after=tuple(a for _, a in halves)), extra
+    )
+
+
+def _dilated(node: TflNode, weights: Value, dilations: Sequence[int]) -> Value:
+    """The weights with zeros between their elements: TFLite's transposed convolution has no dilations."""
+    if all(d == 1 for d in dilations):
+        return weights
+    if weights.constant is None:
+        node.unsupported("dilations with weights computed at run time")
+    spread = [(k - 1) * d + 1 for k, d in zip(weights.constant.shape[2:], dilations, strict=True)]
+    wide = np.zeros((*weights.constant.shape[:2], *spread), weights.dtype)
+    every: list[Any] = [..., *(slice(None, None, d) for d in dilations)]
+    wide[tuple(every)] = weights.constant
+    return Value(wide.shape, wide.dtype, constant=wide)
+
+
+def _two_dimensional(tfl: TflBuilder, weights: Value) -> Value:
+    if weights.constant is not None:
+        wide = weights.constant[:, :, None, :]
+        return Value(wide.shape, wide.dtype, constant=wide)
+    return tfl.computed(tfl.with_unit_axis(tfl.tensor(weights), 2))
+
+
+def _channel_groups(tfl: TflBuilder, tensor: Tensor, groups: int) -> list[Tensor]:
+    if groups == 1:
+        return [tensor]
+    *leading, channels = tfl.shape_of(tensor)
+    each = (channels or 0) // groups
+    none = [0] * len(leading)
+    return [tfl.slice(tensor, [*none, i * each], [*leading, each]) for i in range(groups)]
+
+
+def _weight_groups(node: TflNode, tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]:
+    """Each group's filters as TFLite wants them: [H, W, out, in] behind the axis of outputs, or [D, H, W, out, in]."""
+    order = (1, 2, 3, 0) if weights.rank == 4 else (2, 3, 4, 1, 0)
+    if groups == 1:
+        return [tfl.tensor(weights, order)]
+    if weights.constant is None:
+        node.unsupported("groups with weights computed at run time")
+    parts = np.split(weights.constant, groups)
+    return [tfl.constant(np.transpose(part, order)) for part in parts]
+
+
+def _full(
+    tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: _Transposed, bias: Tensor | None
+) -> Tensor:
+    """The transposed convolution without any padding."""
+    spatial = len(shape.window.kernel)
+    channels = tfl.shape_of(filters)[0 if spatial == 2 else 3]
+    result = (tfl.shape_of(tensor)[0], *shape.full, channels)
+    sizes = _run_time_shape(tfl, tensor, shape, result)
+    strides = {
+        f"stride_{axis}": stride for axis, stride in zip("dhw"[-spatial:], shape.window.strides, strict=True)
+    }
+    if spatial == 2:
+        if bias is None:
+            bias = tfl.constant(np.zeros(channels or 0), tfl.dtype_of(tensor))
+        return tfl.op("transpose_conv", [sizes, filters, tensor, bias], result, padding="VALID", **strides)
+    undilated = {f"dilation_{axis}_factor": 1 for axis in "dhw"}
+    operands = [sizes, filters, tensor, tfl.no_value()]
+    return tfl.op("conv_3d_transpose", operands, result, padding="VALID", **strides, **undilated)
+
+
+def _run_time_shape(
+    tfl: TflBuilder, tensor: Tensor, shape: _Transposed, result: Sequence[int | None]
+) -> Tensor:
+    """The output shape operand; open sizes are computed from the input's at run time."""
+    if None not in result:
+        return tfl.int32([dim or 0 for dim in result])
+    rank, window = len(result), shape.window
+    actual = tfl.op("shape", [tensor], [rank], np.int32)
+    scaled = tfl.op("mul", [spatial_sizes(tfl, tensor), tfl.int32(window.strides)], [rank - 2])
+    ends = [extent - stride for extent, stride in zip(window.extent, window.strides, strict=True)]
+    full = tfl.op("add", [scaled, tfl.int32(ends)], [rank - 2])
+    parts = [tfl.slice(actual, [0], [1]), full, tfl.int32([result[-1] or 0])]
+    return tfl.op("concatenation", parts, [rank], axis=0)
+
+
+def _joined(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
+    *leading, channels = tfl.shape_of(parts[0])
+    shape = [*leading, (channels or 0) * len(parts)]
+    return tfl.op("concatenation", list(parts), shape, axis=len(leading))
+
+
+def _cut(tfl: TflBuilder, result: Tensor, shape: _Transposed) -> Tensor:
+    """ONNX's pads off the full result and its output_padding on."""
+    result = tfl.pad(result, (0, *(0 for _ in shape.beyond), 0), (0, *shape.beyond, 0))
+    before, excess = shape.window.before, shape.excess
+    if not any(before) and not any(excess):
+        return result
+    batch, *sizes, channels = tfl.shape_of(result)
+    kept = [None if size is None else size - b - a for size, b, a in zip(sizes, before, excess, strict=True)]
+    return tfl.strided_slice(
+        result,
+        begin=[0, *before, 0],
+        end=[None, *(-a if a else None for a in excess), None],
+        strides=[1] * (len(kept) + 2),
+        shape=[batch, *kept, channels],
+    )

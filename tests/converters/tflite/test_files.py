@@ -1,0 +1,260 @@
+"""What a compiled file is like: its transposes, its names, its answers at other sizes, its bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from fixtures import graphs
+from onnxport.errors import CannotConvertError, MachineError
+from onnxport.isolation import Child
+from onnxport.model import Model
+from onnxport.validate.runtimes.tflite import TfliteRuntime
+from tests.converters.tflite.conformance import Array, Conformance, difference
+from tests.converters.tflite.models import model_of, run_onnx
+
+IMAGE = np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)
+
+
+def weights(**shapes: tuple[int, ...]) -> list[onnx.TensorProto]:
+    random = np.random.default_rng(1)
+    return [
+        numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+
+
+def node(op: str, inputs: str, output: str, **attributes: object) -> onnx.NodeProto:
+    return helper.make_node(op, inputs.split(), [output], output, **attributes)
+
+
+def convolution_net(batch: str | int = 2) -> Model:
+    """Convolution, normalization, activation, pooling, a branch, and a layer over the flattened features."""
+    nodes = [
+        node("Conv", "x w b", "conv", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "conv scale bias mean variance", "norm"),
+        node("Relu", "norm", "active"),
+        node("MaxPool", "active", "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Sigmoid", "pool", "gate"),
+        node("Mul", "pool gate", "gated"),
+        node("Flatten", "gated", "flat"),
+        node("Gemm", "flat dense", "y"),
+    ]
+    constants = weights(w=(4, 3, 3, 3), b=(4,), scale=(4,), bias=(4,), mean=(4,), dense=(80, 5))
+    constants.append(numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32), "variance"))
+    return model_of(nodes, {"x": IMAGE}, constants, open_dims={"x": [batch, 3, 8, 10]})
+
+
+def all_images_net() -> Model:
+    nodes = [
+        node("Conv", "x w", "conv", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Clip", "conv low high", "clipped"),
+        node("ConvTranspose", "clipped up", "larger", strides=[2, 2]),
+        node("Concat", "larger x", "joined", axis=1),
+        node("AveragePool", "joined", "y", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    ]
+    bounds = [numpy_helper.from_array(np.array(v, np.float32), k) for k, v in (("low", 0), ("high", 6))]
+    return model_of(nodes, {"x": IMAGE}, [*weights(w=(4, 3, 3, 3), up=(4, 2, 2, 2)), *bounds])
+
+
+# ---- layout
+
+
+@pytest.mark.parametrize("net", [convolution_net, all_images_net])
+def test_a_convolution_net_keeps_one_transpose_per_image(
+    conformance: Conformance, tmp_path: Path, net: object
+) -> None:
+    model = net()  # type: ignore[operator]
+    images = 1 + (net is all_images_net)  # the second net gives an image as well as taking one
+    assert conformance.convert(model, tmp_path / "keep.tflite")["TRANSPOSE"] == images
+    assert "TRANSPOSE" not in conformance.convert(model, tmp_path / "nhwc.tflite", "nhwc")
+
+
+@pytest.mark.parametrize("layout", ["keep", "nhwc"])
+def test_both_layouts_compute_the_same(conformance: Conformance, tmp_path: Path, layout: str) -> None:
+    model = all_images_net()
+    conformance.convert(model, tmp_path / "net.tflite", layout)
+    expected = run_onnx(model, {"x": IMAGE})["y"]
+    with TfliteRuntime(tmp_path / "net.tflite") as runtime:
+        nhwc = (0, 2, 3, 1) if layout == "nhwc" else (0, 1, 2, 3)
+        answer = runtime.run({"x": IMAGE.transpose(nhwc).copy()})["y"]
+        assert runtime.permutations == ({"x": nhwc, "y": nhwc} if layout == "nhwc" else {})
+    assert not difference(expected.transpose(nhwc), answer, atol=1e-5)
+
+
+def test_flattened_features_reach_a_layer_without_a_transpose(
+    conformance: Conformance, tmp_path: Path
+) -> None:
+    """A channels-last map flattens in another order than ONNX's; the layer's weights are permuted instead."""
+    model = convolution_net()
+    counted = conformance.convert(model, tmp_path / "net.tflite", "nhwc")
+    assert "TRANSPOSE" not in counted
+    (answer,) = conformance.convert_and_run(model, [{"x": IMAGE}])
+    assert not difference(run_onnx(model, {"x": IMAGE})["y"], answer["y"], atol=1e-4)
+
+
+def test_flattened_features_that_are_also_an_output_keep_onnx_order(conformance: Conformance) -> None:
+    nodes = [node("Conv", "x w", "conv"), node("Flatten", "conv", "flat"), node("MatMul", "flat dense", "y")]
+    model = model_of(nodes, {"x": IMAGE}, weights(w=(4, 3, 1, 1), dense=(320, 5)), outputs=["flat", "y"])
+    (answer,) = conformance.convert_and_run(model, [{"x": IMAGE}])
+    for name, expected in run_onnx(model, {"x": IMAGE}).items():
+        assert not difference(expected, answer[name], atol=1e-4)
+
+
+# ---- sizes
+
+
+def test_an_open_batch_runs_at_one_and_at_three(conformance: Conformance) -> None:
+    model = convolution_net("N")
+    feeds = [{"x": np.repeat(IMAGE[:1], count, axis=0) * scale} for count, scale in ((1, 1), (3, 2), (2, 1))]
+    for feed, answer in zip(feeds, conformance.convert_and_run(model, feeds), strict=True):
+        assert not difference(run_onnx(model, feed)["y"], answer["y"], atol=1e-4)
+
+
+# ---- names
+
+
+def test_taps_hold_the_values_of_the_source(conformance: Conformance, tmp_path: Path) -> None:
+    model = convolution_net()
+    conformance.convert(model, tmp_path / "net.tflite")
+    taps = ["active", "pool", "gate", "gated"]  # conv and norm are fused into active
+    with TfliteRuntime(tmp_path / "net.tflite") as runtime:
+        assert runtime.taps >= set(taps)
+        answer = runtime.run({"x": IMAGE}, taps=taps)
+    for name, expected in run_onnx(with_outputs(model, taps), {"x": IMAGE}).items():
+        assert not difference(expected, answer[name], atol=1e-5), name
+
+
+def with_outputs(model: Model, names: list[str]) -> Model:
+    proto = onnx.load_from_string(model.to_bytes() or b"")
+    proto.graph.ClearField("output")
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return model_of(proto.graph.node, {"x": IMAGE}, proto.graph.initializer, outputs=names)
+
+
+def test_names_that_the_format_cannot_carry_survive(conformance: Conformance) -> None:
+    nodes = [
+        node("Relu", "x", "a,b"),
+        helper.make_node("Exp", ["a,b"], ["a;b"]),
+        helper.make_node("Neg", ["a;b"], ["a b"]),
+        helper.make_node("Abs", ["a b"], ["a_b"]),
+    ]
+    model = model_of(nodes, {"x": IMAGE}, outputs=["a,b", "a;b", "a b", "a_b"])
+    (answer,) = conformance.convert_and_run(model, [{"x": IMAGE}])
+    for name, expected in run_onnx(model, {"x": IMAGE}).items():
+        assert not difference(expected, answer[name], atol=1e-5), name
+
+
+EYE = numpy_helper.from_array(np.eye(3, dtype=np.float32), "eye")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ([node("Identity", "x", "y")], ["y"]),
+        ([node("Identity", "x", "y"), node("Identity", "x", "z")], ["y", "z"]),
+        ([node("Relu", "x", "t"), node("Identity", "t", "y"), node("Identity", "t", "z")], ["y", "z"]),
+        ([node("Relu", "x", "t"), node("Identity", "t", "y")], ["t", "y"]),
+        ([node("Relu", "x", "y")], ["y", "eye"]),
+        ([node("Relu", "x", "y"), node("Identity", "eye", "z")], ["z", "y"]),
+        ([node("Identity", "eye", "y")], ["y"]),
+    ],
+    ids=[
+        "input is output",
+        "input is two outputs",
+        "one value is two outputs",
+        "output is used",
+        "constant is output",
+        "constant first",
+        "input is unused",
+    ],
+)
+def test_any_value_can_be_an_output(
+    conformance: Conformance, nodes: list[onnx.NodeProto], outputs: list[str]
+) -> None:
+    model = model_of(nodes, {"x": IMAGE}, [EYE], outputs=outputs)
+    (answer,) = conformance.convert_and_run(model, [{"x": IMAGE}])
+    assert list(answer) == outputs
+    for name, expected in run_onnx(model, {"x": IMAGE}).items():
+        assert not difference(expected, answer[name])
+
+
+# ---- refusals and failures
+
+
+def test_all_nodes_without_an_equivalent_are_named_at_once(conformance: Conformance, tmp_path: Path) -> None:
+    path = tmp_path / "strings.onnx"
+    onnx.save(graphs.two_unsupported(), path)
+    with pytest.raises(CannotConvertError) as caught:
+        conformance.convert(Model.load(path), tmp_path / "strings.tflite")
+    assert {refusal.node for refusal in caught.value.refusals} >= {"pre/join", "pre/match"}
+    assert not (tmp_path / "strings.tflite").exists()
+
+
+def test_a_refusal_downstream_of_another_is_named_too(conformance: Conformance, tmp_path: Path) -> None:
+    nodes = [
+        node("MaxUnpool", "x index", "grown", kernel_shape=[2, 2]),
+        node("Relu", "grown", "kept"),
+        node("Det", "kept", "y"),
+    ]
+    index = numpy_helper.from_array(np.zeros((2, 3, 8, 10), np.int64), "index")
+    with pytest.raises(CannotConvertError) as caught:
+        conformance.convert(model_of(nodes, {"x": IMAGE}, [index]), tmp_path / "net.tflite")
+    assert [refusal.node for refusal in caught.value.refusals] == ["grown", "y"]
+
+
+class Crashing:
+    """Asks the compiler to fold a division by zero, which ends its process with SIGFPE."""
+
+    def crash(self) -> None:
+        from litert_converter import converter_api_ext
+        from litert_converter.mlir import ir, passmanager
+        from litert_converter.mlir.dialects import func
+
+        from onnxport.converters.tflite.builder import TflBuilder
+
+        tfl = TflBuilder()
+        with tfl.context, ir.Location.unknown():
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                function = func.FuncOp("main", ir.FunctionType.get([], []))
+                block = function.add_entry_block()
+            with tfl.emitting_into(block):
+                quotient = tfl.op("div", [tfl.int32([1]), tfl.int32([0])], [1])
+                ir.Operation.create("func.return", operands=[quotient])
+            function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([], [quotient.type]))
+            config = converter_api_ext.ConvertToTFLConfig()
+            converter_api_ext.run_convert_to_tfl_passes(module, passmanager.PassManager(), config)
+
+
+def test_a_compiler_that_crashes_is_an_error_message() -> None:
+    target = "tests.converters.tflite.test_files:Crashing"
+    message = r"the LiteRT compiler crashed \(signal SIGFPE\)"
+    with (
+        Child(target, purpose="the LiteRT compiler") as child,
+        pytest.raises(MachineError, match=message),
+    ):
+        child.call("crash")
+
+
+def test_integer_division_by_a_constant_zero_never_reaches_the_compiler(
+    conformance: Conformance, tmp_path: Path
+) -> None:
+    feeds: dict[str, Array] = {"x": np.array([4, 6], np.int32)}
+    zero = numpy_helper.from_array(np.array([2, 0], np.int32), "zero")
+    with pytest.raises(CannotConvertError, match="divides integers by zero"):
+        conformance.convert(model_of([node("Div", "x zero", "y")], feeds, [zero]), tmp_path / "y.tflite")
+
+
+def test_the_same_model_gives_the_same_bytes(conformance: Conformance, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("first.tflite", "second.tflite")]
+    for file in files:
+        conformance.convert(convolution_net(), file)
+    with Conformance() as another:  # another process, with another hash seed
+        another.convert(convolution_net(), tmp_path / "third.tflite")
+    first, *others = [file.read_bytes() for file in (*files, tmp_path / "third.tflite")]
+    assert all(other == first for other in others)

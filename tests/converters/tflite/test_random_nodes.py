@@ -1,0 +1,279 @@
+"""Random attributes, shapes and layouts against ONNX Runtime: what a lowering accepts is right, whatever the node.
+
+Each family draws a node that ONNX Runtime accepts. A refusal is no failure here (the conformance list guards what
+must convert), a different answer or a crash is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxport.errors import CannotConvertError
+from tests.converters.tflite.conformance import Array, Conformance, difference
+from tests.converters.tflite.models import model_of, run_onnx
+
+Random = np.random.Generator
+SEEDS = 40  # per family; thousands were run when the families were written
+
+
+class Drawn:
+    """A graph under construction: `x` is its input, whatever else is drawn becomes a constant."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.nodes: list[onnx.NodeProto] = []
+        self.feeds: dict[str, Array] = {}
+        self.constants: dict[str, Array] = {}
+
+    def floats(self, *shape: int) -> Array:
+        return self.random.standard_normal(shape).astype(np.float32)
+
+    def size(self, low: int, high: int) -> int:
+        return int(self.random.integers(low, high + 1))
+
+    def sizes(self, count: int, low: int, high: int) -> list[int]:
+        return [self.size(low, high) for _ in range(count)]
+
+    def choice(self, *options: Any) -> Any:
+        return options[self.size(0, len(options) - 1)]
+
+    def input(self, array: Array) -> str:
+        self.feeds["x"] = array
+        return "x"
+
+    def constant(self, array: Array) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = array
+        return name
+
+    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        names = [f"{op}{len(self.nodes)}.{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, list(inputs), names, f"{op}{len(self.nodes)}", **attributes))
+        return names[0]
+
+
+def windows(draw: Drawn, spatial: int) -> dict[str, Any]:
+    """Strides, dilations and pads that leave at least one window on axes of size 7 or more."""
+    kernel = draw.sizes(spatial, 1, 3)
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": draw.sizes(spatial, 1, 3)}
+    if draw.choice(True, False):
+        attributes["dilations"] = draw.sizes(spatial, 1, 2)
+    how = draw.choice("none", "pads", "SAME_UPPER", "SAME_LOWER", "VALID")
+    if how == "pads":
+        attributes["pads"] = [min(draw.size(0, 2), k - 1) for k in kernel * 2]
+    elif how != "none":
+        attributes["auto_pad"] = how
+    return attributes
+
+
+def conv(draw: Drawn) -> None:
+    spatial = draw.choice(1, 2, 2, 2, 3)
+    groups = draw.choice(1, 1, 2, 4) if spatial < 3 else 1
+    inner, outer = groups * draw.size(1, 2), groups * draw.size(1, 3)
+    attributes = windows(draw, spatial)
+    x = draw.input(draw.floats(draw.size(1, 2), inner, *draw.sizes(spatial, 7, 9)))
+    weights = draw.constant(draw.floats(outer, inner // groups, *attributes["kernel_shape"]))
+    bias = [draw.constant(draw.floats(outer))] if draw.choice(True, False) else []
+    y = draw.node("Conv", x, weights, *bias, group=groups, **attributes)
+    if draw.choice(True, False):
+        draw.node("Relu", y)
+
+
+def conv_transpose(draw: Drawn) -> None:
+    spatial = draw.choice(1, 2, 2, 3)
+    groups = draw.choice(1, 1, 2)
+    inner, outer = groups * draw.size(1, 2), draw.size(1, 2)
+    kernel, strides = draw.sizes(spatial, 1, 3), draw.sizes(spatial, 1, 3)
+    attributes: dict[str, Any] = {"strides": strides, "kernel_shape": kernel}
+    if draw.choice(True, False):
+        attributes["dilations"] = draw.sizes(spatial, 1, 2)
+    how = draw.choice("none", "pads", "pads", "SAME_UPPER", "SAME_LOWER")
+    if how == "pads":
+        attributes["pads"] = [draw.size(0, k - 1) for k in kernel * 2]
+    elif how != "none":
+        attributes["auto_pad"] = how
+    if draw.choice(True, False):
+        attributes["output_padding"] = [draw.size(0, s - 1) for s in strides]
+    x = draw.input(draw.floats(draw.size(1, 2), inner, *draw.sizes(spatial, 3, 5)))
+    weights = draw.constant(draw.floats(inner, outer, *kernel))
+    bias = [draw.constant(draw.floats(outer * groups))] if draw.choice(True, False) else []
+    draw.node("ConvTranspose", x, weights, *bias, group=groups, **attributes)
+
+
+def pool(draw: Drawn) -> None:
+    spatial = draw.choice(1, 2, 2, 2, 3)
+    op = draw.choice("MaxPool", "AveragePool", "AveragePool", "LpPool")
+    attributes = windows(draw, spatial)
+    if "auto_pad" not in attributes:
+        attributes["ceil_mode"] = draw.size(0, 1)
+    if op == "AveragePool":
+        attributes["count_include_pad"] = draw.size(0, 1)
+    draw.node(op, draw.input(draw.floats(2, 3, *draw.sizes(spatial, 7, 9))), **attributes)
+
+
+def pad(draw: Drawn) -> None:
+    rank = draw.size(1, 4)
+    shape = draw.sizes(rank, 2, 4)
+    mode = draw.choice("constant", "reflect", "edge", "wrap")
+    low = draw.choice(0, -1) if mode == "constant" else 0
+    amounts = np.array([draw.size(low, min(shape) - 1) for _ in range(2 * rank)], np.int64)
+    dtype = draw.choice(np.float32, np.int32, np.int64, np.uint8, bool)
+    x = draw.input((draw.floats(*shape) * 9).astype(dtype))
+    fill = [draw.constant(np.array(1, dtype))] if mode == "constant" and draw.choice(True, False) else []
+    draw.node("Pad", x, draw.constant(amounts), *fill, mode=mode)
+
+
+def slice_(draw: Drawn) -> None:
+    rank = draw.size(1, 4)
+    shape = draw.sizes(rank, 3, 6)
+    axes = sorted(draw.random.permutation(rank)[: draw.size(1, rank)].tolist())
+    steps = [draw.choice(1, 1, 2, 3, -1, -2) for _ in axes]
+    starts, ends = ([draw.size(-8, 8) for _ in axes] for _ in range(2))
+    far = 2**63 - 1
+    ends = [draw.choice(end, far if step > 0 else -far) for end, step in zip(ends, steps, strict=True)]
+    x = draw.input(draw.floats(*shape))
+    bounds = [draw.constant(np.array(values, np.int64)) for values in (starts, ends, axes, steps)]
+    draw.node("Slice", x, *bounds)
+
+
+def resize(draw: Drawn) -> None:
+    shape = [1, 2, *draw.sizes(2, 2, 6)]
+    mode = draw.choice("nearest", "linear", "linear", "cubic")
+    coordinates = draw.choice("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    if mode == "nearest":
+        attributes["nearest_mode"] = draw.choice("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+    if mode == "cubic":
+        attributes["exclude_outside"] = draw.size(0, 1)
+    x = draw.input(draw.floats(*shape))
+    if draw.choice(True, False):
+        factors = [1.0, 1.0, *(draw.choice(0.5, 0.6, 1.0, 1.5, 2.0, 3.0) for _ in range(2))]
+        draw.node("Resize", x, "", draw.constant(np.array(factors, np.float32)), **attributes)
+    else:
+        wanted = np.array([*shape[:2], *draw.sizes(2, 1, 9)], np.int64)
+        draw.node("Resize", x, "", "", draw.constant(wanted), **attributes)
+
+
+def reduction(draw: Drawn) -> None:
+    rank = draw.size(1, 5)
+    op = draw.choice(
+        "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSumExp ReduceSumSquare".split()
+    )
+    axes = draw.random.permutation(rank)[: draw.size(0, rank)].astype(np.int64) - draw.choice(0, rank)
+    x = draw.input(draw.floats(*draw.sizes(rank, 1, 4)))
+    operand = [draw.constant(axes)] if len(axes) or draw.choice(True, False) else []
+    draw.node(draw.choice(*op), x, *operand, keepdims=draw.size(0, 1))
+
+
+def broadcasting(draw: Drawn) -> None:
+    rank = draw.size(0, 6)
+    shape = draw.sizes(rank, 1, 3)
+    dtype = draw.choice(np.float32, np.float32, np.float16, np.int32, np.int64, np.int8, np.uint8)
+
+    def operand() -> Array:
+        thinned = [draw.choice(size, size, 1) for size in shape][draw.size(0, rank) :]
+        return (draw.floats(*thinned) * 5).astype(dtype)
+
+    ops = "Add Sub Mul Max Min Less Greater Equal Div Mod"
+    op = draw.choice(*ops.split())
+    x, other = draw.input(operand()), operand()
+    if op in ("Div", "Mod"):
+        other = np.where(other == 0, np.ones((), dtype), other)
+    if op == "Mod" and np.dtype(dtype).kind == "f":
+        draw.node(op, x, draw.constant(other), fmod=1)
+    else:
+        draw.node(op, x, draw.constant(other))
+
+
+def layouts(draw: Drawn) -> None:
+    """A chain in which channels-last tensors meet ops that rearrange, cut and join axes."""
+    channels, height, width = 4, draw.choice(4, 6), draw.choice(2, 6)
+    x = draw.input(draw.floats(2, channels, height, width))
+    y = draw.node("Conv", x, draw.constant(draw.floats(channels, channels, 1, 1)))
+    for _ in range(draw.size(1, 4)):
+        y = _rearranged(draw, y, (2, channels, height, width))
+
+
+def _rearranged(draw: Drawn, y: str, shape: tuple[int, ...]) -> str:
+    """A random step that takes [N, C, H, W] to the same shape."""
+    n, c, h, w = shape
+    kind = draw.choice(
+        "shuffle", "transpose", "flatten", "join", "reduce", "matmul", "softmax", "gather", "norm"
+    )
+    integers = lambda *values: draw.constant(np.array(values, np.int64))  # noqa: E731 - one line, local
+    if kind == "shuffle":
+        y = draw.node("Reshape", y, integers(n, 2, c // 2, h, w))
+        y = draw.node("Transpose", y, perm=draw.choice([0, 2, 1, 3, 4], [0, 1, 2, 4, 3], [0, 3, 1, 2, 4]))
+        return draw.node("Reshape", y, integers(*shape))
+    if kind == "transpose":
+        perm = draw.random.permutation(4).tolist()
+        y = draw.node("Sigmoid", draw.node("Transpose", y, perm=perm))
+        return draw.node("Transpose", y, perm=np.argsort(perm).tolist())
+    if kind == "flatten":
+        y = draw.node("Flatten", y, axis=1)
+        y = draw.node("Gemm", y, draw.constant(draw.floats(c * h * w, c * h * w) / (c * h * w)))
+        return draw.node("Reshape", y, integers(*shape))
+    if kind == "join":
+        cut = draw.choice(1, 2, 3)
+        size = shape[cut] // 2
+        draw.node("Split", y, integers(size, shape[cut] - size), outputs=2, axis=cut)
+        first, second = draw.nodes[-1].output
+        return draw.node("Concat", second, draw.node("Relu", first), axis=cut)
+    if kind == "reduce":
+        axes = draw.random.permutation(4)[: draw.size(1, 3)].tolist()
+        return draw.node("Add", y, draw.node("ReduceMean", y, integers(*axes)))
+    if kind == "matmul":
+        return draw.node("MatMul", y, draw.constant(draw.floats(w, w)))
+    if kind == "softmax":
+        return draw.node("Softmax", y, axis=draw.size(-4, 3))
+    if kind == "gather":
+        axis = draw.size(1, 3)
+        return draw.node("Gather", y, draw.constant(draw.random.integers(-1, 2, shape[axis])), axis=axis)
+    scale, bias = (draw.constant(draw.floats(w)) for _ in range(2))
+    return draw.node("LayerNormalization", y, scale, bias)
+
+
+FAMILIES: dict[str, Callable[[Drawn], None]] = {
+    "broadcasting": broadcasting,
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "layouts": layouts,
+    "pad": pad,
+    "pool": pool,
+    "reduction": reduction,
+    "resize": resize,
+    "slice": slice_,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_random_nodes_compute_what_onnx_runtime_does(conformance: Conformance, family: str) -> None:
+    faults = [fault for seed in range(SEEDS) if (fault := check(conformance, family, seed))]
+    assert not faults
+
+
+def check(conformance: Conformance, family: str, seed: int) -> str:
+    """How the drawn model's answer differs from ONNX Runtime's; empty if it does not, or if neither takes it."""
+    draw = Drawn(np.random.default_rng(seed))
+    FAMILIES[family](draw)
+    initializers = [numpy_helper.from_array(array, name) for name, array in draw.constants.items()]
+    model = model_of(draw.nodes, draw.feeds, initializers)
+    try:
+        expected = run_onnx(model, draw.feeds)
+    except Exception:
+        return ""  # ONNX Runtime does not take every combination either
+    what = f"{family} {seed}: {[helper.printable_node(node) for node in draw.nodes]}"
+    try:
+        (answer,) = conformance.convert_and_run(model, [draw.feeds])
+    except CannotConvertError:
+        return ""
+    except Exception as error:
+        return f"{what}: {error}"
+    found = [difference(value, answer[name], atol=1e-5) for name, value in expected.items()]
+    return "".join(f"{what}: {fault}" for fault in found if fault)
