@@ -101,7 +101,7 @@ class Model:
         return data
 
     def save(self, path: Path, *, weights_beside: bool = False) -> Artifact:
-        """Writes the model to `path`; weights go to `<name>.data` beside it if asked, or if protobuf cannot hold them."""
+        """Writes the model to `path`; its weights to `<name>.data` beside it if asked, or too large for protobuf."""
         data = None if weights_beside else self.to_bytes()
         if data is not None:
             path.write_bytes(data)
