@@ -7,6 +7,7 @@ and external data that is missing or lies outside the model's own folder.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import google.protobuf.message
@@ -20,6 +21,16 @@ from onnxport.errors import InputError
 _PROTOBUF_LIMIT = 2**31 - 1
 # What the graph itself (nodes, names, small tensors) may add to the weights counted by `weight_bytes`.
 _GRAPH_ALLOWANCE = 64 * 2**20
+
+# What stands for the checker's and onnx-ir's "name: add OpType: Add".
+_NODE = re.compile(r"name: (.*?) OpType: (\w+)")
+_MESSAGE_LINES, _MESSAGE_LENGTH = 3, 300
+# What the ONNX checker says -> the way out.
+_REMEDIES = {
+    "topologically sorted": "let every node read inputs, weights and what nodes before it give, or export it again",
+    "single static assignment": "give every value a name of its own, or export it again",
+    "Field 'shape' of 'type'": "declare shapes for all inputs; sizes may stay open, the number of dimensions may not",
+}
 
 
 class Model:
@@ -40,15 +51,22 @@ class Model:
         try:
             model = cls(ir.load(path), path)
         except google.protobuf.message.DecodeError as error:
-            raise InputError(
-                f"{path} is not an ONNX model", why="the file is truncated or of another kind"
-            ) from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _of_another_kind(path, "the file is truncated or of another kind") from error
+        except (ir.serde.SerdeError, ValueError, TypeError, KeyError, AttributeError) as error:
             # onnx-ir raises these on graphs that refer to what they do not define.
+            _check_external_entries(path)
             _check(path)
-            raise InputError(f"{path} cannot be read as an ONNX model", why=_first_line(error)) from error
+            raise InputError(
+                f"{path} cannot be read as an ONNX model", why=_message(error.__cause__ or error)
+            ) from error
         if not model.ir.ir_version or (not model.outputs and not len(model.graph)):
-            raise InputError(f"{path} is not an ONNX model", why="it holds no graph")
+            raise _of_another_kind(path, "it holds no graph")
+        if not model.outputs:
+            raise InputError(
+                f"{path} has no outputs",
+                why="nothing that it computes leaves it",
+                fix="declare the values that are wanted as graph outputs",
+            )
         _check_external_data(model.graph, path)
         _check(path)
         return model
@@ -150,27 +168,80 @@ def _check_external_data(graph: ir.Graph, path: Path) -> None:
     for tensor in _external_tensors(graph):
         file = Path(tensor.path)
         where = f"weight {tensor.name!r} of {path} lies in {tensor.location!r}"
+        if not tensor.location:
+            raise InputError(
+                f"weight {tensor.name!r} of {path} lies in a file without a name",
+                fix="save the model again with its weights",
+            )
         if not file.resolve().is_relative_to(folder):
             raise InputError(
                 f"{where}, outside the model's folder",
                 why="such a path could read any file of this machine",
                 fix="put the data file beside the model and save it with a relative path",
             )
+        if os.path.isabs(tensor.location):
+            raise InputError(
+                f"{where}, an absolute path",
+                why="it is found on no other machine",
+                fix="save the model with a path relative to its folder",
+            )
+        if file.is_dir():
+            raise InputError(f"{where}, which is a folder", fix="save the model again with its weights")
         if not file.is_file():
             raise InputError(f"{where}, which does not exist", fix=f"put the file into {folder}")
         if file.stat().st_size < (tensor.offset or 0) + tensor.nbytes:
-            raise InputError(f"{where}, which is too short", why="the file is truncated")
+            kind, way_out = foreign_kind(file) or ("truncated", "copy or download it again")
+            raise InputError(f"{where}, which is too short", why=f"the file is {kind}", fix=way_out)
+
+
+def _check_external_entries(path: Path) -> None:
+    """Refuses offsets and lengths of external data that are no numbers of bytes, on which onnx-ir stumbles."""
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key in ("offset", "length") and not entry.value.isdecimal():
+                raise InputError(
+                    f"weight {tensor.name!r} of {path} has the {entry.key} {entry.value!r} in its data file",
+                    why="this is no number of bytes",
+                    fix="save the model again with its weights",
+                )
+
+
+def foreign_kind(path: Path) -> tuple[str, str] | None:
+    """What the file at `path` is, told by its first bytes, and the way out; None where they do not tell."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head[4:8] == b"TFL3":
+        return "a TFLite model", "give it the extension .tflite"
+    if head[4:8] == b"ORTM":
+        return "a model in ONNX Runtime format", "give it the extension .ort"
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, not the file itself", "fetch it: git lfs pull"
+    if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        return "a web page", "download the file itself"
+    return None
+
+
+def _of_another_kind(path: Path, otherwise: str) -> InputError:
+    """The error for a file that is no ONNX model: what it is, or `otherwise`."""
+    kind, way_out = foreign_kind(path) or ("", "")
+    return InputError(f"{path} is not an ONNX model", why=f"it is {kind}" if kind else otherwise, fix=way_out)
 
 
 def _check(path: Path) -> None:
     try:
         onnx.checker.check_model(os.fspath(path))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        said = _message(error)
         raise InputError(
-            f"{path} is not a valid ONNX model", why=f"the ONNX checker says: {_first_line(error)}"
+            f"{path} is not a valid ONNX model",
+            why=f"the ONNX checker says: {said}",
+            fix=next((remedy for words, remedy in _REMEDIES.items() if words in said), ""),
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def _message(error: BaseException) -> str:
+    """The first lines of what a library says, as one: the checker names the node in the second."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    said = _NODE.sub(r"'\1' (\2)", " ".join(lines[:_MESSAGE_LINES])).rstrip(".")
+    return said[:_MESSAGE_LENGTH] or type(error).__name__

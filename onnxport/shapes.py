@@ -10,22 +10,30 @@ from onnxport.errors import UsageError
 # A dimension that the user gave: a size, or None for one that stays open.
 GivenShape = tuple[int | None, ...]
 
+_LARGEST = 2**31 - 1
 
-def parse_shapes(texts: Sequence[str] | Mapping[str, Sequence[int | None]]) -> dict[str, GivenShape]:
-    """Reads `NAME=DIM,DIM,...` texts, or takes a mapping as Python callers write it.
+_FORM = "write NAME=1,3,224,224, with ? for an open dimension"
+
+
+def parse_shapes(texts: str | Sequence[str] | Mapping[str, Sequence[int | None]]) -> dict[str, GivenShape]:
+    """Reads `NAME=DIM,DIM,...` texts or a single one, or takes a mapping as Python callers write it.
 
     Raises:
         UsageError: a text of another form, or a name given twice.
     """
     if isinstance(texts, Mapping):
-        return {name: tuple(shape) for name, shape in texts.items()}
+        return {name: _sizes(shape, name) for name, shape in texts.items()}
+    if isinstance(texts, str):
+        texts = [texts]
+    if not _are_texts(texts):
+        raise UsageError(f"shapes are not given by {texts!r}", fix=_FORM)
     shapes: dict[str, GivenShape] = {}
     for text in texts:
         name, separator, dims = text.rpartition("=")
         if not separator or not name:
             raise UsageError(
                 f"the shape {text!r} names no input",
-                fix="write NAME=1,3,224,224, with ? for an open dimension",
+                fix=_FORM,
             )
         if name in shapes:
             raise UsageError(f"the shape of input {name!r} is given twice")
@@ -33,10 +41,27 @@ def parse_shapes(texts: Sequence[str] | Mapping[str, Sequence[int | None]]) -> d
     return shapes
 
 
+def _are_texts(given: object) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(each, str) for each in given)
+
+
+def _sizes(shape: object, name: str) -> GivenShape:
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise UsageError(
+            f"the shape of input {name!r} is not given by {shape!r}",
+            fix="give a tuple of sizes, with None for an open dimension",
+        )
+    return tuple(shape)
+
+
 def _dimension(text: str, whole: str) -> int | None:
     if text == "?":
         return None
-    if text.isdigit() and int(text) > 0:
+    if text.isdecimal() and int(text) > 0:
+        if int(text) > _LARGEST:
+            raise UsageError(
+                f"{text} in the shape {whole!r} is too large", why=f"a dimension has at most {_LARGEST}"
+            )
         return int(text)
     raise UsageError(f"{text!r} in the shape {whole!r} is no dimension", fix="give a size of 1 or more, or ?")
 

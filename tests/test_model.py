@@ -113,3 +113,82 @@ def test_a_saved_copy_answers_as_the_original(tmp_path: Path) -> None:
         for path in (original, copy)
     ]
     np.testing.assert_array_equal(*answers)
+
+
+def test_the_checkers_words_name_the_node_and_come_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"'nowhere' of node: 'add' \(Add\) is not output of any.*; let every node"
+    ):
+        Model.load(saved(graphs.checker_rejects(), tmp_path))
+
+
+def test_a_value_that_two_nodes_make_is_refused_by_name(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    proto.graph.node.append(proto.graph.node[0])
+    with pytest.raises(InputError, match=r"'y' has been used as output names multiple times"):
+        Model.load(saved(proto, tmp_path))
+
+
+def test_a_model_without_outputs_is_refused(tmp_path: Path) -> None:
+    proto = graphs.mlp()
+    del proto.graph.output[:]
+    with pytest.raises(InputError, match=r"model\.onnx has no outputs"):
+        Model.load(saved(proto, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\x1c\0\0\0TFL3" + bytes(50), "a TFLite model; give it the extension .tflite"),
+        (b"\x20\0\0\0ORTM" + bytes(50), "a model in ONNX Runtime format; give it the extension .ort"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "a Git LFS pointer"),
+        (b"<!DOCTYPE html><html><body>404</body></html>", "a web page"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"is not an ONNX model: it is {kind}"):
+        Model.load(path)
+
+
+def with_external_weight(folder: Path, **entries: str) -> Path:
+    """A model whose first weight lies in a file `w.bin` beside it, or where `entries` say."""
+    proto = graphs.mlp()
+    weight = proto.graph.initializer[0]
+    (folder / "w.bin").write_bytes(weight.raw_data)
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in ({"location": "w.bin"} | entries).items():
+        weight.external_data.add(key=key, value=value)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("offset", ["-5", "abc"])
+def test_an_offset_that_is_no_number_of_bytes_is_refused(tmp_path: Path, offset: str) -> None:
+    with pytest.raises(InputError, match=f"weight 'w1' of .* has the offset '{offset}'"):
+        Model.load(with_external_weight(tmp_path, offset=offset, length="99"))
+
+
+@pytest.mark.parametrize(
+    ("location", "said"), [("", "lies in a file without a name"), (".", "lies in '.', which is a folder")]
+)
+def test_a_location_that_names_no_file_is_refused(tmp_path: Path, location: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Model.load(with_external_weight(tmp_path, location=location))
+
+
+def test_an_absolute_location_in_the_models_own_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"an absolute path: .*; save the model with a path relative"):
+        Model.load(with_external_weight(tmp_path, location=str((tmp_path / "w.bin").resolve())))
+
+
+def test_external_data_that_git_lfs_did_not_fetch_is_called_so(tmp_path: Path) -> None:
+    path = with_external_weight(tmp_path)
+    (tmp_path / "w.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(InputError, match=r"too short: the file is a Git LFS pointer.*git lfs pull"):
+        Model.load(path)

@@ -17,7 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport.artifact import Artifact, TensorSpec
 from onnxport.converters import ort_format
 from onnxport.converters.params import OrtParams
-from onnxport.errors import CannotConvertError, MachineError, Refusal
+from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
 from onnxport.manifest import KEY, Manifest, Port
 from onnxport.model import Model
 
@@ -39,6 +39,14 @@ _REFUSALS = (
     state.NotImplemented,
     state.RuntimeException,
 )
+# Where in ONNX Runtime something arose: "[ONNXRuntimeError] : 1 : FAIL : ", "/onnxruntime_src/x.h:46 void f(int) ",
+# "y.cc:12 f ".
+_WHERE = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|"
+    r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\) (?:const )?|\b\w+\.(?:cc|h):\d+ \S+ "
+)
+_NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
+_INFERENCE = re.compile(r"\[(?:Shape|Type)InferenceError\] ")
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 
 _PURPOSE = (
@@ -130,9 +138,17 @@ def _save(data: bytes, path: Path, params: OrtParams) -> None:
     )
 
 
-def _explained(model: Model, output: Path, error: Exception) -> CannotConvertError | MachineError:
+def _explained(
+    model: Model, output: Path, error: Exception
+) -> CannotConvertError | InputError | MachineError:
     """What ONNX Runtime's exception means to the user."""
-    said = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error)).strip().splitlines()[0]
+    said = _WHERE.sub("", " ".join(str(error).split()))
+    if newer := _NEWER_OPSET.search(said):
+        opset, known = newer.groups()
+        return InputError(
+            f"{model.path} has opset {opset}, newer than ONNX Runtime {onnxruntime.__version__} knows ({known})",
+            fix=f"export it with opset {known} or older",
+        )
     if "Failed to save ORT format model" in said:
         return MachineError(
             f"{output.name} cannot be written",
@@ -146,8 +162,14 @@ def _explained(model: Model, output: Path, error: Exception) -> CannotConvertErr
             f"{len(refusals)} of its nodes' operators",
             refusals=refusals,
         )
+    if "ShapeInferenceError" in said or "TypeInferenceError" in said:
+        return InputError(
+            f"{model.path} is not a valid ONNX model",
+            why=f"ONNX Runtime says: {_INFERENCE.sub('', said)[:300]}",
+            fix="repair this node's inputs, or export the model again",
+        )
     return CannotConvertError(
-        f"{model.path} cannot be converted to ONNX Runtime format", why=f"ONNX Runtime says: {said}"
+        f"{model.path} cannot be converted to ONNX Runtime format", why=f"ONNX Runtime says: {said[:300]}"
     )
 
 

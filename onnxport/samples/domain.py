@@ -99,7 +99,7 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
         return replace(named, positive=positive, center=center, spread=spread)
     rows = [size for node, index in uses if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
-        return Domain("integer", 0, min(rows) - 1)
+        return Domain("integer", 0, max(min(rows) - 1, 0))
     if named.kind in ("mask", "length", "choice"):
         return named
     if any((node.op_type, index) in _LENGTHS for node, index in uses):

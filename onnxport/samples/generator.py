@@ -45,12 +45,22 @@ def generate(
         seed: the user's seed.
         index: the number of the set; another number, other values.
     """
-    longest = max((size for _, shape in inputs.values() for size in shape[1:]), default=1)
+    longest = max((size for _, shape in inputs.values() for size in (1, *shape[1:])), default=1)
     feeds = {}
     for name, (spec, shape) in inputs.items():
         random = np.random.Generator(np.random.PCG64([seed, index, zlib.crc32(name.encode())]))
-        feeds[name] = _draw(random, spec.dtype, shape, domains[name], kind, index, longest)
+        if 0 in shape:
+            feeds[name] = np.zeros(shape, _held_as(spec.dtype))
+            continue
+        drawn = _draw(random, spec.dtype, shape, domains[name], kind, index, longest)
+        # NumPy draws a scalar, which is no array, for the shape ().
+        feeds[name] = np.asarray(drawn, _held_as(spec.dtype))
     return feeds
+
+
+def _held_as(dtype: str) -> str:
+    """NumPy's dtype of an array of `dtype`."""
+    return "object" if dtype == "string" else dtype
 
 
 def _draw(

@@ -138,7 +138,15 @@ def _read_data_set(folder: Path, inputs: Sequence[TensorSpec]) -> dict[str, Arra
 
 def _unreadable(path: Path, error: Exception) -> InputError:
     why = " ".join(str(error).split())[:200] or type(error).__name__
-    return InputError(f"{path} cannot be read", why=why, fix="arrays of objects (pickles) are not loaded")
+    if "Object arrays" in why:
+        return InputError(
+            f"{path} cannot be read",
+            why="arrays of objects (pickles) are not loaded",
+            fix="save it with arrays of numbers or strings",
+        )
+    if "pickle" in why:  # what numpy takes any unknown content for
+        return InputError(f"{path} cannot be read", why=f"its content is not that of an {path.suffix} file")
+    return InputError(f"{path} cannot be read", why=why)
 
 
 def _checked(arrays: Mapping[str, Array], spec: TensorSpec, path: Path) -> Array:

@@ -81,7 +81,7 @@ class OpenSizes:
         return UsageError(
             f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
             why=f"the last try: {refusal.why}",
-            fix=f"give them: --shape {name}={example}",
+            fix=f"give them: --shape {name}={example}, or inputs of your own: --inputs DIR",
         )
 
     def _proposed_sizes(self) -> Iterator[dict[str, int]]:

@@ -52,15 +52,15 @@ class Evidence:
     def doubt(self) -> str:
         """Why the output proves nothing, or an empty text when it does."""
         if not self.quietest:
-            return "inconclusive: it is empty, or of another size each time that rounding differs"
+            return "it is empty, or of another size each time that rounding differs"
         if self.noise_share > CONCLUSIVE_NOISE:
-            return f"inconclusive: ONNX Runtime's own noise is {self.noise_share:.1%} of its scale"
+            return f"ONNX Runtime's own noise is {self.noise_share:.1%} of its scale"
         alone = len(self.quietest) == self.sets  # no two answers have a shape in common
         if self.moves or (alone and self.varied):
             return ""
         if alone:
-            return "inconclusive: no two sets of inputs are of one size, which would show that it varies"
-        return "inconclusive: it does not vary with the inputs"
+            return "no two sets of inputs are of one size, which would show that it varies"
+        return "it does not vary with the inputs"
 
 
 def doubts(evidence: Mapping[str, Evidence], constant: frozenset[str]) -> dict[str, str]:

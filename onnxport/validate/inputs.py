@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import prod
+
+import numpy as np
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import UsageError
@@ -12,7 +15,7 @@ from onnxport.samples.generator import KINDS, FloatKind, generate
 from onnxport.samples.readers import Sample, find_samples
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.validate.params import GENERATED, READ, ValidateParams
-from onnxport.validate.runtimes.base import RunError
+from onnxport.validate.runtimes.base import MemoryFullError, RunError
 
 # Makes or reads one set of inputs; called again it gives the same one.
 Loader = Callable[[], Sample]
@@ -22,6 +25,8 @@ Try = Callable[[Loader], None]
 BATCH = 3  # of the sets that are not of batch 1
 # Further sets made, one at a time, for outputs about which the planned ones say nothing.
 _FURTHER = 6
+# Bytes of one generated set. A network that takes more per run is none that we met.
+_LARGEST_SET = 2 * 2**30
 
 
 def feed_from_folder(
@@ -84,27 +89,57 @@ class GeneratedInputs:
         used = before.index(shapes) if shapes in before else 0
         try:
             self._first_accepted(number, [*proposed[used + 1 :], *proposed[: used + 1]])
-        except UsageError as refusal:
+        except (UsageError, MemoryFullError) as refusal:
             self.notes.append(f"the reference was tried at one size only: {refusal.why}")
 
     def _first_accepted(self, number: int, proposals: Iterable[Shapes]) -> Shapes:
         """Runs the next set in the first of the proposed sizes that the model accepts; `number` chooses its kind."""
         kind = KINDS[number % len(KINDS)]
-        refusal: RunError | None = None
+        refusal: RunError | MemoryFullError | None = None
         for shapes in proposals:
             try:
                 self._run(partial(self._sample, self._count, kind, shapes))
-            except RunError as error:
+            except (RunError, MemoryFullError) as error:
                 refusal = error
             else:
                 self._count += 1
                 return shapes
         assert refusal is not None, "there is always a proposal"
-        raise self._sizes.refused(refusal) if self._sizes.is_open else refusal
+        if isinstance(refusal, MemoryFullError):
+            raise refusal
+        if self._sizes.is_open:
+            raise self._sizes.refused(refusal)
+        raise RunError(
+            f"{refusal.what} (generated inputs)",
+            why=refusal.why,
+            fix="give inputs that it can run on: --inputs DIR",
+        ) from refusal
 
     def _sample(self, index: int, kind: FloatKind, shapes: Shapes) -> Sample:
         inputs = {spec.name: (spec, shapes[spec.name]) for spec in self._inputs}
+        self._check_bytes(shapes)
         feeds = generate(inputs, self._domains, kind=kind, seed=self._seed, index=index)
         has_floats = any(domain.kind == "real" for domain in self._domains.values())
         label = f"set {index + 1} ({kind})" if has_floats else f"set {index + 1}"
         return Sample(label, feeds, "generated")
+
+    def _check_bytes(self, shapes: Shapes) -> None:
+        """Refuses to generate a set that would fill the machine's memory."""
+        needed = {spec.name: prod(shapes[spec.name]) * _item_bytes(spec.dtype) for spec in self._inputs}
+        if sum(needed.values()) <= _LARGEST_SET:
+            return
+        name = max(needed, key=needed.__getitem__)
+        spec = next(spec for spec in self._inputs if spec.name == name)
+        size = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in spec.shape)
+        by_shape = "" if spec.is_static else f"give smaller sizes (--shape {name}={size}) or "
+        raise UsageError(
+            f"inputs as large as {name!r} are not generated",
+            why=f"of shape {list(shapes[name])} it takes {needed[name] / 1e9:.1f} GB, "
+            f"the limit of all inputs together is {_LARGEST_SET / 1e9:.1f} GB",
+            fix=f"{by_shape}inputs of your own: --inputs DIR",
+        )
+
+
+def _item_bytes(dtype: str) -> int:
+    """Bytes of one element; of a string, those of the pointer to it."""
+    return np.dtype("object" if dtype == "string" else dtype).itemsize

@@ -37,6 +37,7 @@ class ValidateParams(BaseModel):
     samples: int | None = Field(
         default=None,
         ge=1,
+        le=1000,
         description=f"Sets of inputs: how many to generate ({GENERATED} unless given), "
         f"or to read at most from --inputs ({READ} unless given).",
         json_schema_extra={"metavar": "N"},
@@ -47,12 +48,15 @@ class ValidateParams(BaseModel):
     rtol: float | None = Field(
         default=None,
         ge=0,
+        le=1,  # beyond, an answer of zeros would pass
+        allow_inf_nan=False,
         description="Allow differences up to this share of each reference value, not the derived tolerance.",
         json_schema_extra={"metavar": "X"},
     )
     atol: float | None = Field(
         default=None,
         ge=0,
+        allow_inf_nan=False,
         description="Allow differences up to this, not the derived tolerance.",
         json_schema_extra={"metavar": "X"},
     )

@@ -13,7 +13,7 @@ from onnxport.artifact import TensorSpec
 from onnxport.model import Model
 from onnxport.samples.sizes import OpenSizes
 from onnxport.validate.metrics import scale_of
-from onnxport.validate.runtimes.base import Feeds, RunError
+from onnxport.validate.runtimes.base import Feeds, MemoryFullError, RunError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Answers = dict[str, Array]
@@ -67,9 +67,11 @@ def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
     def probe(feeds: Feeds, answers: Answers) -> Answers:
         name, axis = next(iter(axes.items()))
         batch = feeds[name].shape[axis]
+        if not batch:
+            return answers
         try:
             parts = [of_rows(feeds, [row]) for row in range(batch)] if batch > 1 else [of_rows(feeds, [0, 0])]
-        except RunError:
+        except (RunError, MemoryFullError):
             return answers
         others = {name: _joined([part[name] for part in parts], answer) for name, answer in answers.items()}
         return answers if _mixed(answers, others) else others
@@ -121,12 +123,13 @@ def perturbed_weights(model: Model) -> Model | None:
 
 
 def _moved(array: Array, stream: np.random.PCG64) -> Array:
+    """The values at their neighbours; an array also where there is one value without an axis."""
     random = np.random.Generator(stream)
     if array.dtype == np.float64:
-        return array * (1.0 + 1e-7 * random.integers(-1, 2, array.shape))
+        return np.asarray(array * (1.0 + 1e-7 * random.integers(-1, 2, array.shape)))
     if array.dtype != np.float32:
         return array
     towards = np.array([-np.inf, 0.0, 0.0, np.inf], np.float32)[random.integers(0, 4, array.shape)]
     # A zero would move to a denormal, which says nothing of rounding.
     stays = (towards == 0) | (array == 0)
-    return np.nextafter(array, np.where(stays, array, towards))
+    return np.asarray(np.nextafter(array, np.where(stays, array, towards)))

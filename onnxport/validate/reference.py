@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from onnxport.artifact import Artifact, TensorSpec
 from onnxport.errors import InputError
 from onnxport.model import Model
@@ -24,12 +26,14 @@ from onnxport.validate.probes import (
     perturbed_inputs,
     perturbed_weights,
 )
-from onnxport.validate.runtimes.base import Feeds, Runtime
+from onnxport.validate.runtimes.base import Array, Feeds, Runtime
 from onnxport.validate.signature import Oriented, check_tensors
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when they are needed.
 _KEPT = 256 * 2**20
+
+_NAN = "it is NaN everywhere"
 
 
 @dataclass
@@ -73,6 +77,7 @@ class Reference:
         self.sets: list[Answered] = []
         self.notes: tuple[str, ...] = ()
         self._evidence = {spec.name: Evidence() for spec in self.outputs}
+        self._nan = {spec.name for spec in self.outputs if spec.dtype.startswith("float")}
         self._constant = constant_outputs(self._graph) if self._graph else frozenset[str]()
         self._domains = domains(self._graph) if self._graph else declared_domains(self.inputs)
         self._bytes = 0
@@ -93,7 +98,8 @@ class Reference:
     @property
     def doubts(self) -> dict[str, str]:
         """Output name to why the answers prove nothing of it."""
-        return doubts(self._evidence, self._constant)
+        found = doubts(self._evidence, self._constant)
+        return {name: _NAN if self.sets and name in self._nan else doubt for name, doubt in found.items()}
 
     def prepare(self) -> None:
         """Runs the reference on every set of inputs; `wait` in other threads learns of each."""
@@ -175,6 +181,7 @@ class Reference:
         noise = {
             name: measure_noise(answer, [probe[name] for probe in probes]) for name, answer in answers.items()
         }
+        self._nan = {name for name in self._nan if _is_nan(answers[name])}
         for name, evidence in self._evidence.items():
             evidence.add(name, answers[name], noise[name], self.tolerance)
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
@@ -183,6 +190,10 @@ class Reference:
         with self._progress:
             self.sets.append(Answered(load, sample.label, sample.source, shapes, noise, kept))
             self._progress.notify_all()
+
+
+def _is_nan(answer: Array) -> bool:
+    return bool(answer.size and np.isnan(answer).all())
 
 
 def _runtime(artifact: Artifact, *, optimize: bool = True) -> Runtime:

@@ -18,7 +18,7 @@ from fixtures import graphs
 from onnxport.converters import ort_format
 from onnxport.converters.ort import convert
 from onnxport.converters.params import OrtParams
-from onnxport.errors import CannotConvertError
+from onnxport.errors import CannotConvertError, InputError
 from onnxport.manifest import KEY, Manifest
 from onnxport.model import Model
 
@@ -180,4 +180,22 @@ def test_missing_kernel_is_named(tmp_path: Path) -> None:
     )
     model.graph.node[0].name = "angle"
     with pytest.raises(CannotConvertError, match=r"Atan.*'angle'"):
+        converted(model, tmp_path)
+
+
+def test_an_opset_that_is_not_released_is_the_inputs_fault(tmp_path: Path) -> None:
+    model = graphs.mlp()
+    model.opset_import[0].version = 99
+    with pytest.raises(InputError, match=r"model\.onnx has opset 99, newer than ONNX Runtime \S+ knows"):
+        converted(model, tmp_path)
+
+
+def test_a_node_whose_sizes_do_not_fit_is_the_inputs_fault(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x, float[4,5] w) => (float[2,5] y)'
+        " { y = MatMul(x, w) }"
+    )
+    with pytest.raises(
+        InputError, match=r"is not a valid ONNX model: ONNX Runtime says: .*Incompatible dimensions"
+    ):
         converted(model, tmp_path)

@@ -120,3 +120,8 @@ def test_names_and_dtypes_tell_where_no_graph_does(spec: TensorSpec, domain: Dom
 )
 def test_real_models(key: str, expected: dict[str, Domain]) -> None:
     assert domains(Model.load(models.path(key))) == expected
+
+
+def test_ids_of_a_table_without_rows_have_a_domain_that_can_be_drawn_from(tmp_path: Path) -> None:
+    text = """g (float[0, 2] table, int64[0] ids) => (float[0, 2] y) { y = Gather <axis = 0> (table, ids) }"""
+    assert domains(load(tmp_path, text))["ids"] == Domain("integer", 0, 0)

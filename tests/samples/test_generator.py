@@ -127,3 +127,30 @@ def test_uint8_images_are_images() -> None:
     image = made((1, 40, 60, 3), Domain("integer", 0, 255), "uint8")
     assert image.dtype == np.uint8
     assert np.abs(np.diff(image.astype(int), axis=1)).mean() < 0.25 * image.std()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "string"])
+def test_an_input_without_dimensions_is_an_array(dtype: str, kind: FloatKind) -> None:
+    domain = Domain({"float32": "real", "bool": "mask"}.get(dtype, "integer"))  # type: ignore[arg-type]
+    array = made((), domain, dtype, kind=kind)
+    assert isinstance(array, np.ndarray)
+    assert array.shape == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "domain", [Domain("real"), Domain("mask"), Domain("length"), Domain("integer", 0, 9)]
+)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 3, 8, 8)])
+def test_an_input_without_elements_is_empty(shape: tuple[int, ...], domain: Domain, kind: FloatKind) -> None:
+    dtype = "float32" if domain.kind == "real" else "int64"
+    array = made(shape, domain, dtype, kind=kind)
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+
+
+def test_a_length_beside_an_empty_sequence_is_drawn() -> None:
+    specs = {"x": TensorSpec("x", "float32", (1, 0)), "n": TensorSpec("n", "int64", (1,))}
+    given = {name: (spec, tuple(map(int, map(str, spec.shape)))) for name, spec in specs.items()}
+    known = {"x": Domain("real"), "n": Domain("length")}
+    assert generate(given, known, kind="normal", seed=0, index=0)["n"].tolist() == [1]

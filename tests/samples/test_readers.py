@@ -89,6 +89,7 @@ def test_unreadable_files_and_pickles_are_refused(tmp_path: Path, name: str) -> 
     with pytest.raises(InputError, match="cannot be read"):
         find_samples(tmp_path, ONE, 10)[0].load()
     np.save(tmp_path / "object.npy", np.array([{"code": "runs"}], dtype=object), allow_pickle=True)
+    (tmp_path / name).unlink()
     shutil.move(tmp_path / "object.npy", tmp_path / "a.npy")
     with pytest.raises(InputError, match="pickles"):
         find_samples(tmp_path, ONE, 10)[-1].load()
@@ -103,3 +104,11 @@ def test_a_broken_tensor_in_a_data_set_is_named(tmp_path: Path) -> None:
     (folder / "input_0.pb").rename(folder / "input_7.pb")
     with pytest.raises(InputError, match=r"input_7\.pb belongs to no input: the model has 1"):
         find_samples(tmp_path, ONE, 10)[0].load()
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy"])
+def test_junk_is_no_occasion_for_numpys_advice_on_pickles(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"junk")
+    with pytest.raises(InputError, match=f"its content is not that of an {name[1:]} file") as refused:
+        find_samples(tmp_path, ONE, 10)[0].load()
+    assert "pickle" not in str(refused.value)

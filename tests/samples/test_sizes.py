@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import InputError
+from onnxport.errors import InputError, UsageError
 from onnxport.samples.sizes import OpenSizes
+from onnxport.shapes import parse_shapes
 
 
 def sizes(*inputs: tuple[str, tuple[Dim, ...]]) -> OpenSizes:
@@ -74,3 +77,10 @@ def test_when_none_is_accepted_the_option_is_spelled_out() -> None:
     assert "input 'x'" in str(error)
     assert "bad Concat" in str(error)
     assert "--shape x=1,80,1" in str(error)
+
+
+def test_a_size_that_no_runtime_can_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"99999999999999999999 in the shape .* is too large") as refused:
+        parse_shapes(["x=99999999999999999999,6"])
+    assert str(2**31 - 1) in str(refused.value)
+    assert parse_shapes([f"x={2**31 - 1}"]) == {"x": (2**31 - 1,)}

@@ -32,15 +32,15 @@ def test_answers_that_move_beyond_noise_prove() -> None:
 
 def test_an_output_that_no_input_moves_proves_nothing() -> None:
     same = floats(0, 1, 5)
-    assert doubt(same, same.copy(), same.copy()) == "inconclusive: it does not vary with the inputs"
-    assert doubt(same, same * np.float32(1 + 1e-6)) == "inconclusive: it does not vary with the inputs"
-    assert doubt(np.array([4]), np.array([4])) == "inconclusive: it does not vary with the inputs"
+    assert doubt(same, same.copy(), same.copy()) == "it does not vary with the inputs"
+    assert doubt(same, same * np.float32(1 + 1e-6)) == "it does not vary with the inputs"
+    assert doubt(np.array([4]), np.array([4])) == "it does not vary with the inputs"
     assert doubt(np.zeros((1, 5), np.float32), np.zeros((1, 5), np.float32))
 
 
 def test_an_output_that_noise_drowns_proves_nothing() -> None:
     words = doubt(floats(0, 1, 5), floats(1, 1, 5), level=0.1)
-    assert words.startswith("inconclusive: ONNX Runtime's own noise is ")
+    assert words.startswith("ONNX Runtime's own noise is ")
     assert words.endswith("% of its scale")
 
 
@@ -81,4 +81,4 @@ def test_noise_in_the_first_answer_does_not_pass_for_a_move() -> None:
         shifted = answer + np.float32(level)
         known = measure_noise(shifted, [shifted + np.float32(noise)])
         evidence.add("y", shifted, known, TOLERANCE)
-    assert evidence.doubt() == "inconclusive: it does not vary with the inputs"
+    assert evidence.doubt() == "it does not vary with the inputs"

@@ -12,7 +12,7 @@ import pytest
 import onnxport
 from fixtures import graphs
 from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError, UsageError
+from onnxport.errors import InputError, MachineError, UsageError
 from onnxport.model import Model
 from onnxport.validate.runtimes.base import RunError
 from onnxport.validate.runtimes.ort import OrtRuntime
@@ -114,9 +114,9 @@ def test_sizes_that_the_layers_refuse_are_named_with_onnx_runtimes_cause(tmp_pat
 
 
 def test_a_file_that_is_no_model_is_an_input_error_in_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "m.ort"
+    path = tmp_path / "m.onnx"
     path.write_bytes(b"not a model")
-    with pytest.raises(InputError, match=r"ONNX Runtime cannot load .*m\.ort: ") as caught:
+    with pytest.raises(InputError, match=r"ONNX Runtime cannot load .*m\.onnx: ") as caught:
         OrtRuntime(path)
     assert "\n" not in str(caught.value)
     assert "ONNXRuntimeError" not in str(caught.value)
@@ -138,3 +138,57 @@ def test_onnx_runtime_prints_nothing_of_its_own(conv: Path, capfd: pytest.Captur
     with pytest.raises(InputError):
         OrtRuntime(conv.parent / "bad.onnx")
     assert capfd.readouterr() == ("", "")
+
+
+def test_where_in_onnx_runtime_it_arose_is_not_said(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (int32[1] x) => (int32[1] y) { y = Div(x, x) }'
+    )
+    model.graph.node[0].name = "d"
+    onnx.save(model, tmp_path / "m.onnx")
+    with OrtRuntime(tmp_path / "m.onnx") as runtime, pytest.raises(RunError) as refused:
+        runtime.run({"x": np.zeros(1, np.int32)})
+    assert refused.value.why == "Div 'd': Integer division by zero"
+
+
+def test_a_run_beyond_the_machines_memory_is_the_machines_failure(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (float[1] x) => (float[a, b] y)'
+        " <int64[2] s = {10000000, 10000000}> { y = Expand(x, s) }"
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    with OrtRuntime(tmp_path / "m.onnx") as runtime, pytest.raises(MachineError, match="memory"):
+        runtime.run({"x": np.zeros(1, np.float32)})
+
+
+def test_an_opset_that_is_not_released_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    model = graphs.mlp()
+    model.opset_import[0].version = 99
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(
+        InputError, match=r"m\.onnx has opset 99, newer than ONNX Runtime \S+ knows \(\d+\); export"
+    ):
+        OrtRuntime(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x20\0\0\0ORTM" + bytes(100), "is truncated or damaged"),
+        (b"\x1c\0\0\0TFL3" + bytes(100), "is not a model in ONNX Runtime format: it is a TFLite model"),
+        (b"anything else there is", "is not a model in ONNX Runtime format"),
+    ],
+)
+def test_a_damaged_or_foreign_ort_file_is_called_so(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "m.ort").write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        OrtRuntime(tmp_path / "m.ort")
+
+
+def test_a_scalar_is_taken_and_given_as_an_array(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (float x) => (float y) { y = Exp(x) }'
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    with OrtRuntime(tmp_path / "m.onnx") as runtime:
+        assert isinstance(runtime.run({"x": np.float32(0)})["y"], np.ndarray)  # type: ignore[dict-item]

@@ -12,6 +12,7 @@ from fixtures import graphs
 from onnxport.artifact import TensorSpec
 from onnxport.model import Model
 from onnxport.validate.probes import other_batch, perturbed_inputs, perturbed_weights
+from onnxport.validate.runtimes.base import Feeds, MemoryFullError
 from onnxport.validate.runtimes.ort import OrtRuntime
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -118,3 +119,13 @@ def test_labels_that_flip_in_other_company_count_as_unstable() -> None:
     probe = other_batch(flipping, (TensorSpec("x", "float32", ("N", 1)),))
     assert probe is not None
     np.testing.assert_array_equal(probe({"x": scores}, flipping({"x": scores}))["label"], [1, 1, 1])
+
+
+def test_a_batch_that_fills_the_memory_says_nothing_of_noise() -> None:
+    def run(feeds: Feeds) -> dict[str, Array]:
+        raise MemoryFullError("no room")
+
+    x = np.ones((1, 3), np.float32)
+    probe = other_batch(run, (TensorSpec("x", "float32", ("N", 3)),))
+    assert probe is not None
+    np.testing.assert_array_equal(probe({"x": x}, {"y": x})["y"], x)

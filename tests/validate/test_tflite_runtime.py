@@ -126,7 +126,7 @@ def test_start_up_says_nothing_on_stderr(ours: Path) -> None:
     ("content", "message"),
     [
         (b"neither", "is not a TFLite model"),
-        (b"\xff\xff\xff\x7fTFL3" + b"\xff" * 60, "is a damaged TFLite file"),
+        (b"\xff\xff\xff\x7fTFL3" + b"\xff" * 60, "is truncated or damaged"),
     ],
 )
 def test_a_file_that_is_no_tflite_is_an_input_error(tmp_path: Path, content: bytes, message: str) -> None:

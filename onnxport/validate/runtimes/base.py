@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.errors import MachineError, UsageError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Feeds = Mapping[str, Array]
@@ -20,6 +20,10 @@ THREADS = 2
 
 class RunError(UsageError):
     """A loaded model that refuses to run on inputs that fit its signature; `why` is the runtime's own cause."""
+
+
+class MemoryFullError(MachineError):
+    """A run that needs more memory than the machine has; one on smaller inputs may do."""
 
 
 class Runtime(Protocol):
@@ -51,6 +55,7 @@ class Runtime(Protocol):
         Raises:
             UsageError: an input is missing, unknown, or of a wrong dtype or shape; a tap that is not in `taps`.
             RunError: the model cannot run on these inputs, for instance at sizes that its layers do not fit.
+            MemoryFullError: the machine does not hold what the model computes.
             MachineError: the runtime crashed or hung.
         """
         ...

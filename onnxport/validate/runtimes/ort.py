@@ -10,11 +10,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import onnxruntime as ort
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import InputError
-from onnxport.validate.runtimes.base import THREADS, Array, Feeds, RunError, check_feeds, check_taps
+from onnxport.validate.runtimes.base import (
+    THREADS,
+    Array,
+    Feeds,
+    MemoryFullError,
+    RunError,
+    check_feeds,
+    check_taps,
+)
 
 if TYPE_CHECKING:
     from onnxport.model import Model
@@ -100,11 +109,17 @@ class OrtRuntime:
         wanted = [spec.name for spec in self._outputs]
         wanted += [name for name in taps if name not in wanted]
         try:
-            values = session.run(wanted, dict(feeds))
+            values = session.run(wanted, {name: np.asarray(array) for name, array in feeds.items()})
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+            if _OUT_OF_MEMORY.search(str(error)):
+                raise MemoryFullError(
+                    f"the machine's memory does not hold what {self._label} computes on {shapes}",
+                    why=f"ONNX Runtime says: {_cause(error)}",
+                    fix="give smaller sizes (--shape) or inputs (--inputs DIR), or use a larger machine",
+                ) from error
             raise RunError(f"ONNX Runtime cannot run {self._label} on {shapes}", why=_cause(error)) from error
-        return dict(zip(wanted, values, strict=True))
+        return {name: np.asarray(value) for name, value in zip(wanted, values, strict=True)}
 
     def close(self) -> None:
         self._sessions.clear()
@@ -148,7 +163,19 @@ class OrtRuntime:
                 providers=["CPUExecutionProvider"],
             )
         except Exception as error:  # see run
-            raise InputError(f"ONNX Runtime cannot load {self._label}", why=_cause(error)) from error
+            raise self._unloadable(error) from error
+
+    def _unloadable(self, error: Exception) -> InputError:
+        """What ONNX Runtime's refusal to load the model means to the user."""
+        if newer := _NEWER_OPSET.search(" ".join(str(error).split())):
+            opset, known = newer.groups()
+            return InputError(
+                f"{self._label} has opset {opset}, newer than ONNX Runtime {ort.__version__} knows ({known})",
+                fix=f"export it with opset {known} or older",
+            )
+        if self._is_ort and _NO_ORT_MODEL.search(str(error)):
+            return _no_ort_model(Path(self._label))
+        return InputError(f"ONNX Runtime cannot load {self._label}", why=_cause(error))
 
     def _load_model(self) -> Model:
         if self._model is None:
@@ -225,11 +252,31 @@ def _dim(dim: object) -> Dim:
 # "[ONNXRuntimeError] : 1 : FAIL : ", "Load model from m.onnx failed:", "/onnxruntime_src/x.h:46 void f(int, char) "
 _PREAMBLE = re.compile(
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|"
-    r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\) (?:const )?|^\w+\.cc:\d+ \S+ "
+    r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\) (?:const )?|\b\w+\.(?:cc|h):\d+ \S+ "
 )
+_NODE = re.compile(
+    r"Non-zero status code returned while running (\w+) node\. ?Name:'([^']*)' Status Message: "
+)
+_NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
+_NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
+_OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
 
 
 def _cause(error: Exception) -> str:
     """ONNX Runtime's message in one line, without where in ONNX Runtime it arose."""
     text = " ".join(str(error).split())
-    return _PREAMBLE.sub("", text)[:300] or type(error).__name__
+    return _PREAMBLE.sub("", _NODE.sub(r"\1 '\2': ", text))[:300] or type(error).__name__
+
+
+def _no_ort_model(path: Path) -> InputError:
+    """The error for an `.ort` file that ONNX Runtime finds no model in."""
+    from onnxport.model import foreign_kind
+
+    with path.open("rb") as file:
+        is_ort = file.read(8)[4:] == b"ORTM"
+    if is_ort:
+        return InputError(f"{path} is truncated or damaged", fix="copy, download or convert it again")
+    kind, way_out = foreign_kind(path) or ("", "")
+    return InputError(
+        f"{path} is not a model in ONNX Runtime format", why=f"it is {kind}" if kind else "", fix=way_out
+    )

@@ -189,11 +189,15 @@ def _read_ends(path: Path) -> _Ends:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if content[4:8] != _IDENTIFIER:
-            raise InputError(f"{path} is not a TFLite model", why="its file identifier is not TFL3")
+            from onnxport.model import foreign_kind
+
+            kind, way_out = foreign_kind(path) or ("", "")
+            why = f"it is {kind}" if kind else "its file identifier is not TFL3"
+            raise InputError(f"{path} is not a TFLite model", why=why, fix=way_out)
         return _ends(schema.Model.GetRootAs(content, 0), content)
     except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise InputError(
-            f"{path} is a damaged TFLite file", why=str(error) or type(error).__name__
+            f"{path} is truncated or damaged", fix="copy, download or convert it again"
         ) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
