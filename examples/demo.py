@@ -16,11 +16,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from fixtures import models  # noqa: E402 - found through the line above
+from onnxport.pipelines.reports.terminal import human_size  # noqa: E402
 
 OUTPUT = ROOT / "build" / "demo"
 TARGETS = ("tflite", "ort")
@@ -53,6 +55,7 @@ def main() -> int:
         for target in TARGETS:
             with console.status(f"{name} to {target}"):
                 rows.append(converted(name, path, target))
+    console.print("Each proven against ONNX Runtime:")
     console.print(table(rows))
     console.print(f"They lie in {OUTPUT.relative_to(ROOT)}/; `onnxport inspect FILE` shows what is in one.")
     return 0 if all(row.proven for row in rows) else 1
@@ -92,20 +95,21 @@ def converted(name: str, path: Path, target: str) -> Row:
         return Row(output.name, "", seconds, f"exit {done.returncode}: {reason}", proven=False)
     (artifact,) = document["artifacts"]
     report = artifact["report"]
-    size = f"{artifact['size'] / 1e6:.2f} MB ({artifact['ratio']:.2f}x)"
+    size = f"{human_size(artifact['size'])} ({artifact['ratio']:.2f}x)"
     proven = done.returncode == 0 and report["verdict"] == "proven"
     return Row(output.name, size, seconds, f"{report['verdict']}: {report['reason']}", proven)
 
 
 def table(rows: list[Row]) -> Table:
-    shown = Table("artefact", "size", "time", "fidelity", title="Each proven against ONNX Runtime")
-    for column in shown.columns[:3]:
-        column.no_wrap = True
-    for column in shown.columns[1:3]:
-        column.justify = "right"
+    """Fits a terminal of 80 columns; only the verdict on what is not proven may take more than a line."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    shown.add_column("artefact", no_wrap=True)
+    shown.add_column("size", no_wrap=True, justify="right")
+    shown.add_column("time", no_wrap=True, justify="right")
+    shown.add_column("verdict")
     for row in rows:
-        colour = "green" if row.proven else "red"
-        shown.add_row(row.name, row.size, f"{row.seconds:.1f} s", f"[{colour}]{row.verdict}[/]")
+        verdict = Text(row.verdict, style="green" if row.proven else "red")
+        shown.add_row(row.name, row.size, f"{row.seconds:.1f} s", verdict)
     return shown
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, path_of
 from onnxport.pipelines import runner
 from onnxport.pipelines.jobs import conversion
 from onnxport.pipelines.report import RunReport
@@ -92,4 +92,4 @@ def load(path: StrPath) -> Runtime:
     """
     from onnxport.validate import runtimes
 
-    return runtimes.load(Path(path))
+    return runtimes.load(path_of(path, "a model", fix="give a path to a model file"))

@@ -11,11 +11,10 @@ import errno
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from onnxport.errors import InputError, MachineError, OnnxportError, UsageError
 
@@ -57,9 +56,10 @@ class Artifact:
         """The artefact at `path`.
 
         Raises:
+            UsageError: no path at all.
             InputError: missing, a directory, empty, unreadable, or of an unknown extension.
         """
-        path = Path(path)
+        path = path_of(path, "a model", fix="give a path to an .onnx file; save a ModelProto first")
         known = ", ".join(FORMATS)
         try:
             if path.is_dir():
@@ -101,6 +101,15 @@ class Artifact:
         return tree.hexdigest()
 
 
+def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
+    """The path that a caller gave for `what`; UsageError where it is none."""
+    if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
+        raise UsageError(f"{what} is given by its path, which {type(given).__name__} is not", fix=fix)
+    if not os.fspath(given):
+        raise UsageError(f"the path of {what} is empty", fix=fix)
+    return Path(given)
+
+
 _STAGING_PREFIX = ".onnxport-"
 
 
@@ -110,57 +119,95 @@ class Staging:
     Use as a context manager: write below `folder`, then `commit`. Leaving without a commit, by an error or
     by Ctrl-C, removes the folder. A run that was killed outright leaves its folder behind, under a name with
     its process number in it; the next run that writes to the same place sweeps it.
+
+    Args:
+        option: how the user says where `output` is, for messages.
+
+    Attributes:
+        settled: of the class: an artefact is moving to its place, after which an interruption comes too late.
     """
 
-    def __init__(self, output: Path) -> None:
-        self.output = output
+    settled: ClassVar[bool] = False
+    _live: ClassVar[set[Path]] = set()
+
+    def __init__(self, output: Path, option: str = "-o") -> None:
+        self.output, self._option = output, option
         self.folder = Path()
 
     def __enter__(self) -> Staging:
-        parent = self.output.parent
-        with writing(self.output):
-            if self.output.is_dir():
-                raise UsageError(f"{self.output} is a directory", fix="give -o a file name")
-            if not parent.is_dir():
-                raise UsageError(
-                    f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
-                )
+        with writing(self.output, self._option):
+            self._check()
+            parent = self.output.parent
             _sweep(parent)
-            self.folder = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=parent))
+            self.folder = parent / f"{_STAGING_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+            self._live.add(self.folder)  # before it is made: an interruption may fall between the two
+            try:
+                self.folder.mkdir(mode=0o700)
+            except OSError:
+                self._live.discard(self.folder)
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._live.discard(self.folder)
 
     def commit(self, files: dict[Path, Path]) -> None:
         """Moves each staged file to its final path, flushed to disk first; the last one is the main file."""
-        with writing(self.output):
+        with writing(self.output, self._option):
             for staged in files:
                 with staged.open("rb+") as stream:
                     os.fsync(stream.fileno())
-            for staged, final in files.items():
-                os.replace(staged, final)
+            Staging.settled = True
+            try:
+                for staged, final in files.items():
+                    os.replace(staged, final)
+            except BaseException:
+                Staging.settled = False
+                raise
+
+    @classmethod
+    def discard_all(cls) -> None:
+        """Removes every private folder of this process, for a way out that unwinds nothing."""
+        for folder in tuple(cls._live):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _check(self) -> None:
+        """Whether the output can be meant."""
+        parent = self.output.parent
+        nearest = next(folder for folder in (parent, *parent.parents) if folder.exists())
+        if self.output.is_dir():
+            raise UsageError(f"{self.output} is a directory", fix=f"give {self._option} a file name")
+        if not nearest.is_dir():
+            raise UsageError(
+                f"{self.output} cannot be written, {nearest} is a file and no folder",
+                fix=f"give {self._option} a path in a folder",
+            )
+        if nearest != parent:
+            raise UsageError(
+                f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
+            )
 
 
 @contextlib.contextmanager
-def writing(output: Path) -> Iterator[None]:
+def writing(output: Path, option: str = "-o") -> Iterator[None]:
     """Turns the operating system's refusal to write `output` into the error that the user is to see."""
     try:
         yield
     except OnnxportError:
         raise
     except OSError as error:
-        raise write_failure(output, error) from error
+        raise write_failure(output, error, option) from error
 
 
-def write_failure(output: Path, error: OSError) -> MachineError:
+def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineError:
     """The MachineError that says why `output` could not be written and what would help."""
     fixes = {
-        errno.ENOSPC: "free some space or give -o a path on another disk",
-        errno.EFBIG: "a file size limit is set (ulimit -f); raise it or give -o another place",
-        errno.EDQUOT: "the disk quota is used up; give -o a path on another disk",
+        errno.ENOSPC: f"free some space or give {option} a path on another disk",
+        errno.EFBIG: f"a file size limit is set (ulimit -f); raise it or give {option} another place",
+        errno.EDQUOT: f"the disk quota is used up; give {option} a path on another disk",
     }
-    fix = fixes.get(error.errno or 0, "give -o a path that you may write to")
+    fix = fixes.get(error.errno or 0, f"give {option} a path that you may write to")
     return MachineError(f"{output} cannot be written", why=error.strerror or str(error), fix=fix)
 
 

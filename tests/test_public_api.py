@@ -152,12 +152,41 @@ def test_wrong_artefact_raises_with_its_report_and_leaves_nothing(
         ({"level": "all"}, "converting to tflite has no option 'level'"),
         ({"layout": "nchw"}, "option 'layout' has the value 'nchw'"),
         ({"shape": {"picture": (1, 1, 8, 8)}}, "no input 'picture'"),
+        ({"shape": "picture=1,1,8,8"}, "no input 'picture'"),
+        ({"shape": 8}, "shapes are not given by 8; write NAME=1,3,224,224"),
+        ({"shape": {"image": 8}}, "the shape of input 'image' is not given by 8; give a tuple of sizes"),
+        ({"samples": 0}, "option 'samples' has the value 0; give 1 to 1000"),
+        ({"samples": "many"}, "option 'samples' has the value 'many'; give a whole number"),
+        ({"rtol": float("inf")}, "option 'rtol' has the value inf; give a finite number"),
+        ({"layout": "nchw"}, "option 'layout' has the value 'nchw'; give 'keep' or 'nhwc'"),
     ],
 )
 def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         onnxport.convert_model(DIGITS, "tflite", tmp_path / "m.tflite", **options)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [None, 5, onnx.ModelProto(), b"model.onnx", ""])
+def test_model_that_is_no_path_is_a_usage_error(model: Any) -> None:
+    for use in (
+        lambda: onnxport.convert_model(model, "ort"),
+        lambda: onnxport.validate_model(DIGITS, model),
+        lambda: onnxport.load(model),
+    ):
+        with pytest.raises(UsageError, match=r"a model is given by its path|the path of a model is empty"):
+            use()
+
+
+@pytest.mark.parametrize("output", [3, b"m.ort", ""])
+def test_output_that_is_no_path_is_a_usage_error(output: Any) -> None:
+    with pytest.raises(UsageError, match="give the path of the file to write"):
+        onnxport.convert_model(DIGITS, "ort", output)
+
+
+def test_a_single_shape_may_be_given_as_text(tmp_path: Path) -> None:
+    report = onnxport.validate_model(DIGITS, DIGITS, shape="image=2,1,8,8")
+    assert {each.shapes["image"] for each in report.fed} == {(2, 1, 8, 8)}
 
 
 def test_unknown_target_is_a_usage_error() -> None:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import sys
-from types import FrameType
+from typing import NoReturn
 
-from onnxport.errors import INTERRUPTED
+from onnxport.cli import interruption
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The `onnxport` command."""
-    for interruption in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(interruption, _interrupt)
     # Imported under the handlers: a Ctrl-C during the imports shows no traceback either.
     try:
+        interruption.install()
         from onnxport.cli.commands import cli
 
         code = cli.main(prog_name="onnxport", standalone_mode=False)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    if code == INTERRUPTED:
-        # A native library may still compute in a thread, which the interpreter's own way out would wait for.
-        os._exit(code)
-    sys.exit(code)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Interrupts once: a second Ctrl-C must not break off the cleaning up after the first."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    except BaseException as error:
+        if not isinstance(interruption.instead_of(error), KeyboardInterrupt):
+            raise
+        code = interruption.CODE
+    if code == interruption.CODE:
+        interruption.tell()
+        interruption.leave()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # what could not be printed was said where it was printed
+            stream.flush()
+    # Not through the interpreter's own way out, where a late Ctrl-C would still show a traceback.
+    os._exit(code)

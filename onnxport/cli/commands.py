@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import onnxport
-from onnxport.cli import failures
+from onnxport.cli import failures, interruption
 
 # Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
 COMMANDS = {
@@ -41,7 +41,7 @@ class Commands(click.Group):
         self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any
     ) -> Any:
         """Runs the command line; ends the process with its exit code, or returns that if not standalone."""
-        arguments = sys.argv[1:] if args is None else list(args)
+        arguments = (sys.argv[1:] if args is None else list(args)) or ["--help"]
         code = self._exit_code(arguments, **extra)
         if standalone_mode:
             sys.exit(code)
@@ -60,10 +60,10 @@ class Commands(click.Group):
         except click.exceptions.Exit as leaving:
             return leaving.exit_code
         except BaseException as error:
-            return failures.show(error, style)
+            return failures.show(interruption.instead_of(error), style)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(onnxport.__version__, prog_name="onnxport", message="%(prog)s %(version)s")
 def cli() -> None:
     """ONNX models to TFLite and ONNX Runtime format, each artefact proven against ONNX Runtime.

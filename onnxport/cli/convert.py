@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of
+from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.pipelines.stages import TARGETS
 from onnxport.validate.params import ValidateParams
@@ -49,12 +49,12 @@ def command(
     from onnxport.pipelines.jobs import conversion
     from onnxport.pipelines.reports import saving
 
-    job = conversion(
-        model, to, destination, given(options), validate=not no_validate, keep_rejected=keep_rejected
-    )
+    with spelled():
+        job = conversion(
+            model, to, destination, given(options), validate=not no_validate, keep_rejected=keep_rejected
+        )
     with saving(report_file) as save:
-        report = runner.run(job, "convert", output.progress())
-        save(report)
+        report = runner.run(job, "convert", output.progress(), save)
     output.run(report)
     report.check()
     return report.exit_code

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import click
 
+from onnxport.cli import interruption
 from onnxport.errors import (
     BUG,
     INTERRUPTED,
@@ -54,6 +55,7 @@ def show(error: BaseException, style: Style) -> int:
     if isinstance(error, BrokenPipeError):  # who read the help text has gone; there is nobody to tell
         _silence(sys.stdout)
         return INTERRUPTED
+    interruption.answering()
     failure = explain(error)
     if style.verbose and not isinstance(error, click.ClickException):
         show_on_stderr("".join(traceback.format_exception(error)).rstrip())
@@ -117,7 +119,7 @@ def _silence(stream: TextIO) -> None:
 
 
 def _usage(error: click.ClickException) -> str:
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -12,6 +13,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onnxport.cli.output import PATH
+from onnxport.errors import UsageError
+from onnxport.pipelines.stages import RefusedValue
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,6 +44,15 @@ def options_of(models: Mapping[str, type[BaseModel]]) -> Callable[[F], F]:
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `options` that the user gave; the others are the params models' to fill in."""
     return {name: value for name, value in options.items() if value is not None and value != ()}
+
+
+@contextmanager
+def spelled() -> Iterator[None]:
+    """Has a value that is refused inside named by its option instead of its keyword."""
+    try:
+        yield
+    except RefusedValue as refusal:
+        raise UsageError(f"{_spelled(refusal.name)} has the value {refusal.value}", fix=refusal.fix) from None
 
 
 def _spelled(name: str) -> str:

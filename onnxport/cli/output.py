@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxport.cli import interruption
 from onnxport.cli.failures import show_on_stderr, show_on_stdout
 
 if TYPE_CHECKING:
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
     from onnxport.pipelines.runner import Progress
 
 
-# A path as given: what is wrong with it is said by whoever opens it, with the exit code that fits.
-PATH = click.Path(path_type=Path, readable=False)
+class GivenPath(click.Path):
+    """A path as given: what is wrong with it is said by whoever opens it, with the exit code that fits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # pathlib takes it for the current folder
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = GivenPath(path_type=Path, readable=False)
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Output:
 
     def result(self, document: Callable[[], str], text: Callable[[], str]) -> None:
         """Prints the result on stdout, as its JSON document or as text."""
+        interruption.answering()
         if self.json:
             show_on_stdout(document())
         elif not self.quiet:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of
+from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.validate.params import ValidateParams
 
@@ -31,7 +31,8 @@ def command(
     from onnxport.pipelines.reports import saving
     from onnxport.pipelines.stages import params_of
 
-    params = params_of(ValidateParams, given(options), purpose="validation")
+    with spelled():
+        params = params_of(ValidateParams, given(options), purpose="validation")
     with saving(report_file) as save:
         report = runner.validate(
             Artifact.open(reference), Artifact.open(candidate), params, output.progress()

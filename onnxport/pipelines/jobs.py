@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.artifact import SUFFIXES, Artifact, writing
+from onnxport.artifact import SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
 from onnxport.pipelines.stages import Stage, check_known, params_of, target
 from onnxport.validate.params import ValidateParams
@@ -46,6 +46,9 @@ class Job:
                 f"{self.source.path} is in {self.source.format} format", fix=f"give a .{first.takes} file"
             )
         suffix = SUFFIXES[self.target.gives]
+        with writing(self.output):
+            if self.output.is_dir():
+                raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
         if self.output.suffix.lower() != suffix:
             raise UsageError(
                 f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
@@ -89,7 +92,9 @@ def conversion(
     return Job(
         source=source,
         steps=(Step(stage, params),),
-        output=Path(output) if output is not None else source.path.with_suffix(SUFFIXES[stage.gives]),
+        output=source.path.with_suffix(SUFFIXES[stage.gives])
+        if output is None
+        else path_of(output, "the output", fix="give the path of the file to write"),
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
     )

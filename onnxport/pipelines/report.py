@@ -93,7 +93,14 @@ class RunReport(_Record):
             what = f"{name} is not equivalent to {source}"
         else:
             what = f"whether {name} is equivalent to {source} is {report.verdict}"
-        fix = "nothing was kept, --keep-rejected keeps what failed" if artifact.path is None else ""
+        dropped = artifact.path is None
+        if report.verdict == "inconclusive":
+            way_out = (
+                "give inputs of your own with --inputs DIR, or take it unproven with --accept-inconclusive"
+            )
+            fix = f"nothing was kept; {way_out}" if dropped else way_out
+        else:
+            fix = "nothing was kept, --keep-rejected keeps what failed" if dropped else ""
         return NotProvenError(what, why=report.reason, fix=fix, report=self)
 
 

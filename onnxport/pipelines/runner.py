@@ -8,7 +8,7 @@ nothing behind. The runner prints nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +87,17 @@ class Clock:
         return round(time.perf_counter() - self._started, 4)
 
 
-def run(job: Job, command: str, progress: Progress | None = None) -> RunReport:
-    """Makes the artefact of `job`; it is at `job.output` afterwards only if the report says it passed."""
+def run(
+    job: Job,
+    command: str,
+    progress: Progress | None = None,
+    save: Callable[[RunReport], None] = lambda report: None,
+) -> RunReport:
+    """Makes the artefact of `job`; it is at `job.output` afterwards only if the report says it passed.
+
+    Args:
+        save: takes down the report before the artefact takes its place; there is none if that fails.
+    """
     clock = Clock(progress)
     with Staging(job.output) as staging, ExitStack() as stack:
         workers = [stack.enter_context(step.stage.open()) for step in job.steps]
@@ -110,9 +119,11 @@ def run(job: Job, command: str, progress: Progress | None = None) -> RunReport:
                 product, report = second, _verdict(judge, source, second.artifact, clock)
         final = _destination(job, report)
         record = _record(product, final, job.target.name, report, origin, clock)
+        whole = _run_report(command, origin, record, _libraries(job), clock)
+        save(whole)
         if final is not None:
             staging.commit(_moves(product.artifact, final))
-    return _run_report(command, origin, record, _libraries(job), clock)
+    return whole
 
 
 def validate(

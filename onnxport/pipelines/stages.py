@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from onnxport.artifact import Artifact, Format
 from onnxport.converters.params import OrtParams, TfliteParams
@@ -155,10 +156,50 @@ def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
     try:
         return model.model_validate(options)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"option {name!r} has the value {first['input']!r}", why=message) from None
+        raise _refused(model, error) from None
+
+
+class RefusedValue(UsageError):
+    """A value that the option `name` cannot have."""
+
+    def __init__(self, name: str, value: object, fix: str) -> None:
+        super().__init__(f"option {name!r} has the value {value!r}", fix=fix)
+        self.name, self.value = name, value
+
+
+# pydantic's kinds of refusal in our words.
+_WANTED = {
+    "finite_number": "give a finite number",
+    "literal_error": "give {expected}",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "give a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "give a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "give True or False"),
+    "path_type": "give a path",
+}
+
+
+def _refused(model: type[BaseModel], error: ValidationError) -> RefusedValue:
+    refusal = error.errors(include_url=False)[0]
+    name, *inner = refusal["loc"]
+    kind = refusal["type"]
+    if kind in ("greater_than_equal", "less_than_equal"):
+        wanted = _bounds(model.model_fields[str(name)])
+    elif kind in _WANTED:
+        wanted = _WANTED[kind].format(**refusal.get("ctx", {}))
+    else:
+        wanted = refusal["msg"].removeprefix("Value error, ")
+    where = "".join(f"[{part!r}]" for part in inner)
+    return RefusedValue(f"{name}{where}", refusal["input"], wanted)
+
+
+def _bounds(field: FieldInfo) -> str:
+    least, most = (
+        next((getattr(bound, kind) for bound in field.metadata if hasattr(bound, kind)), None)
+        for kind in ("ge", "le")
+    )
+    if least is not None and most is not None:
+        return f"give {least} to {most}"
+    return f"give {least} or more" if most is None else f"give {most} or less"
 
 
 def _nearest(name: str, known: set[str]) -> str:

@@ -51,14 +51,19 @@ class Sandbox:
         start = [str(installed)] if installed.exists() else [sys.executable, "-m", "onnxport"]
         return [*start, *map(str, arguments)]
 
-    def run(self, *arguments: str | Path, before_exec: Callable[[], None] | None = None) -> Outcome:
+    def run(
+        self,
+        *arguments: str | Path,
+        before_exec: Callable[[], None] | None = None,
+        timeout: float = 120.0,
+    ) -> Outcome:
         done = subprocess.run(
             self.command(*arguments),
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             preexec_fn=before_exec,
             check=False,
         )

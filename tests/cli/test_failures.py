@@ -5,6 +5,7 @@ Each runs the real command in a fresh process and compares all files, temporary 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import resource
 import shutil
@@ -182,9 +183,70 @@ def option_of_another_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "--layout", "nhwc")
 
 
-@case(2, "option 'samples' has the value 0", "greater than or equal to 1")
+@case(2, "--samples has the value 0; give 1 to 1000")
 def value_out_of_range(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *ORT, "--samples", "0")
+
+
+@case(2, "--seed has the value -1; give 0 or more")
+def value_below_its_bound(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("validate", "model.onnx", "model.onnx", "--seed", "-1")
+
+
+@case(2, "--samples has the value 1001; give 1 to 1000")
+def more_samples_than_anybody_means(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "--samples", "1001")
+
+
+@case(2, "--rtol has the value inf; give a finite number")
+def infinite_tolerance(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "--rtol", "inf")
+
+
+@case(2, "--atol has the value nan; give a finite number")
+def tolerance_that_is_no_number(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "--atol", "nan")
+
+
+@case(2, "--rtol has the value 10000000000.0; give 0 to 1")
+def tolerance_that_lets_zeros_pass(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("validate", "model.onnx", "model.onnx", "--rtol", "1e10")
+
+
+@case(2, "Missing option '--to'. Choose from: tflite, ort; see onnxport convert --help")
+def no_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx")
+
+
+@case(2, "'MODEL': the path is empty")
+def empty_model_path(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "", *ORT)
+
+
+@case(2, "'-o' / '--output': the path is empty")
+def empty_output_path(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "-o", "")
+
+
+@case(2, "the output . is a directory; give -o a file name")
+def output_is_a_folder_without_suffix(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "-o", ".")
+
+
+@case(2, "model.onnx/model.ort cannot be written, model.onnx is a file and no folder")
+def output_below_a_file(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "-o", "model.onnx/model.ort")
+
+
+@case(2, "model.onnx/a/b/model.ort cannot be written, model.onnx is a file and no folder")
+def output_deep_below_a_file(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    return ("convert", "model.onnx", *ORT, "-o", "model.onnx/a/b/model.ort")
+
+
+@case(2, "runs.json is a directory; give --report a file name")
+def report_is_a_folder(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    (sandbox.folder / "runs.json").mkdir()
+    return ("convert", "model.onnx", *ORT, "--report", "runs.json")
 
 
 @case(2, "no input 'picture'", "its inputs are 'image'")
@@ -390,6 +452,21 @@ def models_that_differ(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("validate", "model.onnx", "other.onnx")
 
 
+@case(
+    1,
+    "whether still.ort is equivalent to still.onnx is inconclusive: 'y': it does not vary with the inputs; "
+    "nothing was kept; give inputs of your own with --inputs DIR, or take it unproven with --accept-inconclusive",
+)
+def output_that_never_varies(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    nodes = [helper.make_node("Mul", ["x", "zero"], ["y"])]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    zero = helper.make_tensor("zero", TensorProto.FLOAT, [1], [0.0])
+    model = helper.make_model(helper.make_graph(nodes, "still", [x], [y], [zero]), ir_version=8)
+    model.opset_import[0].version = 17
+    onnx.save(model, sandbox.folder / "still.onnx")
+    return ("convert", "still.onnx", *ORT)
+
+
 # ---- the tests
 
 
@@ -496,6 +573,32 @@ def test_full_disk(target: str, full_disk: Path, sandbox: Sandbox) -> None:
     assert f"model.{target} cannot be written" in error_of(outcome)
     assert "free some space" in error_of(outcome)
     assert sandbox.contents() == before
+
+
+def test_report_on_a_full_disk_leaves_no_artefact(full_disk: Path, sandbox: Sandbox) -> None:
+    (full_disk / "filling").write_bytes(bytes(56 * 1024))  # room for a page, which the report is longer than
+    before = sandbox.contents()
+    outcome = sandbox.run("convert", "model.onnx", *ORT, "--report", "disk/run.json")
+    assert outcome.code == errors.MACHINE_FAILED
+    assert "disk/run.json cannot be written: No space left on device" in error_of(outcome)
+    assert "give --report a path on another disk" in error_of(outcome)
+    assert sandbox.contents() == before
+
+
+def test_report_that_cannot_be_written_is_found_before_the_work(full_disk: Path, sandbox: Sandbox) -> None:
+    with contextlib.suppress(OSError):
+        (full_disk / "filling").write_bytes(bytes(60 * 1024))
+    outcome = sandbox.run("convert", "model.onnx", *ORT, "--report", "disk/run.json")
+    assert outcome.code == errors.MACHINE_FAILED
+    assert "give --report a path on another disk" in error_of(outcome)
+    assert "load ..." not in outcome.stderr
+
+
+@pytest.mark.parametrize("name", ["wrong_artefact_is_not_let_out", "output_that_never_varies"])
+def test_failed_proof_is_one_line_and_its_reason_is_said_once(name: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(*CASES[name].prepare(sandbox))
+    assert re.fullmatch(r"\w+\.ort   not kept   (inconclusive|not equivalent)   .*\d\.\d s\n", outcome.stdout)
+    assert error_of(outcome).count("inconclusive:") == (name == "output_that_never_varies")
 
 
 def test_every_documented_exit_code_is_reached_and_every_reached_one_documented() -> None:

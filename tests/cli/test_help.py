@@ -72,6 +72,10 @@ def test_version(sandbox: Sandbox) -> None:
     assert sandbox.run("--version").stdout == f"onnxport {onnxport.__version__}\n"
 
 
+def test_no_arguments_give_the_help(sandbox: Sandbox) -> None:
+    assert sandbox.run() == sandbox.run("--help")
+
+
 def test_python_m_is_the_same_command(sandbox: Sandbox) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "onnxport", "convert", "nowhere.onnx", "--to", "ort"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onnxport import errors
+from onnxport.cli import interruption
 from tests.cli.sandbox import Sandbox
 
 TIMEOUT = 60.0
@@ -44,6 +46,80 @@ def test_second_ctrl_c_does_not_break_the_cleaning_up(sandbox: Sandbox) -> None:
     assert sandbox.contents() == before
 
 
+# Moments of the first second: imports, loading, converting, proving.
+@pytest.mark.parametrize("after", [0.065 * step for step in range(15)])
+def test_ctrl_c_at_any_moment_ends_the_command(after: float, sandbox: Sandbox) -> None:
+    before = sandbox.contents()
+    with started(sandbox, "--json") as process:
+        wait_for_handlers(process)
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=10)
+    assert "Traceback" not in stderr
+    document = json.loads(stdout)
+    assert document["exit_code"] == process.returncode
+    if process.returncode != errors.PROVEN:
+        assert process.returncode == errors.INTERRUPTED
+        assert document["error"]["message"] == "interrupted"
+        assert stderr.endswith("error: interrupted\nexit 130\n")
+        assert sandbox.contents() == before
+
+
+# What Python or a library does with an exception that a signal handler raises, each before a minute of work.
+LOST = {
+    "in a weakref callback": """
+class Thing: pass
+thing = Thing()
+def callback(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+reference = weakref.ref(thing, callback)
+del thing
+time.sleep(60)
+""",
+    "swallowed": """
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except BaseException:
+    time.sleep(60)
+""",
+    "not raised before a native library returns": """
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(60)
+""",
+    "made an error of another kind": """
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except BaseException:
+    raise ImportError("the C extension could not be imported")
+""",
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_ctrl_c_that_gets_lost_ends_the_command_all_the_same(how: str, sandbox: Sandbox) -> None:
+    lines = "".join(f"    {line}\n" for line in LOST[how].strip().splitlines())
+    sandbox.patch(
+        "import onnxport.converters.ort as ort\n"
+        "import os, signal, time, weakref\n"
+        f"def convert(*_):\n{lines}"
+        "ort.convert = convert\n"
+    )
+    before = sandbox.contents()
+    outcome = sandbox.run("convert", "model.onnx", "--to", "ort", "--json", timeout=10)
+    assert outcome.code == errors.INTERRUPTED
+    assert outcome.document["error"]["message"] == "interrupted"
+    assert "Traceback" not in outcome.stderr
+    assert sandbox.contents() == before
+
+
+def test_code_of_an_interruption_is_the_documented_one() -> None:
+    assert interruption.CODE == errors.INTERRUPTED
+
+
 def test_next_run_sweeps_what_a_killed_one_left(sandbox: Sandbox) -> None:
     with started(sandbox) as process:
         wait_for_staging(sandbox, process)
@@ -55,9 +131,9 @@ def test_next_run_sweeps_what_a_killed_one_left(sandbox: Sandbox) -> None:
     assert not list(sandbox.folder.glob(".onnxport-*"))
 
 
-def started(sandbox: Sandbox) -> subprocess.Popen[str]:
+def started(sandbox: Sandbox, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        sandbox.command("convert", "model.onnx", "--to", "tflite"),
+        sandbox.command("convert", "model.onnx", "--to", "tflite", *options),
         cwd=sandbox.folder,
         env=sandbox.environment,
         stdout=subprocess.PIPE,
@@ -72,6 +148,23 @@ def wait_for_staging(sandbox: Sandbox, process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, "the run ended before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def wait_for_handlers(process: subprocess.Popen[str]) -> None:
+    """Until the interpreter's own start is over and SIGTERM, the second of ours, is caught."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(0.3)
+        return
+    deadline = time.monotonic() + TIMEOUT
+    while not _caught(status.read_text()) & 1 << (signal.SIGTERM - 1):
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+def _caught(status: str) -> int:
+    (line,) = (line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return int(line.split()[1], 16)
 
 
 def children_of(process: int) -> list[int]:

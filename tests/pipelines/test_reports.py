@@ -86,8 +86,14 @@ def test_line_of_an_unproven_artefact_has_no_figures() -> None:
     assert line_of(report) == "model.tflite   4.7 MB (0.99x)   unproven: validation was switched off   1.9 s"
 
 
-def test_line_of_a_dropped_artefact_keeps_its_name() -> None:
-    assert line_of(run_report(path=None)).startswith("model.tflite   ")
+def test_line_of_a_dropped_artefact_keeps_its_name_and_has_no_size() -> None:
+    report = run_report(path=None, verdict="inconclusive", reason="'y': it does not vary", fed=())
+    assert line_of(report) == "model.tflite   not kept   inconclusive   1.9 s"
+
+
+def test_line_of_a_failed_proof_leaves_the_reason_to_the_error() -> None:
+    report = run_report(verdict="not equivalent", reason="'y': 3 of 10 elements differ", fed=())
+    assert line_of(report) == "model.tflite   4.7 MB (0.99x)   not equivalent   1.9 s"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +16,19 @@ def _json(report: RunReport) -> str:
     return report.model_dump_json(indent=2) + "\n"
 
 
+Save = Callable[[RunReport], None]
+
+_OPTION = "--report"
+
 FORMATS: Mapping[str, Callable[[RunReport], str]] = {".json": _json}
 
 
 @contextmanager
-def saving(path: Path | None) -> Iterator[Callable[[RunReport], None]]:
-    """Gives a function that writes a report to `path`, or does nothing without one.
+def saving(path: Path | None) -> Iterator[Save]:
+    """Gives a function that takes down a report, which is at `path` when the block ends without an error.
 
-    What can be wrong with `path` is found on entry, before the work.
+    What can be wrong with `path` is found on entry, before the work, and a full disk when the report is taken
+    down: the runner does that before an artefact takes its place.
 
     Raises:
         UsageError: no format has this suffix, or the folder does not exist.
@@ -36,12 +42,21 @@ def saving(path: Path | None) -> Iterator[Callable[[RunReport], None]]:
         raise UsageError(
             f"no report can be written to {path}", fix=f"known suffixes are {', '.join(FORMATS)}"
         )
-    with Staging(path) as staging:
+    with Staging(path, _OPTION) as staging:
+        staged = staging.folder / path.name
 
         def save(report: RunReport) -> None:
-            staged = staging.folder / path.name
-            with writing(path):
-                staged.write_text(view(report), encoding="utf-8")
+            _write(staged, path, view(report))
+
+        _write(staged, path, " ")  # a full disk gives a folder, but no room in it
+        staged.unlink()
+        yield save
+        if staged.exists():
             staging.commit({staged: path})
 
-        yield save
+
+def _write(staged: Path, path: Path, text: str) -> None:
+    with writing(path, _OPTION), staged.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

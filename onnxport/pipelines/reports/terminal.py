@@ -25,12 +25,15 @@ def notes(run: RunReport) -> list[str]:
 
 
 def result_line(artifact: ArtifactRecord, seconds: float) -> str:
-    """The one line that says it all: name, size, verdict, worst figure, what it was tried on, time."""
+    """The one line that says it all: name, size, verdict, worst figure, what it was tried on, time.
+
+    What was dropped has no size, and why a proof failed is left to the error that follows the line.
+    """
     report = artifact.report
     parts = [
         artifact.path or report.candidate.path,
-        f"{human_size(artifact.size)} ({artifact.ratio:.2f}x)",
-        f"{report.verdict}: {report.reason}",
+        f"{human_size(artifact.size)} ({artifact.ratio:.2f}x)" if artifact.path else "not kept",
+        f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
         _worst(report),
         _tried_on(report.fed),
         f"{seconds:.1f} s",
