@@ -175,7 +175,11 @@ class Registry(Generic[_V, _B]):
         """Lowers one node and checks that nothing of it was left unread (UnsupportedOp)."""
         lowering = self._lowerings.get(node.op)
         if lowering is None:
-            node.unsupported(self._impossible.get(node.op, f"has no lowering to {self._target} yet"))
+            node.unsupported(
+                self._impossible.get(
+                    node.op, f"has no lowering to {self._target} yet; cut the model around it"
+                )
+            )
         lowering(node, builder)
         node.check_consumed()
 

@@ -96,6 +96,9 @@ def _function(serialized: bytes, model: Model) -> ir.Function | None:
     function: ir.Function = ir.serde.deserialize_function(proto)
     # The schema gives the newest definition that holds at this opset, under the version it was written for.
     function.opset_imports[""] = model.opset
+    for inner in function:
+        # A refusal has to lead back to the node that the user knows.
+        inner.name = f"{function.name}/{inner.op_type}"
     return function
 
 

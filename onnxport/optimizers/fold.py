@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
 from onnxport.model import Model, dims_of
 from onnxport.optimizers.dims import Dimensions
@@ -20,6 +21,15 @@ from onnxport.optimizers.dims import Dimensions
 # A node whose result is larger than this is left to run time: Expand and ConstantOfShape can turn eight
 # bytes into gigabytes.
 SIZE_LIMIT = 256 * 2**20  # bytes
+
+# ONNX Runtime's own exceptions: a node that it is stricter about than ONNX, or that fails on these constants.
+_ORT_REFUSES = (
+    onnxruntime_errors.Fail,
+    onnxruntime_errors.InvalidArgument,
+    onnxruntime_errors.InvalidGraph,
+    onnxruntime_errors.NotImplemented,
+    onnxruntime_errors.RuntimeException,
+)
 
 # Not functions of their inputs.
 _RANDOM = frozenset(
@@ -40,9 +50,24 @@ def fold_constants(model: Model) -> int:
     """Replaces constant subgraphs of the main graph by initializers; returns how many nodes went."""
     folded = _fold_known_dimensions(model.graph)
     nodes = _constant_nodes(model.graph)
-    if nodes:
+    if not nodes:
+        return folded
+    try:
         _replace(model.graph, nodes, _evaluate(model, nodes))
+    except _ORT_REFUSES:
+        return folded + sum(_fold_alone(model, node) for node in nodes)
     return folded + len(nodes)
+
+
+def _fold_alone(model: Model, node: ir.Node) -> bool:
+    """Folds one node of several that ONNX Runtime does not take together; a node that it refuses stays."""
+    if any(value is not None and value.const_value is None for value in node.inputs):
+        return False  # it depends on one that stayed
+    try:
+        _replace(model.graph, [node], _evaluate(model, [node]))
+    except _ORT_REFUSES:
+        return False
+    return True
 
 
 def _fold_known_dimensions(graph: ir.Graph) -> int:

@@ -11,8 +11,10 @@ from onnx_ir.passes import PassBase, common
 from onnxport.errors import CannotConvertError
 from onnxport.model import Model
 from onnxport.optimizers import shapes as shape_passes
+from onnxport.optimizers.branches import inline_known_branches
 from onnxport.optimizers.decompose import decompose
 from onnxport.optimizers.fold import fold_constants
+from onnxport.optimizers.fuse import fuse_gelu
 from onnxport.optimizers.opset import lift
 from onnxport.shapes import GivenShape
 
@@ -82,6 +84,7 @@ def _passes(shapes: Mapping[str, GivenShape], native: Callable[[], Collection[st
         Pass("infer shapes and fold constants", _restate_shapes, optional=False),
         Pass("lift opset", _lift, optional=False),
         Pass("eliminate identities", _eliminate_identities),
+        Pass("fuse Gelu", fuse_gelu),
         Pass("decompose", lambda model: _decompose(model, native())),
         Pass("remove unused", lambda model: _run(model, common.RemoveUnusedNodesPass())),
     ]
@@ -134,7 +137,7 @@ def _restate_shapes(model: Model) -> None:
 
 def _fold(model: Model) -> None:
     for _ in range(_MAX_ROUNDS):
-        if not fold_constants(model) or not shape_passes.infer(model):
+        if not fold_constants(model) + inline_known_branches(model) or not shape_passes.infer(model):
             return
 
 

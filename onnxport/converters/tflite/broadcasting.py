@@ -7,9 +7,11 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, Value
+from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.kernels import BROADCAST_RANK, NoKernel
 from onnxport.converters.tflite.layout import Shape, permuted
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
 
 _COMPARISONS = frozenset("equal greater greater_equal less less_equal not_equal".split())
 
@@ -53,16 +55,36 @@ def _on_fewer_axes(
     rank = len(result)
     shapes = [(1,) * (rank - len(s)) + tuple(s) for s in map(tfl.shape_of, operands)]
     groups = _mergeable(shapes, result)
-    if len(groups) > BROADCAST_RANK[name] or any(s.count(None) for s in [*shapes, result]):
-        raise NoKernel(
-            f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes, this takes {len(groups)}"
-        )
+    whole = next((o for o, s in zip(operands, shapes, strict=True) if s == result), None)
+    if (
+        len(groups) > BROADCAST_RANK[name]
+        or not _is_plain(shapes, result)
+        or (whole is None and None in result)
+    ):
+        raise NoKernel(f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes")
 
     def merged(shape: Sequence[int | None]) -> list[int | None]:
-        return [prod(shape[axis] or 0 for axis in group) for group in groups]
+        sizes = [[shape[axis] for axis in group] for group in groups]
+        return [None if None in each else prod(size or 0 for size in each) for each in sizes]
 
+    if any(merged(shape).count(None) > 1 for shape in shapes):
+        raise NoKernel(
+            f"TFLite's {name.upper()} broadcasts over at most {BROADCAST_RANK[name]} axes, open ones apart"
+        )
     reshaped = [tfl.reshape(operand, merged(shape)) for operand, shape in zip(operands, shapes, strict=True)]
-    return tfl.reshape(tfl.op(name, reshaped, merged(result), dtype), result)
+    outcome = tfl.op(name, reshaped, merged(result), dtype)
+    if result.count(None) < 2:
+        return tfl.reshape(outcome, result)
+    return tfl.op("reshape", [outcome, tfl.op("shape", [whole], [rank], np.int32)], result)
+
+
+def _is_plain(shapes: Sequence[Shape], result: Shape) -> bool:
+    """Whether it is known of every operand which of the result's axes it has."""
+    for axis, size in enumerate(result):
+        own = [shape[axis] for shape in shapes]
+        if None in own and (size is not None or own.count(None) > 1 or any(s not in (1, None) for s in own)):
+            return False
+    return True
 
 
 def _mergeable(shapes: Sequence[Shape], result: Shape) -> list[list[int]]:

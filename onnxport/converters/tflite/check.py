@@ -79,7 +79,7 @@ def _refusal(path: Path, error: Exception) -> Refusal:
     words = " ".join(str(error).split())
     found = re.search(r"Node number (\d+) \((\w+)\) failed to \w+", words)
     if found is None:
-        return Refusal("model", path.name, words[:300])
+        return Refusal("model", path.name, words[:300] or "it gives no reason")
     cause = words[: found.start()].strip() or "failed to prepare"
     subgraph = _model(path).Subgraphs(0)
     number, op = int(found.group(1)), found.group(2)

@@ -7,8 +7,10 @@ from functools import reduce
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode
+from onnxport.converters.tflite.broadcasting import broadcast_shape
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.kernels import NoKernel
+from onnxport.converters.tflite.tensors import Tensor
 
 # The types whose values float32 holds.
 _COMPUTED = frozenset("bfloat16 float16 float32".split())
@@ -21,9 +23,10 @@ class Elements:
         self.tfl, self.tensor = tfl, tensor
 
     def call(self, name: str, *others: Elements | float) -> Elements:
-        """`tfl.<name>` of these elements (and others of the same shape)."""
+        """`tfl.<name>` of these elements and others that broadcast with them."""
         operands = [self.tensor, *(self._operand(other) for other in others)]
-        return Elements(self.tfl, self.tfl.op(name, operands, self.tfl.shape_of(self.tensor), np.float32))
+        shape = broadcast_shape(*(self.tfl.shape_of(operand) for operand in operands))
+        return Elements(self.tfl, self.tfl.op(name, operands, shape, np.float32))
 
     def _operand(self, other: Elements | float) -> Tensor:
         return other.tensor if isinstance(other, Elements) else self.tfl.constant(other, np.float32)
@@ -49,11 +52,12 @@ class Elements:
     def minimum(self, other: Elements | float) -> Elements:
         return self.call("minimum", other)
 
-    def where_below(self, limit: float, below: Elements, otherwise: Elements) -> Elements:
-        """`below` where these elements are less than `limit`, `otherwise` elsewhere."""
-        shape = self.tfl.shape_of(self.tensor)
-        is_below = self.tfl.op("less", [self.tensor, self._operand(limit)], shape, bool)
-        return Elements(self.tfl, self.tfl.op("select_v2", [is_below, below.tensor, otherwise.tensor], shape))
+    def where_at_least(self, limit: float, then: Elements, otherwise: Elements) -> Elements:
+        """`then` where these elements are `limit` or more, `otherwise` elsewhere."""
+        own, *others = (self.tfl.shape_of(each.tensor) for each in (self, then, otherwise))
+        reached = self.tfl.op("greater_equal", [self.tensor, self._operand(limit)], own, bool)
+        shape = broadcast_shape(own, *others)
+        return Elements(self.tfl, self.tfl.op("select_v2", [reached, then.tensor, otherwise.tensor], shape))
 
     def polynomial(self, coefficients: Sequence[float]) -> Elements:
         """c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule."""

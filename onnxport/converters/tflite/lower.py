@@ -15,11 +15,12 @@ from litert_converter.mlir.dialects import func
 from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
 from onnxport.converters.params import Layout
 from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
-from onnxport.converters.tflite.builder import TflBuilder, Value
+from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permuted
 from onnxport.converters.tflite.names import INNER, Keys
 from onnxport.converters.tflite.registry import REGISTRY
+from onnxport.converters.tflite.values import Value
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.manifest import Port, Tap
 from onnxport.model import Model, dims_of, dtype_name
@@ -57,6 +58,7 @@ class Lowered:
     outputs: tuple[Port, ...] = ()
     taps: dict[str, Tap] = field(default_factory=dict)
     types: dict[str, ir.Type] = field(default_factory=dict)  # of the taps' tensors, by key
+    sequence: dict[str, int] = field(default_factory=dict)  # every name's place in the order of computation
 
 
 def lower_model(model: Model, layout: Layout) -> Lowered:
@@ -79,6 +81,7 @@ class _Lowering:
         self.refusals: list[Refusal] = []
         self.taps: dict[str, Tap] = {}
         self.tensor_keys: dict[ir.Value, str] = {}
+        self.sequence: dict[str, int] = {}
         self.keys = Keys()
         self.inputs = [v for v in self.graph.inputs if v.name not in self.graph.initializers]
 
@@ -123,6 +126,7 @@ class _Lowering:
             ),
             self.taps,
             {key: tensor.type for tensor, key in self.tensor_keys.items()},
+            self.sequence,
         )
 
     def _refused(self) -> CannotConvertError:
@@ -143,7 +147,7 @@ class _Lowering:
             return  # downstream of a refused node whose result has no known rank
         view: NodeView[Value] = NodeView(node, operands)
         try:
-            with ir.Location.name(Keys.clean(node_name(node)) + INNER):
+            with ir.Location.name(self._inner_name(node)):
                 REGISTRY.run(view, self.tfl)
         except UnsupportedOp as error:
             self.refusals.append(error.refusal)
@@ -162,6 +166,13 @@ class _Lowering:
         for index, result in view.results.items():
             result.is_size = result.is_size or sized
             self._bind(node.outputs[index], result)
+
+    def _inner_name(self, node: onnx.Node) -> str:
+        """What the tensors inside the node's lowering are called: after the node if no other has its name."""
+        names = (Keys.clean(name) + INNER for name in (node_name(node), node.outputs[0].name or ""))
+        name = next((name for name in names if name not in self.sequence), INNER)
+        self.sequence[name] = len(self.sequence)
+        return name
 
     def _operand(self, value: onnx.Value) -> Value | None:
         if value not in self.values and value.const_value is not None:
@@ -187,6 +198,7 @@ class _Lowering:
                 continue
             if tensor not in self.tensor_keys:
                 self.tensor_keys[tensor] = self.keys.key(value.name)
+                self.sequence[self.tensor_keys[tensor]] = len(self.sequence)
                 operation.location = ir.Location.name(self.tensor_keys[tensor])
             self.taps[value.name] = Tap(self.tensor_keys[tensor], order)
             return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onnxport.converters.lowering import Registry
-from onnxport.converters.tflite.builder import TflBuilder, Value
+from onnxport.converters.tflite.builder import TflBuilder
+from onnxport.converters.tflite.values import Value
 
 _STRINGS = "TFLite has no string operators; cut the model around it and do this step outside"
 _SEQUENCES = "TFLite has tensors only, no sequences or optional values"

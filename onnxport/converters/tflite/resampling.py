@@ -14,6 +14,8 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+# ONNX Runtime takes for halfway what is so near to it (upsamplebase.h), as divisions leave it.
+HALFWAY = np.float32(1e-6)
 _ONE = np.float32(1)
 _HALF = np.float32(0.5)
 
@@ -21,8 +23,8 @@ _HALF = np.float32(0.5)
 _ROUNDING: dict[str, Callable[[Array], Array]] = {
     "ceil": np.ceil,
     "floor": np.floor,
-    "round_prefer_ceil": lambda x: np.floor(x + _HALF),
-    "round_prefer_floor": lambda x: np.ceil(x - _HALF),
+    "round_prefer_ceil": lambda x: np.floor(x) + (x - np.floor(x) - _HALF >= -HALFWAY),
+    "round_prefer_floor": lambda x: np.floor(x) + (x - np.floor(x) - _HALF > HALFWAY),
 }
 
 
@@ -142,14 +144,21 @@ def native_indices(native: Native, before: int, after: int) -> Array:
     return np.asarray(np.clip(rounded.astype(np.int64), 0, before - 1))
 
 
-def native_matrix(native: Native, before: int, after: int) -> Array:
-    """The weights of RESIZE_BILINEAR (kernels/internal/reference/resize_bilinear.h)."""
+def native_positions(native: Native, before: int, after: int) -> Array:
+    """Where RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
     y, scale = np.arange(after, dtype=np.float32), native_scale(native, before, after)
-    x = (y + _HALF) * scale - _HALF if native[1] else y * scale
-    lower = np.clip(np.floor(x), 0, before - 1).astype(np.int64)
-    upper = np.minimum(np.ceil(np.maximum(x, 0)), before - 1).astype(np.int64)
-    share = np.clip(x, 0, before - 1) - lower
-    matrix, rows = np.zeros((after, before)), np.arange(after)
-    np.add.at(matrix, (rows, lower), 1 - share)
-    np.add.at(matrix, (rows, np.maximum(upper, lower)), share)
-    return matrix
+    return (y + _HALF) * scale - _HALF if native[1] else y * scale
+
+
+def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
+    """Whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
+    if sampling.mode == "nearest":
+        ours = native_indices(native, axis.before, axis.after)
+        return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
+    if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
+        return False
+    # Past the ends both repeat the last element.
+    last = axis.before - 1
+    ours, theirs = native_positions(native, axis.before, axis.after), source_positions(sampling, axis)
+    noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
+    return bool(np.allclose(np.clip(ours, 0, last), np.clip(theirs, 0, last), rtol=0, atol=noise))

@@ -87,17 +87,19 @@ def _refusal(found: re.Match[str]) -> Refusal:
 def _name_tensors(lowered: Lowered) -> dict[str, Tap]:
     """Gives the tensors that hold an ONNX value its plain name, and names no other tensor so.
 
-    Fusion joins names ("relu;norm;conv" holds what relu gives), leaves them on the constants that it folded too,
-    and puts one name on several ops; the exporter then tells tensors of one name apart by numbers, which may be
-    other values' names. Returns the taps that are left.
+    Fusion joins names ("relu;norm;conv"), leaves them on the constants that it folded too, and puts one name on
+    several ops; the exporter then tells tensors of one name apart by numbers, which may be other values' names.
+    Returns the taps that are left.
     """
     named: dict[str, list[ir.Operation]] = {}
     for operation in _operations(lowered.module):
-        name = _leading_name(operation.location)
+        names = list(_names(operation.location))
         operation.location = ir.Location.unknown()
-        if name is not None and operation.name not in _CONSTANTS:
-            operation.location = ir.Location.name(name.removesuffix(INNER) + INNER)
-            named.setdefault(name, []).append(operation)
+        if names and operation.name not in _CONSTANTS:
+            # Of what was fused the op gives what is computed last, in whatever order the names stand.
+            last = max(names, key=lambda name: lowered.sequence.get(name, -1))
+            operation.location = ir.Location.name(last.removesuffix(INNER) + INNER)
+            named.setdefault(last, []).append(operation)
     holders = {
         name: operations[0]
         for name, operations in named.items()
@@ -113,12 +115,13 @@ def _operations(module: ir.Module) -> Iterator[ir.Operation]:
         yield from (each.operation for each in function.operation.regions[0].blocks[0].operations)
 
 
-def _leading_name(location: ir.Location) -> str | None:
-    """The name of the value that an op computes: the first where fusion joined several."""
-    while hasattr(location, "locations"):
-        location = location.locations[0]
-    name: str | None = getattr(location, "name_str", None)
-    return name
+def _names(location: ir.Location) -> Iterator[str]:
+    """All names in a location, however fused."""
+    if hasattr(location, "locations"):
+        for part in location.locations:
+            yield from _names(part)
+    elif hasattr(location, "name_str"):
+        yield location.name_str
 
 
 def _embed(module: ir.Module, manifest: Manifest) -> None:
@@ -142,5 +145,5 @@ def _export(module: ir.Module, output: Path, weight_bytes: int) -> None:
 def _first_words(error: Exception) -> str:
     """The compiler's cause without its preamble and locations."""
     text = " ".join(str(error).split())
-    text = re.sub(r"^(Failed to run converter passes: |Failed to export flatbuffer: )", "", text)
+    text = re.sub(r"^(Failed to run converter passes|Failed to export flatbuffer): ?", "", text)
     return text[:400] or "it gives no reason"

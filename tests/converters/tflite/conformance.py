@@ -69,15 +69,21 @@ class Prover:
         return REGISTRY.ops
 
     def run(self, artefact: Path, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
-        """The artefact's answers to each of `feeds`, dtypes as the interpreter has them."""
+        """The artefact's answers to each of `feeds`, in the source's layout, dtypes as the interpreter has them."""
         from onnxport.validate.runtimes.tflite import TfliteRuntime
 
         with TfliteRuntime(artefact) as runtime:
-            answers = [runtime.run(feed) for feed in feeds]
+            orders = runtime.permutations
+            answers = [
+                runtime.run({name: x.transpose(orders.get(name, range(x.ndim))) for name, x in feed.items()})
+                for feed in feeds
+            ]
             details = runtime._interpreter.get_output_details()
         for answer in answers:
             for (name, value), detail in zip(answer.items(), details, strict=True):
-                answer[name] = value.astype(detail["dtype"])  # TfliteRuntime.run restores the source's dtype
+                # TfliteRuntime.run restores the source's dtype.
+                order = orders.get(name, range(value.ndim))
+                answer[name] = value.astype(detail["dtype"]).transpose(np.argsort(order))
         return answers
 
 

@@ -191,6 +191,48 @@ def broadcasting(draw: Drawn) -> None:
         draw.node(op, x, draw.constant(other))
 
 
+def einsum(draw: Drawn) -> None:
+    equation = draw.choice(
+        *"ij,jk->ik bij,bjk->bik bhqd,bhkd->bhqk bqhd,bkhd->bhqk bhqk,bkhd->bqhd bqd,dhe->bqhe bqhe,hed->bqd".split(),
+        *"i,i-> i,j->ij ij,ij->ij ij->ji ijk->j ij,kj bij,k->bi ...ij,...jk->...ik b...d,dk->b...k ij->".split(),
+    )
+    letters = {letter: draw.size(1, 4) for letter in "bcdehijkqxy"}
+    operands = [
+        draw.floats(*(letters[letter] for letter in term.replace("...", "xy")))
+        for term in equation.partition("->")[0].split(",")
+    ]
+    names = [draw.input(operands[0]), *(draw.constant(operand) for operand in operands[1:])]
+    draw.node("Einsum", *names, equation=equation)
+
+
+def recurrent(draw: Drawn) -> None:
+    op = draw.choice("RNN", "GRU", "LSTM")
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    direction = draw.choice("forward", "reverse", "bidirectional")
+    count, steps, batch, inner, hidden = 1 + (direction == "bidirectional"), *draw.sizes(4, 1, 4)
+    attributes: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    if draw.choice(True, False):
+        attributes["clip"] = 0.4
+    if op == "GRU":
+        attributes["linear_before_reset"] = draw.size(0, 1)
+    lengths = draw.random.integers(1, steps + 1, batch).astype(np.int32)
+    optional: list[Array | None] = [
+        draw.floats(count, 2 * gates * hidden),
+        draw.choice(None, lengths),
+        draw.choice(None, draw.floats(count, batch, hidden)),
+    ]
+    if op == "LSTM":
+        optional.append(draw.choice(None, draw.floats(count, batch, hidden)))
+        optional.append(draw.choice(None, draw.floats(count, 3 * hidden)))
+    operands = [
+        draw.input(draw.floats(steps, batch, inner)),
+        draw.constant(draw.floats(count, gates * hidden, inner)),
+        draw.constant(draw.floats(count, gates * hidden, hidden)),
+        *("" if array is None else draw.constant(array) for array in optional),
+    ]
+    draw.node(op, *operands, outputs=3 if op == "LSTM" else 2, **attributes)
+
+
 def layouts(draw: Drawn) -> None:
     """A chain in which channels-last tensors meet ops that rearrange, cut and join axes."""
     channels, height, width = 4, draw.choice(4, 6), draw.choice(2, 6)
@@ -243,13 +285,19 @@ FAMILIES: dict[str, Callable[[Drawn], None]] = {
     "broadcasting": broadcasting,
     "conv": conv,
     "conv_transpose": conv_transpose,
+    "einsum": einsum,
     "layouts": layouts,
     "pad": pad,
     "pool": pool,
+    "recurrent": recurrent,
     "reduction": reduction,
     "resize": resize,
     "slice": slice_,
 }
+
+
+# Families whose other operands fit an input of other sizes; those keep their channels.
+OPEN = {"conv": 1, "conv_transpose": 1, "pad": None, "pool": 1, "reduction": None, "resize": 1, "slice": None}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -258,22 +306,51 @@ def test_random_nodes_compute_what_onnx_runtime_does(conformance: Conformance, f
     assert not faults
 
 
-def check(conformance: Conformance, family: str, seed: int) -> str:
-    """How the drawn model's answer differs from ONNX Runtime's; empty if it does not, or if neither takes it."""
+@pytest.mark.parametrize("family", ["conv", "layouts", "pool"])
+def test_random_nodes_take_and_give_images_channels_last(conformance: Conformance, family: str) -> None:
+    faults = [fault for seed in range(SEEDS) if (fault := check(conformance, family, seed, layout="nhwc"))]
+    assert not faults
+
+
+@pytest.mark.parametrize("family", OPEN)
+def test_random_nodes_of_open_sizes_do_too(conformance: Conformance, family: str) -> None:
+    faults = [fault for seed in range(SEEDS) if (fault := check(conformance, family, seed, is_open=True))]
+    assert not faults
+
+
+def check(
+    conformance: Conformance, family: str, seed: int, *, is_open: bool = False, layout: str = "keep"
+) -> str:
+    """How the drawn model's answers differ from ONNX Runtime's; empty if they do not, or if one of us takes no such.
+
+    With open sizes one artefact answers for the drawn input and for a larger one.
+    """
     draw = Drawn(np.random.default_rng(seed))
     FAMILIES[family](draw)
     initializers = [numpy_helper.from_array(array, name) for name, array in draw.constants.items()]
-    model = model_of(draw.nodes, draw.feeds, initializers)
+    (x,) = draw.feeds.values()
+    feeds, open_dims = [draw.feeds], {}
+    if is_open:
+        open_dims = {"x": [size if axis == OPEN[family] else f"d{axis}" for axis, size in enumerate(x.shape)]}
+        larger = [
+            size if axis == OPEN[family] else size + draw.size(1, 3) for axis, size in enumerate(x.shape)
+        ]
+        feeds.append({"x": np.resize(x[::-1], larger)})
+    model = model_of(draw.nodes, draw.feeds, initializers, open_dims=open_dims)
     try:
-        expected = run_onnx(model, draw.feeds)
+        expected = [run_onnx(model, feed) for feed in feeds]
     except Exception:
         return ""  # ONNX Runtime does not take every combination either
     what = f"{family} {seed}: {[helper.printable_node(node) for node in draw.nodes]}"
     try:
-        (answer,) = conformance.convert_and_run(model, [draw.feeds])
+        answers = conformance.convert_and_run(model, feeds, layout)
     except CannotConvertError:
         return ""
     except Exception as error:
         return f"{what}: {error}"
-    found = [difference(value, answer[name], atol=1e-5) for name, value in expected.items()]
+    found = [
+        difference(value, answer[name], atol=1e-5)
+        for wanted, answer in zip(expected, answers, strict=True)
+        for name, value in wanted.items()
+    ]
     return "".join(f"{what}: {fault}" for fault in found if fault)

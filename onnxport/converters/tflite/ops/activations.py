@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements, formula
 from onnxport.converters.tflite.layout import permuted
 from onnxport.converters.tflite.ops.elementwise import pointwise, select
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.values import scalar
 
 
 @lower("Relu")

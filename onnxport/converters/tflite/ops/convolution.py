@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.windows import Window, from_images, images, pad_input, window_of
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
 
 
 @lower("Conv")

@@ -8,9 +8,11 @@ from functools import partial, reduce
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value, optional_constant, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
 from onnxport.converters.tflite.layout import Shape, permuted
 from onnxport.converters.tflite.registry import REGISTRY, lower
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value, scalar
 
 # ONNX op -> tfl op of one operand with the same meaning.
 UNARY = {

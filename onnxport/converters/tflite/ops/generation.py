@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, Value, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.values import Value, scalar
 
 
 @lower("Shape")

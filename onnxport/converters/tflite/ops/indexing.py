@@ -7,18 +7,11 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import (
-    Array,
-    Tensor,
-    TflBuilder,
-    TflNode,
-    Value,
-    constant_of,
-    optional_constant,
-    scalar,
-)
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
 from onnxport.converters.tflite.layout import normalized, permuted
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.values import Value, scalar
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -206,17 +199,21 @@ def wrapped_tuples(node: TflNode, tfl: TflBuilder, batch: int = 0) -> Tensor:
     x, indices = node.input(0), node.input(1)
     depth = indices.shape[-1] or 0
     sizes = x.shape[batch : batch + depth]
-    if None in sizes:
-        node.unsupported("indices into an open dimension; fix the input's size with --shape NAME=...")
-    lengths = np.array(sizes, np.int32)
     if indices.constant is not None:
         positions: Array = indices.constant
-        if ((positions < -lengths) | (positions >= lengths)).any():
+        limits = np.array([np.iinfo(np.int32).max if size is None else size for size in sizes])
+        if ((positions < -limits) | (positions >= limits)).any():
             node.unsupported("an index outside its axis")
-        return tfl.int32(np.where(positions < 0, positions + lengths, positions))
+        if None not in sizes or (positions >= 0).all():
+            return tfl.int32(np.where(positions < 0, positions + limits, positions))
+    if None in sizes:
+        actual = tfl.op("shape", [tfl.tensor(x)], [x.rank], np.int32)
+        lengths = tfl.computed(tfl.slice(actual, [batch], [depth]))
+    else:
+        lengths = Value((depth,), np.int32, constant=np.array(sizes, np.int32))
     narrow = tfl.converted(indices, np.int32)
     is_negative = broadcast(tfl, "less", narrow, scalar(0, np.int32))
-    moved = broadcast(tfl, "add", narrow, Value(lengths.shape, np.int32, constant=lengths))
+    moved = broadcast(tfl, "add", narrow, lengths)
     return tfl.tensor(broadcast(tfl, "select_v2", is_negative, moved, narrow))
 
 

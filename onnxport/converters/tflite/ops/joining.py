@@ -7,17 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.builder import (
-    Array,
-    Tensor,
-    TflBuilder,
-    TflNode,
-    Value,
-    constant_of,
-    optional_constant,
-)
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
 from onnxport.converters.tflite.layout import identity, normalized, permuted
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.values import Value
 
 
 @lower("Concat")
@@ -138,10 +132,8 @@ def _padded_at_run_time(node: TflNode, tfl: TflBuilder, mode: str) -> Value:
 
 
 def _reflects_once(x: Value, before: Sequence[int], after: Sequence[int]) -> bool:
-    return all(
-        (dim is None and not b and not a) or (dim is not None and max(b, a) < dim)
-        for dim, b, a in zip(x.shape, before, after, strict=True)
-    )
+    # On an open size a larger amount is the caller's error, to ONNX Runtime as well.
+    return all(dim is None or max(b, a) < dim for dim, b, a in zip(x.shape, before, after, strict=True))
 
 
 def _mirrored(tfl: TflBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:

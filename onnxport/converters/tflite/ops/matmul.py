@@ -7,9 +7,11 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast_shape
-from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode, Value
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import identity
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.values import Value
 
 # BATCH_MATMUL takes so many axes (kernels/batch_matmul.cc).
 _MAX_RANK = 5
@@ -40,8 +42,8 @@ def gemm(node: TflNode, tfl: TflBuilder) -> None:
     dtype = node.x.dtype
     if dtype.kind != "f":
         node.unsupported(f"matrices of {dtype}; TFLite multiplies float matrices only")
-    a, b = (tfl.converted(node.input(i), np.float32) for i in (0, 1))
-    c = tfl.converted(node.input(2), np.float32) if node.has_input(2) else None
+    a, b = (tfl.float32(node.input(i)) for i in (0, 1))
+    c = tfl.float32(node.input(2)) if node.has_input(2) else None
     alpha, beta = np.float32(node.attribute("alpha", 1.0)), np.float32(node.attribute("beta", 1.0))
     transposes_a, transposes_b = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
     if b.constant is None:
@@ -80,14 +82,17 @@ def _scaled(tfl: TflBuilder, tensor: Tensor, factor: np.float32) -> Tensor:
 @lower("MatMul")
 def matmul(node: TflNode, tfl: TflBuilder) -> None:
     """NumPy's matmul (ONNX MatMul-13)."""
-    a, b = node.input(0), node.input(1)
+    node.emit(product(tfl, node.input(0), node.input(1)))
+
+
+def product(tfl: TflBuilder, a: Value, b: Value) -> Value:
+    """The matrix product of two values, as NumPy's matmul."""
     if b.constant is not None and b.rank == 2 and a.rank >= 2 and a.constant is None:
         tensor, weights = _features(tfl, a, b.constant.T)
-        node.emit(tfl.computed(fully_connected(tfl, tensor, weights, None)))
-    elif a.rank < 2 or b.rank < 2:
-        node.emit(_with_vectors(tfl, a, b))
-    else:
-        node.emit(tfl.computed(batch_matmul(tfl, a, b)))
+        return tfl.computed(fully_connected(tfl, tensor, weights, None))
+    if a.rank < 2 or b.rank < 2:
+        return _with_vectors(tfl, a, b)
+    return tfl.computed(batch_matmul(tfl, a, b))
 
 
 def _with_vectors(tfl: TflBuilder, a: Value, b: Value) -> Value:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, Value, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import axis_last, channels_last, normalized, permuted
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.values import Value, scalar
 
 
 @lower("BatchNormalization")
@@ -30,7 +31,7 @@ def batch_normalization(node: TflNode, tfl: TflBuilder) -> None:
             for array in (factor, bias - mean * factor)
         )
     else:
-        scale_, bias_, mean_, variance_ = (tfl.converted(value, np.float32) for value in parameters)
+        scale_, bias_, mean_, variance_ = (tfl.float32(value) for value in parameters)
         factors = broadcast(tfl, "mul", scale_, _inverse_deviation(tfl, variance_, epsilon))
         offsets = broadcast(tfl, "sub", bias_, broadcast(tfl, "mul", mean_, factors))
     node.emit(_affine(tfl, x, factors, offsets))
@@ -38,7 +39,7 @@ def batch_normalization(node: TflNode, tfl: TflBuilder) -> None:
 
 def _affine(tfl: TflBuilder, x: Value, factors: Value, offsets: Value) -> Value:
     """x * factors + offsets, these one per channel (logical axis 1), in float32."""
-    product = broadcast(tfl, "mul", tfl.converted(x, np.float32), _per_channel(tfl, factors, x.rank))
+    product = broadcast(tfl, "mul", tfl.float32(x), _per_channel(tfl, factors, x.rank))
     return tfl.converted(broadcast(tfl, "add", product, _per_channel(tfl, offsets, x.rank)), x.dtype)
 
 
@@ -61,7 +62,7 @@ def _inverse_deviation(tfl: TflBuilder, variance: Value, epsilon: float) -> Valu
 def instance_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """Each channel of each sample to zero mean and unit variance over space (ONNX InstanceNormalization-22)."""
     x = node.x
-    scale, bias = (tfl.converted(node.input(i), np.float32) for i in (1, 2))
+    scale, bias = (tfl.float32(node.input(i)) for i in (1, 2))
     standard, _, _ = _standardized(tfl, x, list(range(2, x.rank)), node.attribute("epsilon", 1e-5))
     node.emit(tfl.converted(_affine(tfl, standard, scale, bias), x.dtype))
 
@@ -76,9 +77,9 @@ def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
     standard, mean, inverse = _standardized(
         tfl, x, list(range(axis, x.rank)), node.attribute("epsilon", 1e-5)
     )
-    result = broadcast(tfl, "mul", standard, tfl.converted(node.input(1), np.float32))
+    result = broadcast(tfl, "mul", standard, tfl.float32(node.input(1)))
     if node.has_input(2):
-        result = broadcast(tfl, "add", result, tfl.converted(node.input(2), np.float32))
+        result = broadcast(tfl, "add", result, tfl.float32(node.input(2)))
     node.emit(tfl.converted(result, x.dtype))
     for index, statistic in ((1, mean), (2, inverse)):
         if node.wants_output(index):
@@ -87,7 +88,7 @@ def layer_normalization(node: TflNode, tfl: TflBuilder) -> None:
 
 def _standardized(tfl: TflBuilder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
     """(x - mean) / sqrt(var + epsilon) over logical `axes` in float32, the mean, and the inverse deviation."""
-    x = tfl.converted(x, np.float32)
+    x = tfl.float32(x)
     mean = reduce_axes(tfl, "mean", x, axes, keep=True)
     centred = broadcast(tfl, "sub", x, mean)
     variance = reduce_axes(tfl, "mean", broadcast(tfl, "mul", centred, centred), axes, keep=True)
@@ -100,7 +101,7 @@ def lp_normalization(node: TflNode, tfl: TflBuilder) -> None:
     """x divided by its L1 or L2 norm along an axis (ONNX LpNormalization-22); 0 where that norm is 0."""
     x, p = node.x, node.attribute("p", 2)
     axis = normalized(node.attribute("axis", -1), x.rank)
-    wide = tfl.converted(x, np.float32)
+    wide = tfl.float32(x)
     order = tfl.common_order(wide)
     size = tfl.computed(tfl.op("abs", [tfl.tensor(wide, order)], permuted(wide.shape, order)), order)
     norm = reduce_axes(tfl, "sum", size if p == 1 else broadcast(tfl, "mul", wide, wide), [axis], keep=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value, constant_of, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of
 from onnxport.converters.tflite.layout import Permutation, axis_last, normalized, permuted
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value, scalar
 
 # Types that TOPK_V2 compares and ARG_MAX does not.
 _ONLY_SORTED = frozenset(("int64", "uint32"))

@@ -10,10 +10,12 @@ from math import ceil, prod
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.ops.windows import Window, from_images, images, pad_input, window_of
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.values import scalar
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
     if node.wants_output(1):
         node.unsupported("its indices output is used; TFLite's MAX_POOL_2D has none")
     pool = _pool_of(node)
-    x = tfl.converted(node.x, np.float32)  # also holds all int8 and uint8, for which TFLite wants scales
+    x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite wants scales
     tensor, window, padding = images(tfl, x), pool.window, pool.window.tflite_padding()
     if padding is None or not pool.is_native:
         tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded(node, pool), "VALID"
@@ -61,7 +63,7 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
     """
     counts_pads = bool(node.attribute("count_include_pad", 0))
     pool = _pool_of(node)
-    x = tfl.converted(node.x, np.float32)
+    x = tfl.float32(node.x)
     tensor, window, padding = images(tfl, x), pool.window, pool.window.tflite_padding()
     same = padding == "SAME" and not counts_pads and pool.declared == window.after
     if pool.is_native and (padding == "VALID" or same):
@@ -78,11 +80,10 @@ def lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over a window (ONNX LpPool-22): the root of the window's area times the mean of |x|^p."""
     p = node.attribute("p", 2)
     pool = _pool_of(node)
-    x = tfl.converted(node.x, np.float32)
-    powers = pad_input(
-        tfl, _power(tfl, tfl.op("abs", [images(tfl, x)], tfl.shape_of(images(tfl, x))), p), pool.window
-    )
-    mean = _mean(node, tfl, powers, _padded(node, pool))
+    x = tfl.float32(node.x)
+    tensor = images(tfl, x)
+    powers = _power(tfl, tfl.op("abs", [tensor], tfl.shape_of(tensor)), p)
+    mean = _mean(node, tfl, pad_input(tfl, powers, pool.window), _padded(node, pool))
     area = tfl.constant(prod(pool.window.kernel), np.float32)
     total = tfl.op("mul", [mean, area], tfl.shape_of(mean))
     node.emit(tfl.converted(from_images(tfl, _power(tfl, total, 1 / p), x.rank), node.x.dtype))
@@ -269,7 +270,7 @@ def global_max_pool(node: TflNode, tfl: TflBuilder) -> None:
 @lower("GlobalLpPool")
 def global_lp_pool(node: TflNode, tfl: TflBuilder) -> None:
     """The p-norm over all spatial axes (ONNX GlobalLpPool-22)."""
-    x, p = tfl.converted(node.x, np.float32), node.attribute("p", 2)
+    x, p = tfl.float32(node.x), node.attribute("p", 2)
     size = broadcast(tfl, "maximum", x, broadcast(tfl, "sub", scalar(0, np.float32), x))
     total = reduce_axes(
         tfl, "sum", broadcast(tfl, "pow", size, scalar(p, np.float32)), _spatial(node), keep=True

@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, Value, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import identity, normalized, permuted
 from onnxport.converters.tflite.registry import REGISTRY, lower
+from onnxport.converters.tflite.values import Value, scalar
 
 # ONNX reduction -> tfl reduction of the same meaning (all of opset 20).
 REDUCTIONS = {

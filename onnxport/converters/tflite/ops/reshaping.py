@@ -7,15 +7,7 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import (
-    Scrambled,
-    Tensor,
-    TflBuilder,
-    TflNode,
-    Value,
-    constant_of,
-    optional_constant,
-)
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
 from onnxport.converters.tflite.layout import (
     Permutation,
     Shape,
@@ -27,6 +19,8 @@ from onnxport.converters.tflite.layout import (
     reshape_in_place,
 )
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Scrambled, Value
 
 # Stands for an open dimension that a reshape leaves as it is; a prime that no real product hits.
 _OPEN = 1_000_003
@@ -215,13 +209,16 @@ def unsqueeze(node: TflNode, tfl: TflBuilder) -> None:
 @lower("Transpose")
 def transpose(node: TflNode, tfl: TflBuilder) -> None:
     """Renames the axes; no data moves until an op asks for another order (ONNX Transpose-21)."""
-    x = node.x
-    perm = tuple(node.attribute("perm", tuple(reversed(range(x.rank)))))
+    perm = tuple(node.attribute("perm", tuple(reversed(range(node.x.rank)))))
+    node.emit(transposed(tfl, node.x, perm))
+
+
+def transposed(tfl: TflBuilder, x: Value, perm: Permutation) -> Value:
+    """`x` with its axis perm[i] as axis i."""
     shape = permuted(x.shape, perm)
     if x.constant is not None:
-        node.emit(Value(shape, x.dtype, constant=np.transpose(x.constant, perm)))
-        return
+        return Value(shape, x.dtype, constant=np.transpose(x.constant, perm))
     if not x.copies:
         tfl.tensor(x)
     copies = {after_transpose(order, perm): tensor for order, tensor in x.copies.items()}
-    node.emit(Value(shape, x.dtype, copies=copies))
+    return Value(shape, x.dtype, copies=copies)

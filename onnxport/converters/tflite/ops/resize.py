@@ -6,51 +6,47 @@ from math import isclose
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Array, Tensor, TflBuilder, TflNode, Value, optional_constant
-from onnxport.converters.tflite.layout import Permutation, axis_last, channels_last, normalized, permuted
+from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
+from onnxport.converters.tflite.layout import Permutation, axis_last, normalized, permuted
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.resampling import (
     NATIVE,
     Axis,
     Native,
     Sampling,
-    native_indices,
-    native_matrix,
     nearest_indices,
     outside,
+    samples_alike,
     weight_matrix,
 )
-
-# ONNX coordinate_transformation_mode -> TFLite's (align_corners, half_pixel_centers) that samples linearly
-# the same at any size.
-_LINEAR_AT_ANY_SIZE: dict[str, Native] = {
-    "align_corners": (True, False),
-    "asymmetric": (False, False),
-    "half_pixel": (False, True),
-}
+from onnxport.converters.tflite.resizing import gathered, native_resize, resized_at_run_time
+from onnxport.converters.tflite.tensors import Array
+from onnxport.converters.tflite.values import Value
 
 
 @lower("Resize")
 def resize(node: TflNode, tfl: TflBuilder) -> None:
     """Samples axes at another density (ONNX Resize-19)."""
     x, shape, sampling = node.x, node.output_shape(), _sampling(node)
-    changed = [axis for axis in range(x.rank) if x.shape[axis] is None or shape[axis] is None]
-    if changed:
-        node.emit(_at_run_time(node, tfl, sampling))
+    if None in x.shape or None in shape:
+        node.emit(resized_at_run_time(node, tfl, sampling))
         return
     axes = _axes(node, sampling)
+    if not axes:
+        node.emit(x)
+        return
     if sampling.mode != "nearest" and x.dtype.kind != "f":
         node.unsupported(f"{sampling.mode} sampling of {x.dtype} elements, whose rounding ONNX leaves open")
     is_image = x.rank == 4 and set(axes) <= {2, 3} and x.dtype.kind == "f"
     native = _native_for(sampling, axes) if is_image else None
     if native is not None:
         sizes = tfl.int32([dim or 0 for dim in shape[2:]])
-        node.emit(_native(tfl, x, sampling.mode, native, sizes, shape))
+        node.emit(native_resize(tfl, x, sampling.mode, native, sizes, shape))
         return
     result = x
     for axis, description in axes.items():
         if sampling.mode == "nearest":
-            result = _gathered(tfl, result, axis, tfl.int32(nearest_indices(sampling, description)))
+            result = gathered(tfl, result, axis, tfl.int32(nearest_indices(sampling, description)))
         else:
             result = _weighted(tfl, result, axis, weight_matrix(sampling, description))
     node.emit(_extrapolated(tfl, result, axes, sampling))
@@ -108,50 +104,13 @@ def _constant_sizes(node: TflNode, sizes: Value) -> list[int]:
 
 def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
     """The TFLite op's parameters that sample every axis the same, if there are such."""
-    if sampling.mode == "cubic" or sampling.coordinates == "tf_crop_and_resize":
+    if sampling.coordinates == "tf_crop_and_resize":
         return None
-    return next(
-        (native for native in NATIVE if all(_samples_alike(sampling, native, a) for a in axes.values())), None
-    )
-
-
-def _samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
-    if sampling.mode == "nearest":
-        ours = native_indices(native, axis.before, axis.after)
-        return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
-    weights = native_matrix(native, axis.before, axis.after)
-    return bool(np.allclose(weights, weight_matrix(sampling, axis), rtol=0, atol=1e-5))
-
-
-def _native(
-    tfl: TflBuilder,
-    x: Value,
-    mode: str,
-    native: Native,
-    sizes: Tensor,
-    shape: tuple[int | None, ...],
-) -> Value:
-    order = channels_last(4)
-    result = tfl.op(
-        {"linear": "resize_bilinear", "nearest": "resize_nearest_neighbor"}[mode],
-        [tfl.tensor(x, order), sizes],
-        permuted(shape, order),
-        align_corners=native[0],
-        half_pixel_centers=native[1],
-    )
-    return tfl.computed(result, order)
+    each = axes.values()
+    return next((n for n in NATIVE if all(samples_alike(sampling, n, axis) for axis in each)), None)
 
 
 # ---- any sampling
-
-
-def _gathered(tfl: TflBuilder, x: Value, axis: int, indices: Tensor) -> Value:
-    order = tfl.common_order(x)
-    place = order.index(axis)
-    shape = list(permuted(x.shape, order))
-    shape[place] = tfl.shape_of(indices)[0]
-    result = tfl.op("gather", [tfl.tensor(x, order), indices], shape, axis=place, batch_dims=0)
-    return tfl.computed(result, order)
 
 
 def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
@@ -181,64 +140,3 @@ def _extrapolated(tfl: TflBuilder, result: Value, axes: dict[int, Axis], samplin
     fill = tfl.constant(sampling.extrapolation, result.dtype)
     shape = permuted(result.shape, order)
     return tfl.computed(tfl.op("select_v2", [mask, fill, tfl.tensor(result, order)], shape), order)
-
-
-# ---- sizes known at run time only
-
-
-def _at_run_time(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> Value:
-    """Resizes the last two of four axes to sizes that follow from the input's at run time."""
-    x, shape = node.x, node.output_shape()
-    node.optional(1)  # a region of interest concerns tf_crop_and_resize only, refused below
-    scales = optional_constant(node, 2, "the scales")
-    sizes = node.optional(3)
-    axes = [normalized(axis, x.rank) for axis in node.attribute("axes", range(x.rank))]
-    if (
-        node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch"
-        or x.rank != 4
-        or x.shape[1] is None
-    ):
-        node.unsupported("an open size; fix the input's size with --shape NAME=...")
-    tensor = tfl.tensor(x, channels_last(4))
-    if scales is not None and scales.size:
-        factors = dict(zip(axes, scales.tolist(), strict=True))
-        if any(factors.get(axis, 1.0) != 1.0 for axis in (0, 1)):
-            node.unsupported("resizes other than the last two of four axes")
-        wanted = [factors.get(axis, 1.0) for axis in (2, 3)]
-        if any(factor != int(factor) or factor < 1 for factor in wanted):
-            node.unsupported(
-                f"an open size scaled by {wanted}, no whole numbers; fix the input's size with --shape NAME=..."
-            )
-        target = _scaled_sizes(tfl, tensor, [int(factor) for factor in wanted])
-        native = _native_at_any_size(node, sampling)
-    elif sizes is not None and (axes == [2, 3] or (axes == [0, 1, 2, 3] and shape[:2] == x.shape[:2])):
-        if sampling.mode == "nearest":
-            node.unsupported(
-                "nearest sampling to sizes computed at run time; fix the input's size with --shape NAME=..."
-            )
-        wide = tfl.tensor(tfl.converted(sizes, np.int32))
-        target = wide if axes == [2, 3] else tfl.slice(wide, [2], [2])
-        native = _native_at_any_size(node, sampling)
-    else:
-        node.unsupported("an open size; fix the input's size with --shape NAME=...")
-    return _native(tfl, x, sampling.mode, native, target, shape)
-
-
-def _scaled_sizes(tfl: TflBuilder, tensor: Tensor, factors: list[int]) -> Tensor:
-    sizes = tfl.slice(tfl.op("shape", [tensor], [4], np.int32), [1], [2])
-    return tfl.op("mul", [sizes, tfl.int32(factors)], [2])
-
-
-def _native_at_any_size(node: TflNode, sampling: Sampling) -> Native:
-    """The TFLite op's parameters that sample the same whatever the size, at a whole factor for nearest."""
-    rounds = sampling.rounding.startswith("round")
-    at_centers = sampling.coordinates in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
-    from_corner = sampling.coordinates == "asymmetric" and sampling.rounding == "floor"
-    if sampling.mode == "nearest" and (from_corner or (at_centers and rounds)):
-        return False, False
-    if sampling.mode == "linear" and not sampling.antialias and sampling.coordinates in _LINEAR_AT_ANY_SIZE:
-        return _LINEAR_AT_ANY_SIZE[sampling.coordinates]
-    return node.unsupported(
-        f"{sampling.mode} sampling at {sampling.coordinates} coordinates of an open size; "
-        "fix the input's size with --shape NAME=..."
-    )

@@ -7,10 +7,12 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value, scalar
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import normalized
 from onnxport.converters.tflite.ops.indexing import flat_positions, wrapped_tuples
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value, scalar
 
 
 @lower("ScatterND")

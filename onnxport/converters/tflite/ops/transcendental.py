@@ -71,7 +71,8 @@ def _sinh(x: Elements) -> Elements:
     # u = exp(-|x|) - 1; sinh |x| = -(u + u / (1 + u)) / 2
     u = (-size.minimum(1.0)).call("elu")
     near = (u + u / (u + 1.0)) * -0.5
-    return size.where_below(1.0, near, _half_exp(size) - (-size).call("exp") * 0.5) * x.call("sign")
+    far = _half_exp(size) - (-size).call("exp") * 0.5
+    return size.where_at_least(1.0, far, near) * x.call("sign")
 
 
 def _cosh(x: Elements) -> Elements:

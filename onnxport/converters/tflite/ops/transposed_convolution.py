@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.windows import Window, from_images, images, spatial_sizes
 from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from onnxport.converters.tflite.builder import Tensor, TflBuilder, TflNode, Value
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import channels_last
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.converters.tflite.values import Value
 
 Sizes = tuple[int | None, ...]
 

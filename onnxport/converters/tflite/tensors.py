@@ -1,0 +1,306 @@
+"""Builds the ops of a module of the `tfl` MLIR dialect: typed tensors in whatever axis order they lie."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from litert_converter import converter_api_ext
+from litert_converter.mlir import ir
+
+from onnxport.converters.tflite.kernels import KERNELS, MOVES_BITS, carrier
+from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permuted
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Tensor: TypeAlias = ir.Value  # a physical tensor in the module
+
+# Constants of fewer elements are written once however often they are used.
+_SHARED_CONSTANT_ELEMENTS = 64
+
+# Ops with a slot for the activation after them, which the compiler fills.
+_FUSES = frozenset("add sub mul div concatenation conv_2d conv_3d depthwise_conv_2d".split()) | frozenset(
+    "fully_connected max_pool_2d average_pool_2d conv_3d_transpose transpose_conv".split()
+)
+
+_FLOAT_TYPES = {"float16": ir.F16Type, "bfloat16": ir.BF16Type, "float32": ir.F32Type, "float64": ir.F64Type}
+
+
+class TensorBuilder:
+    """The module under construction and the function `main` in it; every method emits at its end."""
+
+    def __init__(self) -> None:
+        self.context = ir.Context()
+        converter_api_ext.prepare_mlir_context(self.context)
+        self._block: ir.Block | None = None
+        self._shared: dict[tuple[bytes, tuple[int, ...], str], Tensor] = {}
+        self._zeros: set[Tensor] = set()
+
+    @contextlib.contextmanager
+    def emitting_into(self, block: ir.Block) -> Iterator[None]:
+        self._block = block
+        with ir.InsertionPoint(block):
+            yield
+
+    # ---- types and attributes
+
+    def element_type(self, dtype: np.dtype[Any]) -> ir.Type:
+        dtype = np.dtype(dtype)
+        if dtype.name in _FLOAT_TYPES:
+            return _FLOAT_TYPES[dtype.name].get()
+        if dtype.kind == "b":
+            return ir.IntegerType.get_signless(1)
+        make = ir.IntegerType.get_unsigned if dtype.kind == "u" else ir.IntegerType.get_signless
+        return make(dtype.itemsize * 8)
+
+    def tensor_type(self, shape: Sequence[int | None], dtype: np.dtype[Any]) -> ir.Type:
+        dynamic = ir.ShapedType.get_dynamic_size()
+        dims = [dynamic if dim is None else int(dim) for dim in shape]
+        return ir.RankedTensorType.get(dims, self.element_type(dtype))
+
+    def dtype_of(self, tensor: Tensor) -> np.dtype[Any]:
+        """The element type; that of the absent operand (no_value) is void."""
+        if not isinstance(tensor.type, ir.RankedTensorType):
+            return np.dtype(np.void)
+        element = tensor.type.element_type
+        if not isinstance(element, ir.IntegerType):
+            return np.dtype(next(name for name, type_ in _FLOAT_TYPES.items() if isinstance(element, type_)))
+        if element.width == 1:
+            return np.dtype(bool)
+        return np.dtype(f"{'u' if element.is_unsigned else ''}int{element.width}")
+
+    def shape_of(self, tensor: Tensor) -> Shape:
+        dynamic = ir.ShapedType.get_dynamic_size()
+        return tuple(None if dim == dynamic else dim for dim in ir.RankedTensorType(tensor.type).shape)
+
+    def type_attribute(self, dtype: np.dtype[Any] | type) -> ir.Attribute:
+        return ir.TypeAttr.get(self.element_type(np.dtype(dtype)))
+
+    # ---- ops on physical tensors
+
+    def op(
+        self,
+        name: str,
+        operands: Sequence[Tensor],
+        shape: Sequence[int | None],
+        dtype: np.dtype[Any] | type | None = None,
+        /,
+        **attributes: object,
+    ) -> Tensor:
+        """Emits `tfl.<name>` with one result of `shape` and `dtype`, that of its data by default."""
+        if dtype is None:
+            dtype = self.dtype_of(operands[KERNELS[name].data_operands(len(operands))[0]])
+        return self.ops(name, operands, [(shape, np.dtype(dtype))], **attributes)[0]
+
+    def ops(
+        self,
+        name: str,
+        operands: Sequence[Tensor],
+        results: Sequence[tuple[Sequence[int | None], np.dtype[Any]]],
+        **attributes: object,
+    ) -> list[Tensor]:
+        """Emits `tfl.<name>`, with its data carried in a wider type where the kernel has none for theirs.
+
+        Raises:
+            NoKernel: no type that the kernel computes on holds the data.
+        """
+        present = [
+            i for i in KERNELS[name].data_operands(len(operands)) if self.dtype_of(operands[i]).kind != "V"
+        ]
+        dtypes = [self.dtype_of(operands[i]) for i in present]
+        wider = carrier(name, dtypes)
+        if wider is None:
+            return self._emit(name, operands, results, attributes)
+        carry = self.bitcast if name in MOVES_BITS else self.cast
+        carried = [carry(operand, wider) if i in present else operand for i, operand in enumerate(operands)]
+        wide = [(shape, wider if dtype == dtypes[0] else dtype) for shape, dtype in results]
+        outcome = self._emit(name, carried, wide, attributes)
+        return [carry(tensor, dtype) for tensor, (_, dtype) in zip(outcome, results, strict=True)]
+
+    def _emit(
+        self,
+        name: str,
+        operands: Sequence[Tensor],
+        results: Sequence[tuple[Sequence[int | None], np.dtype[Any]]],
+        attributes: Mapping[str, object],
+    ) -> list[Tensor]:
+        zeros = next((operand for operand in operands if operand in self._zeros), None)
+        if name == "mul" and zeros is not None and None in results[0][0]:
+            # The compiler folds this into a constant of the result's shape, and takes open dimensions for 0.
+            (other,) = [operand for operand in operands if operand is not zeros] or [zeros]
+            return [self._times_zero(other, zeros, *results[0])]
+        if name in _FUSES:
+            attributes = {"fused_activation_function": "NONE", **attributes}
+        operation = ir.Operation.create(
+            f"tfl.{name}",
+            results=[self.tensor_type(shape, dtype) for shape, dtype in results],
+            operands=list(operands),
+            attributes={key: _attribute(value) for key, value in attributes.items()},
+        )
+        return list(operation.results)
+
+    def _times_zero(
+        self, tensor: Tensor, zeros: Tensor, shape: Sequence[int | None], dtype: np.dtype[Any]
+    ) -> Tensor:
+        """Zeros in the broadcast shape of both, and NaN where the tensor is infinite: x - x + 0."""
+        nothing = self.op("sub", [tensor, tensor], self.shape_of(tensor), dtype)
+        return self.op("add", [nothing, zeros], shape, dtype)
+
+    def cast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
+        """The tensor's elements converted to another type."""
+        if self.dtype_of(tensor) == np.dtype(dtype):
+            return tensor
+        result = self.op("cast", [tensor], self.shape_of(tensor), dtype)
+        if tensor in self._zeros:
+            self._zeros.add(result)
+        return result
+
+    def bitcast(self, tensor: Tensor, dtype: np.dtype[Any] | type) -> Tensor:
+        """The tensor's elements read as another type of the same width."""
+        if self.dtype_of(tensor) == np.dtype(dtype):
+            return tensor
+        return self.op("bitcast", [tensor], self.shape_of(tensor), dtype)
+
+    def constant(
+        self, array: Array | np.generic | float | Sequence[int], dtype: np.dtype[Any] | type | None = None
+    ) -> Tensor:
+        """A constant tensor; small ones are shared. Keeps rank 0 (np.ascontiguousarray would not)."""
+        data = np.asarray(array, dtype).copy(order="C")
+        key = (data.tobytes(), data.shape, data.dtype.str) if data.size < _SHARED_CONSTANT_ELEMENTS else None
+        if key is not None and key in self._shared:
+            return self._shared[key]
+        type_ = self.tensor_type(data.shape, data.dtype)
+        assert self._block is not None
+        with ir.InsertionPoint.at_block_begin(self._block):
+            operation = ir.Operation.create(
+                # arith knows no unsigned integers.
+                "tfl.pseudo_const" if data.dtype.kind == "u" else "arith.constant",
+                results=[type_],
+                attributes={"value": ir.DenseElementsAttr.get(data, type=type_)},
+            )
+        tensor: Tensor = operation.results[0]
+        if not data.any():
+            self._zeros.add(tensor)
+        if key is not None:
+            self._shared[key] = tensor
+        return tensor
+
+    def int32(self, values: Sequence[int] | Array | int) -> Tensor:
+        return self.constant(np.asarray(values, np.int32))
+
+    def no_value(self) -> Tensor:
+        """TFLite's absent optional operand."""
+        operation = ir.Operation.create(
+            "tfl.no_value", results=[ir.NoneType.get()], attributes={"value": ir.UnitAttr.get()}
+        )
+        tensor: Tensor = operation.results[0]
+        return tensor
+
+    def reshape(self, tensor: Tensor, shape: Sequence[int | None]) -> Tensor:
+        """A reshape to dimensions of which at most one is open."""
+        if tuple(shape) == self.shape_of(tensor) and None not in shape:
+            return tensor
+        wanted = self.int32([-1 if dim is None else dim for dim in shape])
+        return self.op("reshape", [tensor, wanted], shape)
+
+    def with_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
+        """An axis of size 1 put in before physical axis `axis`."""
+        shape = self.shape_of(tensor)
+        result = (*shape[:axis], 1, *shape[axis:])
+        if result.count(None) <= 1:
+            return self.reshape(tensor, result)
+        return self.op("expand_dims", [tensor, self.int32(axis)], result)
+
+    def without_unit_axis(self, tensor: Tensor, axis: int) -> Tensor:
+        """Physical axis `axis`, which must be of size 1, taken out."""
+        shape = self.shape_of(tensor)
+        result = (*shape[:axis], *shape[axis + 1 :])
+        if result.count(None) <= 1:
+            return self.reshape(tensor, result)
+        return self.op("squeeze", [tensor], result, squeeze_dims=(axis,))
+
+    def transpose(self, tensor: Tensor, perm: Permutation) -> Tensor:
+        """A transpose, or the reshape that does the same when only axes of size 1 move."""
+        if perm == identity(len(perm)):
+            return tensor
+        shape = self.shape_of(tensor)
+        result = permuted(shape, perm)
+        if moves_no_data(shape, perm) and result.count(None) <= 1:
+            return self.reshape(tensor, result)
+        return self.op("transpose", [tensor, self.int32(perm)], result)
+
+    def pad(
+        self,
+        tensor: Tensor,
+        before: Sequence[int],
+        after: Sequence[int],
+        fill: float | Tensor | None = None,
+    ) -> Tensor:
+        """Pads every physical axis with `fill`, 0 if None."""
+        if not any(before) and not any(after):
+            return tensor
+        shape = self.shape_of(tensor)
+        result = [
+            None if dim is None else dim + b + a for dim, b, a in zip(shape, before, after, strict=True)
+        ]
+        amounts = self.int32(np.stack([before, after], axis=1))
+        if fill is None:
+            return self.op("pad", [tensor, amounts], result)
+        if isinstance(fill, float):
+            fill = self.constant(fill, self.dtype_of(tensor))
+        return self.op("padv2", [tensor, amounts, fill], result)
+
+    def slice(self, tensor: Tensor, begin: Sequence[int], size: Sequence[int | None]) -> Tensor:
+        """`size` elements from `begin` on each axis; an open size runs to the end."""
+        sizes = self.int32([-1 if dim is None else dim for dim in size])
+        return self.op("slice", [tensor, self.int32(begin), sizes], size)
+
+    def size(self, tensor: Tensor, axis: int) -> Tensor:
+        """The size of a physical axis at run time, as int32 [1]."""
+        return self.slice(self.op("shape", [tensor], [len(self.shape_of(tensor))], np.int32), [axis], [1])
+
+    def strided_slice(
+        self,
+        tensor: Tensor,
+        *,
+        begin: Sequence[int],
+        end: Sequence[int | None],
+        strides: Sequence[int],
+        shape: Sequence[int | None],
+        run_time_end: Tensor | None = None,
+    ) -> Tensor:
+        """Every `strides`-th element from `begin` up to `end`, as NumPy counts; None runs through the last one.
+
+        `run_time_end` replaces the ends that are not None.
+        """
+        mask = sum(1 << axis for axis, last in enumerate(end) if last is None)
+        ends = self.int32([last or 0 for last in end]) if run_time_end is None else run_time_end
+        return self.op(
+            "strided_slice",
+            [tensor, self.int32(begin), ends, self.int32(strides)],
+            shape,
+            begin_mask=0,
+            end_mask=mask,
+            ellipsis_mask=0,
+            new_axis_mask=0,
+            shrink_axis_mask=0,
+            offset=False,
+        )
+
+
+def _attribute(value: object) -> ir.Attribute:
+    if isinstance(value, ir.Attribute):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return ir.BoolAttr.get(bool(value))
+    if isinstance(value, int | np.integer):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), int(value))
+    if isinstance(value, float | np.floating):
+        return ir.FloatAttr.get_f32(float(value))
+    if isinstance(value, str):
+        return ir.StringAttr.get(value)
+    if isinstance(value, tuple):
+        int64 = ir.IntegerType.get_signless(64)
+        return ir.ArrayAttr.get([ir.IntegerAttr.get(int64, int(item)) for item in value])
+    raise TypeError(f"no MLIR attribute for {value!r}")

@@ -1,0 +1,83 @@
+"""ONNX values during lowering: what they are known to be, and the tensors made of them so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxport.converters.tflite.layout import Permutation, Shape, identity
+from onnxport.converters.tflite.tensors import Array, Tensor
+
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+class Value:
+    """An ONNX value during lowering.
+
+    Attributes:
+        shape: logical (ONNX) dimensions, None where open.
+        dtype: element type.
+        constant: the array in logical order if the value is known at conversion.
+        copies: the physical tensors made so far, by axis order; for a value that is not constant at least
+            one, unless `make` is given.
+        make: makes the tensor in logical order when someone first asks for it.
+        scrambled: see Scrambled.
+        is_size: its elements are sizes of tensors or follow from such, which TFLite keeps in int32.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int | None],
+        dtype: np.dtype[Any] | type,
+        *,
+        constant: Array | None = None,
+        copies: dict[Permutation, Tensor] | None = None,
+        make: Callable[[], Tensor] | None = None,
+        scrambled: Scrambled | None = None,
+    ) -> None:
+        self.shape: Shape = tuple(shape)
+        self.dtype = np.dtype(dtype)
+        self.constant = constant
+        self.copies = copies if copies is not None else {}
+        self.make = make
+        self.scrambled = scrambled
+        self._is_size = False
+
+    @property
+    def is_size(self) -> bool:
+        if self.constant is not None:
+            if self.dtype.kind not in "iu":
+                return False
+            return bool(((self.constant >= -_INT32_MAX) & (self.constant <= _INT32_MAX)).all())
+        return self._is_size
+
+    @is_size.setter
+    def is_size(self, value: bool) -> None:
+        self._is_size = value
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def order(self) -> Permutation:
+        """The axis order that the value was computed in."""
+        return next(iter(self.copies), identity(self.rank))
+
+
+def scalar(number: float, dtype: np.dtype[Any] | type) -> Value:
+    """A constant of rank 0."""
+    return Value((), dtype, constant=np.array(number, dtype))
+
+
+class Scrambled:
+    """A [N, K] tensor whose columns are the wanted ones in another order: column j holds column `index[j]`.
+
+    A channels-last feature map flattened for a fully connected layer is one: permuting the layer's weights
+    at conversion is free, transposing the features at run time is not.
+    """
+
+    def __init__(self, tensor: Tensor, index: Array) -> None:
+        self.tensor, self.index = tensor, index

@@ -1,0 +1,66 @@
+"""If nodes whose condition is known: the branch that will be taken, put in the node's place.
+
+Exporters guard shape checks by If; once shapes are known so are the conditions, and what is left is a plain graph.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxport.model import Model
+
+
+def inline_known_branches(model: Model) -> int:
+    """Replaces each If of the main graph with a constant condition by its branch; returns how many went."""
+    graph = model.graph
+    known = [node for node in graph if _condition(node) is not None]
+    for node in known:
+        _inline(graph, node, node.attributes["then_branch" if _condition(node) else "else_branch"].as_graph())
+    return len(known)
+
+
+def _condition(node: ir.Node) -> bool | None:
+    if node.op_type != "If" or node.domain != "" or node.inputs[0] is None:
+        return None
+    tensor = node.inputs[0].const_value
+    return None if tensor is None else bool(tensor.numpy().item())
+
+
+def _inline(graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> None:
+    taken = _names_outside(branch, graph)
+    results = list(branch.outputs)
+    branch.outputs.clear()
+    for value in list(branch.initializers.values()):
+        del branch.initializers[value.name or ""]
+        _rename(value, taken)
+        graph.register_initializer(value)
+    moved = list(branch)
+    branch.remove(moved)
+    for value in (value for each in moved for value in each.outputs):
+        _rename(value, taken)
+    graph.insert_before(node, moved)
+    for old, new in zip(node.outputs, results, strict=True):
+        # An Identity keeps the name of what may be an output; `prepare` takes the others out.
+        name, old.name = old.name, None
+        copy = ir.node("Identity", [new])
+        copy.outputs[0].name, copy.outputs[0].shape, copy.outputs[0].type = name, new.shape, new.type
+        graph.insert_before(node, copy)
+        old.replace_all_uses_with(copy.outputs[0], replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+
+
+def _names_outside(branch: ir.Graph, graph: ir.Graph) -> set[str]:
+    """The names of all values in the graph, and in the branches of its nodes other than this one."""
+    own = {value for node in branch.all_nodes() for value in node.outputs}
+    values = [*graph.inputs, *graph.initializers.values()]
+    values += [value for node in graph.all_nodes() for value in node.outputs if value not in own]
+    return {value.name for value in values if value.name}
+
+
+def _rename(value: ir.Value, taken: set[str]) -> None:
+    """Two branches may use one name for different values, one graph may not."""
+    base, number = value.name or "branch", 0
+    while not value.name or value.name in taken:
+        number += 1
+        value.name = f"{base}.{number}"
+    taken.add(value.name)

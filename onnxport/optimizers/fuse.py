@@ -1,0 +1,89 @@
+"""Patterns of several nodes that are one operator, written out by exporters of an older opset.
+
+A fused operator that a target lacks is expanded again by `decompose`.
+"""
+
+from __future__ import annotations
+
+from math import isclose, sqrt
+
+import onnx_ir as ir
+
+from onnxport.model import Model
+
+
+def fuse_gelu(model: Model) -> None:
+    """Replaces x * (1 + erf(x / sqrt(2))) / 2 by Gelu(x), which is ONNX's since opset 20."""
+    for node in list(model.graph):
+        if node.op_type == "Erf" and node.domain == "" and (match := _gelu(node)) is not None:
+            x, result = match
+            last = result.producer()
+            assert last is not None
+            gelu = ir.node("Gelu", [x], {"approximate": "none"})
+            name, result.name = result.name, None
+            new = gelu.outputs[0]
+            new.name, new.shape, new.type = name, result.shape, result.type
+            model.graph.insert_before(last, gelu)
+            result.replace_all_uses_with(new, replace_graph_outputs=True)
+            _remove_unused(model.graph, last)
+
+
+def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
+    """The operand x and the result of the pattern around an Erf node."""
+    x = _scaled_by(erf.inputs[0], 1 / sqrt(2))
+    plus_one = _only_user(erf.outputs[0], "Add")
+    if x is None or plus_one is None or not _is_number(_other(plus_one, erf.outputs[0]), 1.0):
+        return None
+    product = _only_user(plus_one.outputs[0], "Mul")
+    if product is None:
+        return None
+    factor = _other(product, plus_one.outputs[0])
+    if factor is x:
+        halved = _only_user(product.outputs[0], "Mul", "Div")
+        if halved is None or _scaled_by(halved.outputs[0], 0.5) is not product.outputs[0]:
+            return None
+        return x, halved.outputs[0]
+    return (x, product.outputs[0]) if _scaled_by(factor, 0.5) is x else None
+
+
+def _scaled_by(value: ir.Value | None, factor: float) -> ir.Value | None:
+    """The operand that `value` is `factor` times of, if it is one."""
+    node = None if value is None else value.producer()
+    if node is None or node.domain != "" or node.op_type not in ("Mul", "Div"):
+        return None
+    first, second = node.inputs
+    if node.op_type == "Div":
+        return first if _is_number(second, 1 / factor) else None
+    if _is_number(second, factor):
+        return first
+    return second if _is_number(first, factor) else None
+
+
+def _only_user(value: ir.Value, *ops: str) -> ir.Node | None:
+    users = list(value.consumers())
+    if len(users) != 1 or value.is_graph_output() or users[0].op_type not in ops or users[0].domain != "":
+        return None
+    return users[0]
+
+
+def _other(node: ir.Node, value: ir.Value) -> ir.Value | None:
+    return node.inputs[1] if node.inputs[0] is value else node.inputs[0]
+
+
+def _is_number(value: ir.Value | None, number: float) -> bool:
+    """Whether a value is a constant of one element that is `number`, as nearly as its type can say it."""
+    if value is None or value.const_value is None or value.const_value.size != 1:
+        return False
+    constant = value.const_value.numpy()
+    return isclose(float(constant.item()), number, rel_tol=1e-3 if constant.dtype.itemsize < 4 else 1e-6)
+
+
+def _remove_unused(graph: ir.Graph, node: ir.Node) -> None:
+    """Takes out a node that nothing uses any more, and what only it used."""
+    if any(value.uses() or value.is_graph_output() for value in node.outputs):
+        return
+    producers = [value.producer() for value in node.inputs if value is not None]
+    graph.remove(node, safe=True)
+    for producer in producers:
+        if producer is not None and producer.graph is graph:
+            _remove_unused(graph, producer)

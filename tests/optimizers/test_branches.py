@@ -1,0 +1,58 @@
+"""If nodes with a known condition give way to their branch, answers unchanged."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+from onnxport.model import Model
+from onnxport.optimizers.branches import inline_known_branches
+
+TEXT = """<ir_version: 10, opset_import: ["": 21]>
+graph (float[N,3] x) => (float[N,3] y, float[N,3] z)
+<bool flag = {%d}, bool yes = {1}> {
+    t = Neg(x)
+    y = If (flag) <
+        then_branch = a () => (float[N,3] r) <float c = {2.0}> { s = Mul(t, c)  r = Abs(s) },
+        else_branch = b () => (float[N,3] r) <float c = {3.0}> { r = Mul(t, c) }
+    >
+    z = If (yes) <
+        then_branch = d () => (float[N,3] r) <float c = {5.0}> { s = Mul(y, c)  r = If (flag) <
+            then_branch = e () => (float[N,3] q) { q = Exp(s) },
+            else_branch = f () => (float[N,3] q) { q = Neg(s) }
+        > },
+        else_branch = g () => (float[N,3] r) { r = Identity(x) }
+    >
+}"""
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_known_branches_are_inlined_with_their_answers(flag: int) -> None:
+    proto = onnx.parser.parse_model(TEXT % flag)
+    x = np.array([[1, -2, 0.5]], np.float32)
+    before = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    model = Model(ir.from_proto(proto))
+    assert inline_known_branches(model) == 2
+    assert inline_known_branches(model) == 1  # the inner one stands in the main graph now
+    assert inline_known_branches(model) == 0
+    assert "If" not in {node.op_type for node in model.graph}
+    after = onnxruntime.InferenceSession(model.to_bytes()).run(["y", "z"], {"x": x})
+    for expected, answer in zip(before, after, strict=True):
+        assert np.array_equal(expected, answer)
+
+
+def test_an_unknown_condition_is_left_alone() -> None:
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    graph (bool flag, float[3] x) => (float[3] y) {
+        y = If (flag) <
+            then_branch = a () => (float[3] r) { r = Abs(x) },
+            else_branch = b () => (float[3] r) { r = Neg(x) }
+        >
+    }"""
+    model = Model(ir.from_proto(onnx.parser.parse_model(text)))
+    assert inline_known_branches(model) == 0
+    assert [node.op_type for node in model.graph] == ["If"]
