@@ -1,6 +1,8 @@
 # `make demo` and `make test` are the README's two commands; what they need is installed into .venv, once.
 # PYTHON says which Python makes the environment: make test PYTHON=python3.12
 PYTHON ?= python3
+# ONNX Runtime reports sessions to its makers unless told not to; tests import it without our package, too.
+export ORT_DISABLE_TELEMETRY = 1
 VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
