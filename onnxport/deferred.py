@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+
+TYPE_CHECKING = False  # type checkers take it for true; every command imports this file first
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
 
 _DEFERRED = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
 
 
-class _Deferring(MetaPathFinder):
+class _Deferring:
+    """A finder for sys.meta_path."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname not in _DEFERRED:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and isinstance(spec.loader, Loader):
+        if spec is not None and spec.loader is not None:
             spec.loader = importlib.util.LazyLoader(spec.loader)
         return spec
 
