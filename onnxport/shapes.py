@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import UsageError
@@ -64,6 +67,10 @@ def _dimension(text: str, whole: str) -> int | None:
             )
         return int(text)
     raise UsageError(f"{text!r} in the shape {whole!r} is no dimension", fix="give a size of 1 or more, or ?")
+
+
+# How every params model takes shapes.
+Shapes = Annotated[dict[str, GivenShape], BeforeValidator(parse_shapes)]
 
 
 def apply_shapes(

@@ -5,15 +5,14 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from onnxport.shapes import GivenShape, parse_shapes
+from onnxport.shapes import Shapes
 
 Layout = Literal["keep", "nhwc"]
 OrtLevel = Literal["disable", "basic", "extended", "all"]
-Shapes = Annotated[dict[str, GivenShape], BeforeValidator(parse_shapes)]
 
 
 class TfliteParams(BaseModel):

@@ -6,13 +6,10 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from onnxport.shapes import GivenShape, parse_shapes
-
-Shapes = Annotated[dict[str, GivenShape], BeforeValidator(parse_shapes)]
+from onnxport.shapes import Shapes
 
 GENERATED = 3  # one of each kind of input (samples/generator.py)
 READ = 20
