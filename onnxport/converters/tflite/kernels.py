@@ -1,9 +1,9 @@
 """The element types that TFLite's kernels compute right, and how any other type is carried through a kernel.
 
 The table is measured, not read: every op was compiled by litert-converter 0.5.0 and run by ai-edge-litert 2.3.0 with
-and without XNNPACK on values at the type's limits, negative ones, infinities and NaN. tests/converters/tflite/
-test_kernels.py repeats that. What a kernel lacks, a wider type carries exactly: int8 arithmetic in int32 wraps
-around when cast back, and a float16 result is the float32 one rounded, as ONNX Runtime computes it.
+and without XNNPACK on values at the type's limits, negative ones, infinities and NaN. What a kernel lacks, a wider
+type carries exactly: int8 arithmetic in int32 wraps around when cast back, and a float16 result is the float32 one
+rounded, as ONNX Runtime computes it. tests/converters/tflite/test_element_types.py holds every ONNX op to it.
 """
 
 from __future__ import annotations

@@ -148,13 +148,15 @@ def _positions(tfl: TflBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements
     indices = tfl.op("range", [tfl.constant(0, np.int32), count, tfl.constant(1, np.int32)], [None], np.int32)
     y = Elements(tfl, tfl.cast(indices, np.float32))
     before, after = (Elements(tfl, tfl.cast(size, np.float32)) for size in (axis.before, axis.after))
-    scale: Elements | float = after / before if axis.scale is None else axis.scale
+    # The compiler turns division by a constant into multiplication, which rounds otherwise: neither divisor is one.
+    one = before.minimum(1.0)
+    scale = after / before if axis.scale is None else one * axis.scale
     match sampling.coordinates:
         case "asymmetric":
             return y / scale
         case "align_corners":
             # y * (before - 1), without a factor that may be folded to 0 (see TflBuilder._times_zero).
-            return (y * before - y) / (after - 1.0).maximum(1.0)
+            return (y * before - y) / ((after - 1.0).maximum(1.0) * one)
         case "pytorch_half_pixel":
             # For a result of one element the position is 0; multiplying by 0 would be folded away.
             bound = (after - 1.0).minimum(1.0) * 3e38

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +67,9 @@ def all_images_net() -> Model:
 
 @pytest.mark.parametrize("net", [convolution_net, all_images_net])
 def test_a_convolution_net_keeps_one_transpose_per_image(
-    conformance: Conformance, tmp_path: Path, net: object
+    conformance: Conformance, tmp_path: Path, net: Callable[[], Model]
 ) -> None:
-    model = net()  # type: ignore[operator]
+    model = net()
     images = 1 + (net is all_images_net)  # the second net gives an image as well as taking one
     assert conformance.convert(model, tmp_path / "keep.tflite")["TRANSPOSE"] == images
     assert "TRANSPOSE" not in conformance.convert(model, tmp_path / "nhwc.tflite", "nhwc")
@@ -118,15 +119,49 @@ def test_an_open_batch_runs_at_one_and_at_three(conformance: Conformance) -> Non
 # ---- names
 
 
-def test_taps_hold_the_values_of_the_source(conformance: Conformance, tmp_path: Path) -> None:
-    model = convolution_net()
+def written_out_layer() -> Model:
+    """A matrix product, its bias, and a Gelu in five nodes, which the compiler and we fuse."""
+    nodes = [
+        node("MatMul", "x dense", "product"),
+        node("Add", "product bias", "sum"),
+        node("Div", "sum root", "scaled"),
+        node("Erf", "scaled", "erf"),
+        node("Add", "erf one", "raised"),
+        node("Mul", "sum raised", "doubled"),
+        node("Mul", "doubled half", "gelu"),
+        node("MatMul", "gelu last", "y"),
+    ]
+    numbers = {"root": 2**0.5, "one": 1, "half": 0.5}
+    scalars = [numpy_helper.from_array(np.array(v, np.float32), k) for k, v in numbers.items()]
+    return model_of(nodes, {"x": IMAGE}, [*weights(dense=(10, 6), bias=(6,), last=(6, 2)), *scalars])
+
+
+@pytest.mark.parametrize(
+    ("net", "kept"),
+    [
+        (convolution_net, ["active", "pool", "gate", "gated"]),  # conv and norm are fused into active
+        (all_images_net, ["clipped", "larger", "joined"]),
+        (written_out_layer, ["sum", "gelu"]),  # product is fused into sum, and must not pass for it
+    ],
+)
+def test_taps_hold_the_values_of_the_source(
+    conformance: Conformance, tmp_path: Path, net: Callable[[], Model], kept: list[str]
+) -> None:
+    model = net()
     conformance.convert(model, tmp_path / "net.tflite")
-    taps = ["active", "pool", "gate", "gated"]  # conv and norm are fused into active
     with TfliteRuntime(tmp_path / "net.tflite") as runtime:
-        assert runtime.taps >= set(taps)
+        assert runtime.taps >= set(kept)
+        taps = sorted(runtime.taps - {"y"})
         answer = runtime.run({"x": IMAGE}, taps=taps)
     for name, expected in run_onnx(with_outputs(model, taps), {"x": IMAGE}).items():
         assert not difference(expected, answer[name], atol=1e-5), name
+
+
+def test_a_written_out_gelu_is_one_op(conformance: Conformance, tmp_path: Path) -> None:
+    counted = conformance.convert(written_out_layer(), tmp_path / "net.tflite")
+    assert counted == {"FULLY_CONNECTED": 2, "GELU": 1}
+    (answer,) = conformance.convert_and_run(written_out_layer(), [{"x": IMAGE}])
+    assert not difference(run_onnx(written_out_layer(), {"x": IMAGE})["y"], answer["y"], atol=1e-5)
 
 
 def with_outputs(model: Model, names: list[str]) -> Model:

@@ -195,6 +195,14 @@ def _squared(tfl: TflBuilder, base: Value, exponent: Value) -> Value:
     return broadcast(tfl, "mul", broadcast(tfl, "mul", base, base), ones)
 
 
+@lower("BitwiseNot")
+def bitwise_not(node: TflNode, tfl: TflBuilder) -> None:
+    """Every bit flipped (ONNX BitwiseNot-18)."""
+    x = node.x
+    all_bits = np.iinfo(x.dtype).max if x.dtype.kind == "u" else -1
+    node.emit(broadcast(tfl, "bitwise_xor", x, scalar(all_bits, x.dtype)))
+
+
 @lower("Clip")
 def clip(node: TflNode, tfl: TflBuilder) -> None:
     """y = min(max(x, low), high) (ONNX Clip-13); bounds may be absent, or computed at run time."""

@@ -42,6 +42,8 @@ def _bounds(node: TflNode, first: int, last: int, step: int, size: int | None) -
     if size is None:
         if step < 0 and first < -1:
             node.unsupported("steps backwards from within an open dimension; use --shape NAME=...")
+        if step > 0 and (last == 0 or ((first < 0) == (last < 0) and first >= last)):
+            node.unsupported("nothing of an open dimension; use --shape NAME=...")
         runs_through = last >= _INT32_MAX if step > 0 else last <= -_INT32_MAX
         begin = max(min(first, _INT32_MAX), -_INT32_MAX)
         return begin, None if runs_through else max(min(last, _INT32_MAX), -_INT32_MAX)
@@ -116,6 +118,15 @@ def _all_axes(tfl: TflBuilder, bounds: Value, positions: list[int | None]) -> Te
     narrow = tfl.tensor(tfl.converted(bounds, np.int32))
     parts = [tfl.int32([0]) if at is None else tfl.slice(narrow, [at], [1]) for at in positions]
     return parts[0] if len(parts) == 1 else tfl.op("concatenation", parts, [len(parts)], axis=0)
+
+
+@lower("ReverseSequence")
+def reverse_sequence(node: TflNode, tfl: TflBuilder) -> None:
+    """The first elements of each sequence in a batch turned round (ONNX ReverseSequence-10)."""
+    x, lengths = node.x, node.input(1)
+    batch, time = node.attribute("batch_axis", 1), node.attribute("time_axis", 0)
+    operands = [tfl.tensor(x), tfl.tensor(tfl.converted(lengths, np.int32))]
+    node.emit(tfl.computed(tfl.op("reverse_sequence", operands, x.shape, seq_dim=time, batch_dim=batch)))
 
 
 # ---- gathering
