@@ -75,7 +75,7 @@ def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], rout
 
 
 def _by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -> Product:
-    from onnxport.converters.tflite.onnx2tf import Onnx2tf
+    from onnxport.converters.tflite.second_route.onnx2tf import Onnx2tf
 
     if named := _of_our_own_route(params):
         raise UsageError(f"--{named} is of our own route", fix="give --route direct, or leave it out")
@@ -99,7 +99,7 @@ def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParam
     Raises:
         CannotConvertError: onnx2tf cannot either, or is not here: our refusal, which then says so.
     """
-    from onnxport.converters.tflite.onnx2tf import HOW_TO_GET
+    from onnxport.converters.tflite.second_route.onnx2tf import HOW_TO_GET
 
     first = refusal.refusals[0] if refusal.refusals else None
     cause = f"{first.op} {first.node!r}: {first.why}" if first else refusal.why or refusal.what

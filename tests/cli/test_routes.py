@@ -206,7 +206,7 @@ def it_crashes(sandbox: Sandbox) -> tuple[str | Path, ...]:
 @case(6, "onnx2tf hung: it did not end within 1 s", "--route direct")
 def it_hangs(sandbox: Sandbox) -> tuple[str | Path, ...]:
     stand_in(sandbox, "os.fork(); time.sleep(100)")
-    sandbox.patch("import onnxport.converters.tflite.onnx2tf as second\nsecond.TIME_LIMIT = 1.0")
+    sandbox.patch("import onnxport.converters.tflite.second_route.onnx2tf as second\nsecond.TIME_LIMIT = 1.0")
     return ROUTE
 
 

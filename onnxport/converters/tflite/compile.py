@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onnxport.closing import Closing
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compiled import Compiled
-from onnxport.converters.tflite.labels import check_normalization, label_files
+from onnxport.converters.tflite.metadata.labels import check_normalization, label_files
 from onnxport.errors import CannotConvertError
 from onnxport.isolation import Child
 from onnxport.manifest import Manifest
@@ -47,8 +47,8 @@ class TfliteConverter(Closing):
         """
         # As the model's, their imports are for later.
         from onnxport.converters.tflite.open_inputs import with_shapes
-        from onnxport.converters.tflite.precisions import check_precision
-        from onnxport.converters.tflite.stored import stored_weights
+        from onnxport.converters.tflite.storage.precisions import check_precision
+        from onnxport.converters.tflite.storage.stored import stored_weights
 
         check_precision(model, params.precision)
         check_normalization(model.inputs, params.normalization)

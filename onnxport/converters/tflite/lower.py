@@ -19,11 +19,11 @@ from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.custom import REFUSAL, is_custom, lower_custom
-from onnxport.converters.tflite.integer_ports import IntegerPorts
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permuted
 from onnxport.converters.tflite.names import INNER, Keys
 from onnxport.converters.tflite.ops.casting import HANDS_ON
+from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.values import Value
 from onnxport.errors import CannotConvertError, Refusal

@@ -10,10 +10,10 @@ import numpy as np
 from litert_converter import converter_api_ext
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite import conversions
 from onnxport.converters.tflite.kernels import HOLDERS, KERNELS, Carrier, NoKernel, carrier
 from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permuted
-from onnxport.converters.tflite.quantization import QuantizedTensors
+from onnxport.converters.tflite.numbers import conversions
+from onnxport.converters.tflite.quantized.quantization import QuantizedTensors
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tensor: TypeAlias = ir.Value  # a physical tensor in the module

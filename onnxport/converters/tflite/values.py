@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.tflite.layout import Permutation, Shape, identity
-from onnxport.converters.tflite.quantization import QuantizedConstant
+from onnxport.converters.tflite.quantized.quantization import QuantizedConstant
 from onnxport.converters.tflite.tensors import Array, Tensor
 
 _INT32_MAX = np.iinfo(np.int32).max

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxport.converters.tflite.encodings import Encoded, exact_halves, halves, integers, recovered
+from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
 from onnxport.converters.tflite.tensors import Array
 
 RANDOM = np.random.default_rng(0)

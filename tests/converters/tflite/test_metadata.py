@@ -16,7 +16,7 @@ from onnxport.artifact import TensorSpec
 from onnxport.converters.describing import parse_labels, parse_normalizations
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compile import TfliteConverter
-from onnxport.converters.tflite.labels import label_files
+from onnxport.converters.tflite.metadata.labels import label_files
 from onnxport.errors import InputError, OnnxportError, UsageError
 from onnxport.manifest import Manifest
 from onnxport.model import Model

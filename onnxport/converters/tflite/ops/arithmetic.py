@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.integer_arithmetic import bitwise, divided, power, remainder, shifted
+from onnxport.converters.tflite.numbers.integer_arithmetic import bitwise, divided, power, remainder, shifted
 from onnxport.converters.tflite.ops.elementwise import select
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.values import Value, scalar

@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.control import branches
-from onnxport.converters.tflite.nesting import captured, within
+from onnxport.converters.tflite.control.functions import branches
+from onnxport.converters.tflite.control.nesting import captured, within
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value

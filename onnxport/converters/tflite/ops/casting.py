@@ -10,8 +10,8 @@ import onnx_ir
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.integer_arithmetic import reinterpreted
 from onnxport.converters.tflite.layout import permuted
+from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpreted
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
 

@@ -7,10 +7,10 @@ from functools import partial, reduce
 
 import numpy as np
 
-from onnxport.converters.tflite import doubles
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Shape, permuted
+from onnxport.converters.tflite.numbers import doubles
 from onnxport.converters.tflite.registry import REGISTRY, lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.integers import Integers, integers
+from onnxport.converters.tflite.numbers.integers import Integers, integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.integers import Integers
 from onnxport.converters.tflite.layout import normalized
+from onnxport.converters.tflite.numbers.integers import Integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Array, Tensor
 from onnxport.converters.tflite.values import Value, scalar

@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.carrying import Rows, State, rows
-from onnxport.converters.tflite.control import loop
+from onnxport.converters.tflite.control.carrying import Rows, State, rows
+from onnxport.converters.tflite.control.functions import loop
+from onnxport.converters.tflite.control.nesting import captured, within
 from onnxport.converters.tflite.layout import Shape
-from onnxport.converters.tflite.nesting import captured, within
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar

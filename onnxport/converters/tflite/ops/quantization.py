@@ -7,7 +7,7 @@ import numpy as np
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import normalized
 from onnxport.converters.tflite.ops import quantization_arithmetic as arithmetic
-from onnxport.converters.tflite.quantization import (
+from onnxport.converters.tflite.quantized.quantization import (
     Array,
     Quantization,
     QuantizedConstant,

@@ -1,6 +1,6 @@
 """Quantization computed as arithmetic: scales and zero points may be run-time values, and results are bit-exact.
 
-quantization.py decides when it is.
+quantization.py beside it decides when it is.
 """
 
 from __future__ import annotations

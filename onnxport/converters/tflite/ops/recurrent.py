@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.cells import (
+from onnxport.converters.tflite.control.cells import (
     Activation,
     Cell,
     State,
@@ -23,11 +23,11 @@ from onnxport.converters.tflite.cells import (
     part,
     rnn_step,
 )
+from onnxport.converters.tflite.control.steps import Direction, Steps
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.ops.matmul import batch_matmul, product
 from onnxport.converters.tflite.ops.reshaping import transposed
 from onnxport.converters.tflite.registry import REGISTRY
-from onnxport.converters.tflite.steps import Direction, Steps
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 

@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
-from onnxport.converters.tflite.integers import Integers, axis_table
 from onnxport.converters.tflite.layout import (
     Permutation,
     Shape,
@@ -19,6 +18,7 @@ from onnxport.converters.tflite.layout import (
     reshape_groups,
     reshape_in_place,
 )
+from onnxport.converters.tflite.numbers.integers import Integers, axis_table
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Scrambled, Value

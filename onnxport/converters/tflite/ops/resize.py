@@ -8,9 +8,10 @@ import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
 from onnxport.converters.tflite.layout import Permutation, axis_last, normalized, permuted
-from onnxport.converters.tflite.open_resizing import resized_at_run_time
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.resampling import (
+from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
+from onnxport.converters.tflite.resizing.open import resized_at_run_time
+from onnxport.converters.tflite.resizing.resampling import (
     NATIVE,
     Axis,
     Native,
@@ -20,7 +21,6 @@ from onnxport.converters.tflite.resampling import (
     samples_alike,
     weight_matrix,
 )
-from onnxport.converters.tflite.resizing import gathered, native_resize
 from onnxport.converters.tflite.tensors import Array
 from onnxport.converters.tflite.values import Value
 

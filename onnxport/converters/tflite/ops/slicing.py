@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode, constant_of, optional_constant
-from onnxport.converters.tflite.integers import Integers, axis_table, integers
 from onnxport.converters.tflite.layout import Shape, normalized, permuted
+from onnxport.converters.tflite.numbers.integers import Integers, axis_table, integers
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value

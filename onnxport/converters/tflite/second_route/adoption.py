@@ -22,7 +22,7 @@ from ai_edge_litert.interpreter import Interpreter
 from onnxport.artifact import TensorSpec
 from onnxport.converters.tflite.check import check_runs, operators
 from onnxport.converters.tflite.compiled import Compiled, custom_names
-from onnxport.converters.tflite.embedding import embed
+from onnxport.converters.tflite.metadata.embedding import embed
 from onnxport.errors import CannotConvertError, OnnxportError
 from onnxport.manifest import Manifest, Port
 from onnxport.model import Model

@@ -11,7 +11,7 @@ from litert_converter.mlir import ir
 from onnxport.converters.params import Io
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import Shape
-from onnxport.converters.tflite.quantization import Quantization, Tensor, quantization_of
+from onnxport.converters.tflite.quantized.quantization import Quantization, Tensor, quantization_of
 from onnxport.errors import Refusal
 
 _SIGNED = "int8"

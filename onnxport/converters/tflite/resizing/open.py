@@ -12,8 +12,8 @@ from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.layout import axis_last, channels_last, normalized
 from onnxport.converters.tflite.ops.matmul import batch_matmul
-from onnxport.converters.tflite.resampling import HALFWAY, REACH, Native, Sampling
-from onnxport.converters.tflite.resizing import gathered, native_resize
+from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
+from onnxport.converters.tflite.resizing.resampling import HALFWAY, REACH, Native, Sampling
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
 from onnxport.model import dims_of

@@ -24,9 +24,9 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.params import Precision
-from onnxport.converters.tflite.encodings import Encoded, exact_halves, halves, integers, recovered
 from onnxport.converters.tflite.names import INNER
-from onnxport.converters.tflite.stored import LEAST, Stored
+from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
+from onnxport.converters.tflite.storage.stored import LEAST, Stored
 from onnxport.converters.tflite.tensors import Array
 
 # tfl op -> the operand that holds its weights, and the axis of their output channels; None for "it depends".

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.cells import Cell, State, Step
-from onnxport.converters.tflite.control import loop
+from onnxport.converters.tflite.control.cells import Cell, State, Step
+from onnxport.converters.tflite.control.functions import loop
+from onnxport.converters.tflite.control.nesting import within
 from onnxport.converters.tflite.elements import Elements
-from onnxport.converters.tflite.nesting import within
 from onnxport.converters.tflite.tensors import Tensor
 
 

@@ -88,7 +88,7 @@ class Onnx2tf:
             self._run(source, model, params, folder)
             named = replace(manifest, made_by={**manifest.made_by, "onnx2tf": self.version})
             with Child(
-                "onnxport.converters.tflite.adoption:Adopter", purpose="the LiteRT interpreter"
+                "onnxport.converters.tflite.second_route.adoption:Adopter", purpose="the LiteRT interpreter"
             ) as adopter:
                 compiled: Compiled = adopter.call("adopt", original, folder / _WRITTEN, output, named)
         return compiled

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.integer_arithmetic import reinterpreted
+from onnxport.converters.tflite.numbers.integer_arithmetic import reinterpreted
 from onnxport.converters.tflite.values import Value, scalar
 
 _UNIT = 1 << 52  # of the exponent among the bits

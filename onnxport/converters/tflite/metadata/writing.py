@@ -14,7 +14,7 @@ from pathlib import Path
 from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.converters.describing import Normalization
-from onnxport.converters.tflite.labels import LabelFile
+from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.manifest import Port
 
 NAME = "TFLITE_METADATA"

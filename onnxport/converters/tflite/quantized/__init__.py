@@ -1,0 +1,1 @@
+"""Quantized models: their tensors, their ports, and what computes in integers in the end."""
