@@ -17,6 +17,8 @@ Layout = Literal["keep", "nhwc"]
 Route = Literal["auto", "direct", "onnx2tf"]
 Precision = Literal["fp32", "fp16", "int8-dynamic", "int8-weights", "int4-weights", "int8", "int16x8"]
 Io = Literal["float", "int8", "uint8"]
+CoremlPrecision = Literal["fp32", "fp16", "mixed"]
+CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 
 
@@ -73,6 +75,28 @@ class TfliteParams(BaseModel):
         description="How apps normalize an input, (x - mean) / std, for the TFLite metadata: INPUT=MEAN/STD, each one "
         "number or one for each channel. Nothing is computed with it.",
         json_schema_extra={"metavar": "INPUT=MEAN/STD"},
+    )
+
+
+class CoremlParams(BaseModel):
+    """ONNX to Core ML."""
+
+    # Deferred: a --help imports this and validates nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    shape: Shapes = Field(
+        default={},
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
+        json_schema_extra={"metavar": "NAME=DIMS"},
+    )
+    precision: CoremlPrecision | None = Field(
+        default=None,
+        description="Precision of weights and arithmetic, as the model has them by default. fp16 computes in float16; "
+        "mixed also keeps in float32 what would overflow in it on the samples.",
+    )
+    minimum_target: CoremlTarget = Field(
+        default="iOS17",
+        description="The oldest system that is to run the model (iOS17 is macOS 14), which decides what it may use.",
     )
 
 

@@ -1,0 +1,195 @@
+"""coremltools' MIL builder behind a thin face: types chosen, constants rounded, refusals in one exception.
+
+A lowering writes `mil.conv(x=node.x, weight=node.input(1), strides=[1, 1])`: every MIL operator is a method that takes
+and gives `Value`s. Python floats, float arrays and float Values become the element type that the node computes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import onnx_ir as onnx
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import Var, types
+
+from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.halves import to_half
+from onnxport.converters.coreml.names import INNER
+from onnxport.converters.coreml.values import Array, Value
+
+Compute = Literal["fp16", "fp32"]
+MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
+
+_INT32 = np.iinfo(np.int32)
+# MIL's element type to the ONNX one that a result has unless its node says otherwise.
+_FAMILY = {"fp16": np.float32, "fp32": np.float32, "bool": np.bool_}
+
+
+class NoMil(Exception):
+    """What MIL or its builder refuses: operand types, ranks or values, in words for the user."""
+
+
+class Scope(Protocol):
+    """The graph being lowered, for lowerings that hold graphs themselves (If, Loop)."""
+
+    def find(self, value: onnx.Value) -> Value | None:
+        """What a value of this graph or of one around it became."""
+        ...
+
+    def lower(self, graph: onnx.Graph, inputs: Mapping[onnx.Value, Value]) -> list[Value | None]:
+        """Lowers a nested graph into the MIL block that is open now; values around it are visible to it.
+
+        Args:
+            inputs: what the nested graph's own inputs are.
+
+        Returns:
+            Its outputs; None for one whose node was refused.
+        """
+        ...
+
+
+class MilBuilder:
+    """Emits MIL operators into the function or block that is open.
+
+    Attributes:
+        target: coremltools' AvailableTarget, which decides the version of every operator.
+        compute: the element type in which the current node computes its floats.
+        scope: the graph being lowered.
+    """
+
+    scope: Scope
+
+    def __init__(self, target: Any, compute: Compute = "fp32") -> None:
+        self.target, self.compute = target, compute
+        self._count = 0
+
+    def at_least(self, target: str) -> bool:
+        """Whether the target is `target` ("iOS17") or newer."""
+        return int(self.target.name.removeprefix("iOS")) >= int(target.removeprefix("iOS"))
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        """The MIL operator `op`, which takes its parameters by MIL's own names.
+
+        Returns:
+            A Value; a list of Values for operators with several results (split, topk, lstm ...).
+
+        Raises:
+            NoMil: MIL has no such form.
+        """
+        if op.startswith("_"):
+            raise AttributeError(op)
+
+        def emit(**parameters: Any) -> Any:
+            return self.emit(op, **parameters)
+
+        return emit
+
+    def emit(self, op: str, **parameters: Any) -> Any:
+        """As `mil.<op>(...)`."""
+        if not hasattr(mb, op):
+            raise NoMil(f"needs {op!r}, which MIL does not have")
+        given = {name: self.argument(each) for name, each in parameters.items() if each is not None}
+        try:
+            result = getattr(mb, op)(name=self.inner_name(op), **given)
+        except (
+            Exception
+        ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
+            raise NoMil(_words(op, error)) from error
+        return [wrap(var) for var in result] if isinstance(result, list | tuple) else wrap(result)
+
+    def inner_name(self, op: str) -> str:
+        self._count += 1
+        return f"{op}{INNER}{self._count}"
+
+    # ---- operands
+
+    def argument(self, given: Any) -> Any:
+        """A parameter as the builder wants it."""
+        if isinstance(given, Value):
+            return self.var(given)
+        if callable(given) or isinstance(given, Var | str | bool | np.generic):
+            return given
+        if isinstance(given, float):
+            return self._rounded(np.asarray(given, np.float32))[()]
+        if isinstance(given, int):
+            return np.int32(given)
+        if isinstance(given, np.ndarray):
+            return self._array(given)
+        if isinstance(given, list | tuple):
+            if any(isinstance(each, Value | Var) for each in given):
+                return [self.argument(each) for each in given]
+            kinds = {type(each) for each in given}
+            dtype = np.bool_ if kinds == {bool} else np.float32 if float in kinds else np.int32
+            return self._array(np.asarray(given, dtype))
+        raise TypeError(f"no MIL parameter: {given!r}")
+
+    def var(self, value: Value, type_: MilType | None = None) -> Var:
+        """The MIL variable of `value`, cast if it is held in another type.
+
+        Args:
+            type_: the MIL type wanted; that in which the node computes unless given.
+        """
+        type_ = type_ or self.mil_type(value.dtype)
+        found = value.copies.get(type_)
+        if found is not None:
+            return found
+        if value.constant is not None:
+            made = self._constant(value.constant, type_)
+        else:
+            source = next(iter(value.copies.values()))
+            made = mb.cast(x=source, dtype=type_, name=self.inner_name("cast"))
+        value.copies[type_] = made
+        return made
+
+    def mil_type(self, dtype: np.dtype[Any]) -> MilType:
+        """How a value of ONNX's `dtype` is held where the current node computes."""
+        if dtype.kind == "b":
+            return "bool"
+        if dtype.kind in "iu" or dtype.name in ("int4", "uint4", "int2", "uint2"):
+            return "int32"
+        return self.compute
+
+    def constant(self, array: Array, dtype: np.dtype[Any] | None = None) -> Value:
+        """A Value that is known now."""
+        return Value(array.shape, dtype or array.dtype, constant=array)
+
+    def _constant(self, array: Array, type_: MilType) -> Var:
+        if type_ == "fp16":
+            held = to_half(array.astype(np.float32))
+        elif type_ in ("fp32", "bool"):
+            held = array.astype({"fp32": np.float32, "bool": np.bool_}[type_])
+        else:
+            held = _integers(array).astype(type_) if type_ != "int32" else _integers(array)
+        return mb.const(val=held if held.ndim else held[()], name=self.inner_name("const"))
+
+    def _array(self, array: Array) -> Array:
+        if array.dtype.kind == "f":
+            return self._rounded(array.astype(np.float32))
+        return _integers(array) if array.dtype.kind in "iu" else array
+
+    def _rounded(self, array: Array) -> Array:
+        return to_half(array) if self.compute == "fp16" else array
+
+
+def wrap(var: Var) -> Value:
+    """A Value of what an operator gave; binding it to an ONNX value sets its ONNX type."""
+    if types.is_list(var.sym_type) or types.is_state(var.sym_type):
+        return Value((), np.dtype(object), copies={"list": var})
+    name = types.builtin_to_string(var.dtype)
+    shape = tuple(int(dim) if isinstance(dim, int | np.integer) else None for dim in var.shape)
+    return Value(shape, np.dtype(_FAMILY.get(name, np.int32)), copies={name: var})
+
+
+def _integers(array: Array) -> Array:
+    """As int32, which is what MIL has; NoMil for a number beyond it."""
+    if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
+        beyond = array.min() if array.min() < _INT32.min else array.max()
+        raise NoMil(f"has the constant {beyond}, and Core ML's integers are of 32 bits")
+    return np.asarray(array.astype(np.int32))
+
+
+def _words(op: str, error: Exception) -> str:
+    text = " ".join(str(error).split())[:300]
+    return f"MIL's {op} refuses it: {text or type(error).__name__}"

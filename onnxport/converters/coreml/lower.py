@@ -1,0 +1,209 @@
+"""ONNX graph -> a MIL program, with every value's place noted by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as onnx
+from coremltools import target as targets
+from coremltools.converters.mil.mil import Function, Program, Var
+
+from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
+from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
+from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.ports import Ports
+from onnxport.converters.coreml.registry import REGISTRY
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
+from onnxport.converters.params import CoremlParams
+from onnxport.errors import CannotConvertError, Refusal
+from onnxport.manifest import Port, Tap
+from onnxport.model import Model, dims_of
+
+_WORTH_FREEING = 2**20  # bytes
+
+
+@dataclass
+class Lowered:
+    """A MIL program and where the ONNX model's values are in it.
+
+    Attributes:
+        taps: ONNX name of each value that has a variable of its own, to the name of that.
+    """
+
+    program: Program
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    taps: dict[str, Tap] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def lower_model(model: Model, params: CoremlParams, islands: Collection[str] = ()) -> Lowered:
+    """Lowers a prepared model as `params` ask.
+
+    Args:
+        islands: names of values whose nodes compute in float32 in a float16 program.
+
+    Raises:
+        CannotConvertError: nodes without an equivalent, all of them listed.
+    """
+    builder = MilBuilder(targets[params.minimum_target], "fp16" if params.precision == "fp16" else "fp32")
+    return _Lowering(model, params, builder, frozenset(islands)).run()
+
+
+class _Lowering:
+    """One run over the graph; `values` maps each ONNX value to what it became."""
+
+    def __init__(
+        self, model: Model, params: CoremlParams, builder: MilBuilder, islands: frozenset[str]
+    ) -> None:
+        self.graph, self.params, self.mil, self.islands = model.graph, params, builder, islands
+        self.values: dict[onnx.Value, Value] = {}
+        self.refusals: list[Refusal] = []
+        self.taps: dict[str, Tap] = {}
+        self.reads: Counter[onnx.Value] = Counter()
+        self.keys = Keys()
+        self.depth = 0
+        builder.scope = self
+
+    def run(self) -> Lowered:
+        ports = Ports(self.graph, self.mil, self.keys)
+        self.refusals += ports.refusals
+        self.function = Function(ports.placeholders, opset_version=self.mil.target)
+        with self.function:
+            self.values |= ports.inputs(self.function)
+            for node in self.graph:
+                self._lower_node(node)
+                self._free_constants(node)
+            if self.refusals:
+                raise self._refused()
+            results = [self._operand(value) for value in self.graph.outputs]
+            outputs, described = ports.outputs(results)
+            self.function.set_outputs(outputs)
+        program = Program()
+        program.add_function("main", self.function)
+        return Lowered(program, ports.described, described, self.taps)
+
+    def _refused(self) -> CannotConvertError:
+        ports = sum(refusal.op in ("input", "output") for refusal in self.refusals)
+        nodes = len(self.refusals) - ports
+        total = sum(1 for _ in self.graph.all_nodes())
+        has = "has" if nodes == 1 else "have"
+        what = f"{nodes} of {total} nodes {has} no equivalent in Core ML" if nodes else ""
+        if ports:
+            kinds = "input or output has a type" if ports == 1 else "inputs or outputs have types"
+            what = (what and what + " and ") + f"{ports} {kinds} or a shape that it does not carry"
+        return CannotConvertError(what, refusals=self.refusals)
+
+    # ---- nodes
+
+    def find(self, value: onnx.Value) -> Value | None:
+        return self._operand(value)
+
+    def lower(self, graph: onnx.Graph, inputs: Mapping[onnx.Value, Value]) -> list[Value | None]:
+        """See builder.Scope."""
+        outer, compute = self.values, self.mil.compute
+        # Copies made in a block are visible in it only: each block starts with what was there before it.
+        self.values = {value: _frozen(each) for value, each in outer.items()} | dict(inputs)
+        self.depth += 1
+        try:
+            for node in graph:
+                self._lower_node(node)
+            return [self._operand(value) for value in graph.outputs]
+        finally:
+            self.values, self.mil.compute = outer, compute
+            self.depth -= 1
+
+    def _lower_node(self, node: onnx.Node) -> None:
+        operands = [None if value is None else self._operand(value) for value in node.inputs]
+        if qualified_op(node) in REGISTRY.ops and any(
+            o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)
+        ):
+            return  # downstream of a refused node whose result has no known rank
+        view: NodeView[Value] = NodeView(node, operands)
+        self.mil.compute = self._compute(node)
+        try:
+            REGISTRY.run(view, self.mil)
+            for index, result in view.results.items():
+                self._bind(view, index, result)
+        except UnsupportedOp as error:
+            self.refusals.append(error.refusal)
+            self._stand_in(node)
+        except NoMil as error:
+            self.refusals.append(Refusal(qualified_op(node), node_name(node), str(error)))
+            self._stand_in(node)
+
+    def _compute(self, node: onnx.Node) -> Compute:
+        """The type in which a node computes its floats."""
+        if any(value.name in self.islands for value in node.outputs):
+            return "fp32"
+        if self.params.precision is not None:
+            return "fp16" if self.params.precision in ("fp16", "mixed") else "fp32"
+        floats = [v.dtype for v in (*node.inputs, *node.outputs) if v is not None and v.dtype is not None]
+        halves = onnx.DataType.FLOAT16 in floats and onnx.DataType.FLOAT not in floats
+        return "fp16" if halves else "fp32"
+
+    def _free_constants(self, node: onnx.Node) -> None:
+        """Lets go of the constants that this node was the last to read: the program has its own copies of them."""
+        for value in node.inputs:
+            if value is None or value.const_value is None or value.dtype == onnx.DataType.STRING:
+                continue
+            if value.const_value.nbytes < _WORTH_FREEING:
+                continue
+            self.reads[value] += 1
+            if self.reads[value] == len(value.uses()) and not value.is_graph_output():
+                self.values.pop(value, None)
+                value.const_value = None
+
+    def _operand(self, value: onnx.Value) -> Value | None:
+        if value not in self.values and value.const_value is not None:
+            array = value.const_value.numpy()
+            self.values[value] = Value(array.shape, array.dtype, constant=array)
+        return self.values.get(value)
+
+    def _bind(self, view: NodeView[Value], index: int, result: Value) -> None:
+        """Gives a result its ONNX type and name, so that it can be found in the artefact."""
+        value = view.node.outputs[index]
+        known = value.shape
+        if known is not None and len(known) != result.rank:
+            view.unsupported(f"gives {result.rank} dimensions where ONNX says {len(known)}")
+        dims = _shape(value) if known is not None else result.shape
+        shape = tuple(a if a is not None else b for a, b in zip(result.shape, dims, strict=True))
+        dtype = result.dtype if value.dtype is None else np.dtype(value.dtype.numpy())
+        if 0 in shape:
+            view.unsupported("gives a tensor without elements, which Core ML does not hold")
+        bound = Value(shape, dtype, result.constant, dict(result.copies), result.is_natural)
+        self.values[value] = bound
+        var = next(iter(bound.copies.values()), None)
+        if not value.name or self.depth or value.is_graph_output() or var is None or not _can_be_named(var):
+            return  # an output is named when it is returned
+        key = self.keys.key(value.name)
+        var.name = key
+        if len(var.op.outputs) == 1:
+            var.op.name = key
+        self.taps[value.name] = Tap(key, ())
+
+    def _stand_in(self, node: onnx.Node) -> None:
+        """Gives a refused node results that exist, so that the nodes after it are looked at as well."""
+        for value in node.outputs:
+            if value.shape is None or value.dtype is None:
+                continue
+            made = Ports.stand_in(value, self.mil, f"stand_in_{len(self.refusals)}_{value.index()}")
+            if made is not None:
+                self.values[value] = made
+
+
+def _frozen(value: Value) -> Value:
+    return Value(value.shape, value.dtype, value.constant, dict(value.copies), value.is_natural)
+
+
+def _can_be_named(var: Var) -> bool:
+    """Whether the variable is a node's own: not an input, not a constant, not named after another value."""
+    return var.op is not None and var.op.op_type != "const" and INNER in var.name
+
+
+def _shape(value: onnx.Value) -> tuple[int | None, ...]:
+    return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))

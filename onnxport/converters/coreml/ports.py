@@ -1,0 +1,160 @@
+"""A program's inputs and outputs: the types and ranks that Core ML carries, and what stands for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as onnx
+from coremltools.converters.mil.mil import Builder as mb
+from coremltools.converters.mil.mil import Function, Placeholder, Var, get_new_symbol, types
+
+from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
+from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.values import Value
+from onnxport.errors import Refusal
+from onnxport.manifest import Port
+from onnxport.model import dims_of, dtype_name
+
+# ONNX element type -> what Core ML's multi-array of it holds; the program casts to what it computes in. A bool is a
+# number there, and float16 an iOS16 affair.
+_PORTS = {
+    **dict.fromkeys("bool int8 uint8 int16 uint16 int32 uint32 int64 uint64".split(), types.int32),
+    **dict.fromkeys("float32 float64 bfloat16".split(), types.fp32),
+    "float16": types.fp16,
+}
+_MIL: dict[Any, MilType] = {types.int32: "int32", types.fp32: "fp32", types.fp16: "fp16", types.bool: "bool"}
+_LARGEST_RANK = 5
+
+
+class Ports:
+    """The inputs and outputs of `graph`.
+
+    Attributes:
+        refusals: those that Core ML cannot carry.
+        placeholders: key to input, for the function.
+        described: the inputs as the manifest holds them.
+    """
+
+    def __init__(self, graph: onnx.Graph, mil: MilBuilder, keys: Keys) -> None:
+        self._graph, self._mil = graph, mil
+        self.refusals: list[Refusal] = []
+        inputs = [value for value in graph.inputs if value.name not in graph.initializers]
+        self._check("input", inputs)
+        self._check("output", graph.outputs)
+        self._inputs = [value for value in inputs if _mil_type(value, mil) is not None]
+        self._names = keys.keys(value.name or "" for value in self._inputs)
+        self._out_names = keys.keys(value.name or "" for value in graph.outputs)
+        self._symbols: dict[object, Any] = {}
+        self.placeholders = {
+            key: self._placeholder(value, key)
+            for key, value in zip(self._names, self._inputs, strict=True)
+            if len(dims_of(value)) <= _LARGEST_RANK
+        }
+        self.described = tuple(_port(v, k) for v, k in zip(self._inputs, self._names, strict=True))
+
+    def inputs(self, function: Function) -> dict[onnx.Value, Value]:
+        """What each input is inside the open function, cast and shaped as ONNX has it."""
+        found = {}
+        for value, key in zip(self._inputs, self._names, strict=True):
+            if key in function.inputs:
+                found[value] = self._entered(value, function.inputs[key])
+        return found
+
+    def outputs(self, results: Sequence[Value | None]) -> tuple[list[Var], tuple[Port, ...]]:
+        """The variables to return, each its own, of types that Core ML gives back."""
+        made: list[Var] = []
+        for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
+            assert result is not None, "an output whose node was refused is reported before"
+            var = self._mil.var(result, _MIL[_mil_type(value, self._mil)])
+            if result.rank == 0:
+                var = mb.expand_dims(x=var, axes=[0], name=self._mil.inner_name("expand_dims"))
+            # An output that is an input, a constant or another output too makes an invalid package.
+            if (
+                var.op is None
+                or var.op.op_type == "const"
+                or INNER not in var.name
+                or len(var.op.outputs) > 1
+            ):
+                var = mb.identity(x=var, name=key)
+            var.name = var.op.name = key
+            made.append(var)
+        ports = [
+            Port(v.name or "", key, dtype_name(v.dtype), () if r is None else r.shape)
+            for v, key, r in zip(self._graph.outputs, self._out_names, results, strict=True)
+        ]
+        return made, tuple(ports)
+
+    def _entered(self, value: onnx.Value, var: Var) -> Value:
+        assert value.dtype is not None
+        dtype = np.dtype(value.dtype.numpy())
+        dims = dims_of(value)
+        if not dims:
+            var = mb.squeeze(x=var, axes=[0], name=self._mil.inner_name("squeeze"))
+        if dtype.kind == "b":
+            var = mb.cast(x=var, dtype="bool", name=self._mil.inner_name("cast"))
+        entered = wrap(var)
+        entered.dtype = dtype
+        return entered
+
+    def _placeholder(self, value: onnx.Value, key: str) -> Placeholder:
+        shape = tuple(dim if isinstance(dim, int) else self._symbol(dim) for dim in dims_of(value))
+        return Placeholder(sym_shape=shape or (1,), dtype=_mil_type(value, self._mil), name=key)
+
+    def _symbol(self, dim: object) -> Any:
+        """One symbol per name: open dimensions of one name are one size."""
+        if dim is None:
+            return get_new_symbol()
+        return self._symbols.setdefault(dim, get_new_symbol())
+
+    def _check(self, kind: str, values: Sequence[onnx.Value]) -> None:
+        for value in values:
+            why = _refusal(value, self._mil)
+            if why:
+                self.refusals.append(Refusal(kind, value.name or "", why))
+
+    @staticmethod
+    def stand_in(value: onnx.Value, mil: MilBuilder, name: str) -> Value | None:
+        """Something of the type and shape of `value`, for a program that is dropped in the end."""
+        type_ = _mil_type(value, mil)
+        dims = dims_of(value)
+        if type_ is None or len(dims) > _LARGEST_RANK or 0 in dims:
+            return None
+        assert value.dtype is not None
+        shape = tuple(dim if isinstance(dim, int) else get_new_symbol() for dim in dims)
+        var = Placeholder(sym_shape=shape, dtype=type_, name=name, allow_rank0_input=True).outputs[0]
+        made = wrap(var)
+        made.dtype = np.dtype(value.dtype.numpy())
+        if made.dtype.kind == "b":
+            made.copies = {
+                "bool": Placeholder(sym_shape=shape, dtype=types.bool, allow_rank0_input=True).outputs[0]
+            }
+        return made
+
+
+def _mil_type(value: onnx.Value, mil: MilBuilder) -> Any:
+    """MIL's type of a port; None where there is none."""
+    if isinstance(value.type, onnx.SequenceType | onnx.OptionalType) or value.dtype is None:
+        return None
+    found = _PORTS.get(dtype_name(value.dtype))
+    return types.fp32 if found is types.fp16 and not mil.at_least("iOS16") else found
+
+
+def _refusal(value: onnx.Value, mil: MilBuilder) -> str:
+    """Why Core ML cannot carry a port; empty if it can."""
+    if isinstance(value.type, onnx.SequenceType | onnx.OptionalType):
+        return "is a sequence or an optional value, and Core ML's programs have tensors only"
+    if value.dtype is not None and _mil_type(value, mil) is None:
+        return f"is of type {dtype_name(value.dtype)}, which Core ML's arrays do not hold"
+    dims = () if value.shape is None else dims_of(value)
+    if 0 in dims:
+        return "has a dimension of size 0, which Core ML does not hold"
+    if len(dims) > _LARGEST_RANK:
+        return f"has {len(dims)} dimensions, and Core ML's arrays have {_LARGEST_RANK} at most"
+    return ""
+
+
+def _port(value: onnx.Value, key: str) -> Port:
+    shape = tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
+    return Port(value.name or "", key, dtype_name(value.dtype), shape)

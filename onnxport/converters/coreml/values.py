@@ -1,0 +1,53 @@
+"""What an ONNX value became in MIL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from coremltools.converters.mil.mil import Var
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class Value:
+    """One ONNX value: a constant of the model, or a MIL variable that stands for it.
+
+    MIL has fewer types than ONNX: integers of every width are int32 in it, float64 is float32, and with
+    `--precision fp16` floats are fp16. `dtype` stays ONNX's own.
+
+    Attributes:
+        shape: sizes, None where a dimension is open.
+        dtype: ONNX's element type as NumPy knows it.
+        constant: the numbers, if they are known now; of ONNX's dtype.
+        copies: MIL type name ("fp16", "fp32", "int32", "bool") to the variable that holds the value in it.
+        is_natural: whether an integer is surely not negative, so that an index of it needs no wrapping.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+    constant: Array | None = None
+    copies: dict[str, Var] = field(default_factory=dict)
+    is_natural: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype.kind == "f" or self.dtype.name == "bfloat16"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.dtype.kind in "iu"
+
+    @property
+    def is_static(self) -> bool:
+        return None not in self.shape
+
+
+Lookup = Mapping[str, Value]

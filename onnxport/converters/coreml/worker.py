@@ -1,0 +1,57 @@
+"""The converter's side of a conversion, run in a child process (see isolation.Child), which imports coremltools."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from onnxport.converters.coreml.compiled import Compiled
+from onnxport.converters.coreml.lower import lower_model
+from onnxport.converters.coreml.package import write_package
+from onnxport.converters.coreml.registry import REGISTRY
+from onnxport.converters.params import CoremlParams
+from onnxport.manifest import KEY, Manifest
+from onnxport.model import Model
+
+
+class Worker:
+    """Answers `native_ops` and `compile`; made once per child."""
+
+    def native_ops(self) -> frozenset[str]:
+        """The ONNX operators that have a lowering; others may be decomposed."""
+        return REGISTRY.ops
+
+    def compile(self, model: Path, output: Path, params: CoremlParams, manifest: Manifest) -> Compiled:
+        """Converts the prepared ONNX file `model` to the package `output`.
+
+        Raises:
+            CannotConvertError: nodes without an equivalent.
+            OSError: the package could not be written.
+        """
+        # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
+        tempfile.tempdir = str(output.parent)
+        lowered = lower_model(Model.received(model), params)
+        complete = replace(manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=lowered.taps)
+        write_package(lowered, output, {KEY: complete.to_json()})
+        return Compiled(dict(_operators(lowered.program).most_common()), lowered.notes)
+
+
+def _operators(program: Any) -> Counter[str]:
+    """How often each MIL operator occurs, constants left out."""
+    return Counter(
+        operation.op_type
+        for function in program.functions.values()
+        for operation in _all(function)
+        if operation.op_type != "const"
+    )
+
+
+def _all(block: Any) -> Iterator[Any]:
+    for operation in block.operations:
+        yield operation
+        for inner in operation.blocks:
+            yield from _all(inner)
