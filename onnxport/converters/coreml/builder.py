@@ -18,6 +18,7 @@ from onnxport.converters.coreml import library  # noqa: F401 - before coremltool
 from onnxport.converters.coreml.halves import to_half
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.lowering import UnsupportedOp
 
 Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
@@ -93,6 +94,8 @@ class MilBuilder:
         given = {name: self.argument(each) for name, each in parameters.items() if each is not None}
         try:
             result = getattr(mb, op)(name=self.inner_name(op), **given)
+        except (NoMil, UnsupportedOp):
+            raise  # of a nested block
         except (
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...

@@ -1,5 +1,5 @@
-"""Lowerings by family; importing this package fills the registry."""
+"""The lowerings, one file per family of operators; importing this package fills the registry."""
 
-from onnxport.converters.coreml.ops import elementwise
+from onnxport.converters.coreml.ops import branching, elementwise, looping
 
-__all__ = ["elementwise"]
+__all__ = ["branching", "elementwise", "looping"]
