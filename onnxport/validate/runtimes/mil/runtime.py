@@ -62,6 +62,7 @@ class MilRuntime(Closing):
         """See `Runtime.run`."""
         check_feeds(self.inputs, feeds)
         check_taps(self.taps, taps, str(self._path))
+        self._check_sizes(feeds)
         types = dict(self._function.inputs)
         given = {port.key: _entering(feeds[port.name], types[port.key].dtype, port) for port in self._inputs}
         keep = [self._taps[name].key for name in taps]
@@ -74,8 +75,35 @@ class MilRuntime(Closing):
         outputs = {port.name: _leaving(found[port.key], port) for port in self._outputs}
         return outputs | {name: np.asarray(found[self._taps[name].key]) for name in taps}
 
+    def _check_sizes(self, feeds: Feeds) -> None:
+        """Core ML refuses an input beyond the sizes in the package's description."""
+        described = {feature.name: feature.type for feature in self._package.description.input}
+        for port in self._inputs:
+            shape = np.shape(feeds[port.name])
+            if port.key in described and (takes := _unmet(described[port.key].multiArrayType, shape)):
+                raise RunError(
+                    f"{self._path}: input {port.name!r} does not take the shape {shape}",
+                    why=f"it takes {takes}",
+                )
+
     def close(self) -> None:
         del self._evaluator
+
+
+def _unmet(array: Any, shape: tuple[int, ...]) -> str:
+    """The sizes that a multi-array takes; empty if `shape` is within them."""
+    ranges = array.shapeRange.sizeRanges
+    if ranges:
+        outside = [
+            size < r.lowerBound or 0 < r.upperBound < size for size, r in zip(shape, ranges, strict=False)
+        ]
+        sizes = [
+            f"{r.lowerBound}..{r.upperBound}" if r.lowerBound != r.upperBound else str(r.lowerBound)
+            for r in ranges
+        ]
+        return ",".join(sizes) if any(outside) else ""
+    choices = [tuple(each.shape) for each in array.enumeratedShapes.shapes]
+    return " or ".join(map(str, choices)) if choices and shape not in choices else ""
 
 
 def _entering(array: Array, dtype: str, port: Port) -> Array:
