@@ -24,10 +24,10 @@ def while_loop(loop_vars: Sequence[Any], call: Call) -> tuple[Any, ...]:
 
 
 @kernel("read_state")
-def read_state(input: Any) -> Any:  # noqa: A002 - the operator's own name for it
+def read_state(input: Any) -> Any:
     return input.read()
 
 
 @kernel("write_state")
-def write_state(input: Any, data: Array) -> None:  # noqa: A002 - the operator's own name for it
+def write_state(input: Any, data: Array) -> None:
     input.write(data)

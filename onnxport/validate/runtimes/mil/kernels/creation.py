@@ -32,4 +32,4 @@ def range_1d(start: Array, end: Array, step: Array, call: Call) -> Array:
     whole = first.dtype.kind != "f"
     span = (int(last) - int(first)) / (int(by) or 1) if whole else float((last - first) / by)
     count = np.arange(max(0, math.ceil(span)))
-    return first + count.astype(first.dtype) * by
+    return np.asarray(first + count.astype(first.dtype) * by)

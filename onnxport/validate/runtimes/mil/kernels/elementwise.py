@@ -61,7 +61,7 @@ def _epsilon(given: Array | None, default: float, call: Call) -> Array:
 
 @kernel("inverse")
 def inverse(x: Array, call: Call, epsilon: Array | None = None) -> Array:
-    return 1 / (x + _epsilon(epsilon, 1e-4, call))
+    return np.asarray(1 / (x + _epsilon(epsilon, 1e-4, call)))
 
 
 @kernel("log")
@@ -71,7 +71,7 @@ def log(x: Array, call: Call, epsilon: Array | None = None) -> Array:
 
 @kernel("rsqrt")
 def rsqrt(x: Array, call: Call, epsilon: Array | None = None) -> Array:
-    return 1 / np.sqrt(x + _epsilon(epsilon, 1e-12, call))
+    return np.asarray(1 / np.sqrt(x + _epsilon(epsilon, 1e-12, call)))
 
 
 @kernel("clip")

@@ -6,6 +6,8 @@ an error where `validate_indices` asks for one, and is undefined elsewhere.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from onnxport.validate.runtimes.mil.kernels.arithmetic import divided
@@ -62,21 +64,25 @@ def gather_nd(
     at = _within(indices, np.array(x.shape[batch : batch + depth]), call, validate_indices)
     # Each of the batch's own axes is indexed by its own position.
     shape = indices.shape[:-1]
-    own = [np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1)) for axis, size in enumerate(shape[:batch])]
+    own = [
+        np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
+        for axis, size in enumerate(shape[:batch])
+    ]
     return np.asarray(x[(*own, *np.moveaxis(at, -1, 0))])
 
 
-def _scattered(data: Array, place: tuple[Array | slice, ...], updates: Array, mode: str, call: Call) -> Array:
+def _scattered(data: Array, place: tuple[Any, ...], updates: Array, mode: str, call: Call) -> Array:
     """A copy with `updates` worked in, one after the other where an index comes twice."""
     changed = data.copy()
+    index: Any = place  # NumPy declares less for its `at` than it takes
     if mode == "update":
         changed[place] = updates
     elif mode == "div" and data.dtype.kind != "f":
         divisors = np.ones(data.shape, np.int64)
-        np.multiply.at(divisors, place, updates)
+        np.multiply.at(divisors, index, updates)
         changed = divided(changed, divisors, call).astype(data.dtype)
     else:
-        _WORKED_IN[mode].at(changed, place, updates)
+        _WORKED_IN[mode].at(changed, index, updates)
     return changed
 
 
@@ -88,10 +94,6 @@ _WORKED_IN = {
     "max": np.maximum,
     "min": np.minimum,
 }
-
-
-def _mode(mode: str | None, default: str) -> str:
-    return default if mode is None else mode
 
 
 @kernel("scatter")

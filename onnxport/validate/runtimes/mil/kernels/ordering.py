@@ -10,10 +10,10 @@ from onnxport.validate.runtimes.mil.registry import Array, Call, kernel
 def _order(x: Array, axis: int, ascending: bool) -> Array:
     """Positions in order; of equals the first comes first, which documentation leaves open."""
     if ascending:
-        return np.argsort(x, axis=axis, kind="stable")
+        return np.asarray(np.argsort(x, axis=axis, kind="stable"))
     # Not of -x: that overflows at the lowest integer, and is no smaller number of an unsigned one.
     turned = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return x.shape[axis] - 1 - np.flip(turned, axis)
+    return np.asarray(x.shape[axis] - 1 - np.flip(turned, axis))
 
 
 @kernel("argsort")

@@ -10,9 +10,7 @@ from onnxport.validate.runtimes.mil.registry import Array, kernel
 
 
 @kernel("matmul")
-def matmul(
-    x: Array, y: Array, transpose_x: Array | bool = False, transpose_y: Array | bool = False
-) -> Array:
+def matmul(x: Array, y: Array, transpose_x: Array | bool = False, transpose_y: Array | bool = False) -> Array:
     left = np.swapaxes(x, -1, -2) if transpose_x and x.ndim > 1 else x
     right = np.swapaxes(y, -1, -2) if transpose_y and y.ndim > 1 else y
     return np.asarray(np.matmul(left, right))
@@ -21,7 +19,7 @@ def matmul(
 @kernel("linear")
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     product = np.matmul(x, weight.T)
-    return product if bias is None else product + bias
+    return np.asarray(product if bias is None else product + bias)
 
 
 @kernel("einsum")

@@ -75,7 +75,9 @@ def slice_update(
 @kernel("slice_by_size")
 def slice_by_size(x: Array, begin: Array, size: Array, call: Call) -> Array:
     ranges = []
-    for length, first, wanted in zip(x.shape, begin.reshape(-1).tolist(), size.reshape(-1).tolist(), strict=True):
+    for length, first, wanted in zip(
+        x.shape, begin.reshape(-1).tolist(), size.reshape(-1).tolist(), strict=True
+    ):
         start = first + length if first < 0 else first
         stop = length if wanted == -1 else start + wanted
         if not 0 <= start <= stop <= length:
@@ -88,9 +90,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
 @kernel("pad")
-def pad(
-    x: Array, pad: Array, call: Call, mode: str = "constant", constant_val: Array | float = 0.0
-) -> Array:
+def pad(x: Array, pad: Array, call: Call, mode: str = "constant", constant_val: Array | float = 0.0) -> Array:
     """Pairs for the last axes; those before keep their size."""
     pairs = pad.reshape(-1, 2).tolist()
     widths = [[0, 0]] * (x.ndim - len(pairs)) + pairs
