@@ -1,5 +1,43 @@
 """The lowerings, one file per family of operators; importing this package fills the registry."""
 
-from onnxport.converters.coreml.ops import branching, elementwise, looping, quantization
+from onnxport.converters.coreml.ops import (
+    blocks,
+    branching,
+    convolution,
+    elementwise,
+    generation,
+    indexing,
+    joining,
+    looping,
+    matmul,
+    normalization,
+    ordering,
+    padding,
+    padding_forms,
+    pooling,
+    quantization,
+    reshaping,
+    scattering,
+    slicing,
+)
 
-__all__ = ["branching", "elementwise", "looping", "quantization"]
+__all__ = [
+    "blocks",
+    "branching",
+    "convolution",
+    "elementwise",
+    "generation",
+    "indexing",
+    "joining",
+    "looping",
+    "matmul",
+    "normalization",
+    "ordering",
+    "padding",
+    "padding_forms",
+    "pooling",
+    "quantization",
+    "reshaping",
+    "scattering",
+    "slicing",
+]
