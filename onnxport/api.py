@@ -52,7 +52,7 @@ def convert_model(
 
     Args:
         model: an `.onnx` file.
-        to: the target, "tflite" or "ort".
+        to: the target, "tflite", "coreml" or "ort".
         output: where the artefact goes; beside the model, under the target's suffix, unless given.
         validate: False lets the artefact out unproven; its report and its provenance say so.
         keep_rejected: keeps a candidate that fails the proof, as <stem>.rejected<suffix>.
@@ -74,7 +74,7 @@ def convert_model(
 def validate_model(
     reference: StrPath, candidate: StrPath, *, progress: Progress | None = None, **options: Any
 ) -> Report:
-    """Compares what two model files compute; both may be `.onnx`, `.ort` or `.tflite`.
+    """Compares what two model files compute; both may be `.onnx`, `.ort`, `.tflite` or `.mlpackage`.
 
     Args:
         **options: the fields of ValidateParams: samples, seed, rtol, atol, inputs, shape, ...
@@ -99,7 +99,7 @@ def debug_model(
 
     Args:
         reference: an `.onnx` file.
-        candidate: an `.onnx`, `.ort` or `.tflite` file with the same inputs and outputs.
+        candidate: an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file with the same inputs and outputs.
         output: a folder that gets the node as a model of its own, with its inputs and both answers.
         **options: the fields of DebugParams: those of ValidateParams, memory_limit, layers.
 
@@ -113,7 +113,7 @@ def debug_model(
 
 
 def load(path: StrPath) -> Runtime:
-    """Loads an `.onnx`, `.ort` or `.tflite` file to run it; use the result as a context manager.
+    """Loads an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file to run it; use the result as a context manager.
 
     `run({name: array})` takes and gives the ONNX model's names and dtypes, whatever the format.
     """

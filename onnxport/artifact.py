@@ -1,7 +1,7 @@
 """A model on disk as a set of files: what it is, what it takes and gives, and how it is replaced whole.
 
-An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and a later `.mlpackage` is
-a folder. Every room hands such sets around as `Artifact`, and every file that we write goes through `Staging`.
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder.
+Every room hands such sets around as `Artifact`, and every file that we write goes through `Staging`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from typing import ClassVar, Literal
 
 from onnxport.errors import InputError, MachineError, OnnxportError, UsageError, printable
 
-Format = Literal["onnx", "ort", "tflite"]
-FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite"}
+Format = Literal["onnx", "ort", "tflite", "coreml"]
+FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
 SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
+# The formats of which a model is a folder, and the file that every such folder has.
+FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}
+# Relatives of a format of ours that are none: what they are, and what to give instead.
+_RELATIVES = {
+    ".mlmodel": "it is Core ML's older form of one file; an ML program is an .mlpackage: convert the ONNX model again",
+    ".mlmodelc": "it is a compiled Core ML model; give the .mlpackage that it was compiled from",
+}
 
 # A dimension: its size, the name of a symbol, or None where the file says nothing.
 Dim = int | str | None
@@ -45,7 +52,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A readable model file and the files that belong to it, all below the folder of `path`."""
+    """A readable model and the files that belong to it, all below the folder of `path`, or in it where it is one."""
 
     path: Path
     format: Format
@@ -57,13 +64,17 @@ class Artifact:
 
         Raises:
             UsageError: no path at all.
-            InputError: missing, a directory, empty, unreadable, or of an unknown extension.
+            InputError: missing, a directory that is no model, empty, unreadable, or of an unknown extension.
         """
         path = path_of(path, "a model", fix="give a path to an .onnx file; save a ModelProto first")
         known = ", ".join(FORMATS)
+        format_ = FORMATS.get(path.suffix.lower())
         try:
+            if path.is_dir() and format_ in FOLDERS:
+                return cls._of_folder(path, format_)
             if path.is_dir():
-                raise InputError(f"{path} is a directory", fix=f"give a model file ({known})")
+                way_out = _RELATIVES.get(path.suffix.lower()) or f"give a model file ({known})"
+                raise InputError(f"{path} is a directory", fix=way_out)
             if path.exists() and not path.is_file():  # a pipe, which opening would wait for
                 raise InputError(f"{path} is no regular file", fix=f"give a model file ({known})")
             with path.open("rb") as file:
@@ -72,23 +83,49 @@ class Artifact:
             raise InputError(f"{path} does not exist") from None
         except OSError as error:
             raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-        if path.suffix.lower() not in FORMATS:
+        if format_ is None:
             raise InputError(
-                f"{path} has an extension that names no model format we know", fix=f"known are {known}"
+                f"{path} has an extension that names no model format we know",
+                why=_RELATIVES.get(path.suffix.lower(), ""),
+                fix=f"known are {known}",
             )
         if not first:
             raise InputError(f"{path} is empty")
-        if not _is_unicode(path):
+        if format_ in FOLDERS:
             raise InputError(
-                f"{path} has a path that is not UTF-8",
-                why="the libraries that read models cannot open it",
-                fix="rename it, or give a link to it",
+                f"{path} is a file",
+                why=f"a model of format {path.suffix} is a folder",
+                fix="if it came in an archive, unpack that first",
             )
-        return cls(path, FORMATS[path.suffix.lower()])
+        _check_unicode(path)
+        return cls(path, format_)
+
+    @classmethod
+    def _of_folder(cls, path: Path, format_: Format) -> Artifact:
+        """As `open`, for a model that is a folder."""
+        if not (path / FOLDERS[format_]).is_file():
+            empty = not any(path.iterdir())
+            why = "it is empty" if empty else f"it has no {FOLDERS[format_]}"
+            raise InputError(f"{path} is no Core ML package", why=why)
+        _check_unicode(path)
+        return cls(path, format_)
+
+    @property
+    def is_folder(self) -> bool:
+        return self.format in FOLDERS
 
     @property
     def files(self) -> tuple[Path, ...]:
+        if self.is_folder:
+            return tuple(sorted(file for file in self.path.rglob("*") if file.is_file()))
         return (self.path, *self.companions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files' names, those in a folder with their way inside."""
+        if self.is_folder:
+            return tuple(file.relative_to(self.path).as_posix() for file in self.files)
+        return tuple(file.name for file in self.files)
 
     @property
     def size(self) -> int:
@@ -104,11 +141,13 @@ class Artifact:
     def digest(self) -> str:
         """SHA-256 over every file's name and content, in the order of the names relative to the main file.
 
-        The main file counts without its name, so that a renamed copy has the digest of the original.
+        The main file, or the folder that a package is, counts without its name, so that a renamed copy has the
+        digest of the original.
         """
         tree = hashlib.sha256()
-        for file in (self.path, *sorted(self.companions)):
-            name = "" if file == self.path else file.relative_to(self.path.parent).as_posix()
+        root = self.path if self.is_folder else self.path.parent
+        for file in self.files if self.is_folder else (self.path, *sorted(self.companions)):
+            name = "" if file == self.path else file.relative_to(root).as_posix()
             with file.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").digest()
             tree.update(name.encode() + b"\0" + content)
@@ -124,6 +163,15 @@ def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
     if not os.fspath(given):
         raise UsageError(f"the path of {what} is empty", fix=fix)
     return Path(given)
+
+
+def _check_unicode(path: Path) -> None:
+    if not _is_unicode(path):
+        raise InputError(
+            f"{path} has a path that is not UTF-8",
+            why="the libraries that read models cannot open it",
+            fix="rename it, or give a link to it",
+        )
 
 
 def _is_unicode(path: Path) -> bool:
@@ -192,21 +240,28 @@ class Staging:
                 Staging.settled = False
                 raise
 
-    def commit_folder(self, staged: Path) -> None:
-        """Moves a staged folder to `output`; the one that stood there goes when the block ends."""
+    def commit_folder(self, staged: Path, final: Path | None = None) -> None:
+        """Moves a staged folder to `output`; the one that stood there goes when the block ends.
+
+        Args:
+            final: where an artefact goes, after which an interruption comes too late.
+        """
+        settles, final = final is not None, final or self.output
         with writing(self.output, self._option):
             for path in staged.rglob("*"):
                 if path.is_file():
                     with path.open("rb+") as stream:
                         os.fsync(stream.fileno())
             before = self.folder / "before"
-            if self.output.exists():
-                os.replace(self.output, before)
+            Staging.settled = settles
             try:
-                os.replace(staged, self.output)
+                if os.path.lexists(final):
+                    os.replace(final, before)
+                os.replace(staged, final)
             except BaseException:
-                if before.exists():
-                    os.replace(before, self.output)
+                Staging.settled = False
+                if os.path.lexists(before):
+                    os.replace(before, final)
                 raise
 
     @classmethod

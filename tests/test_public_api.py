@@ -238,7 +238,7 @@ def test_a_single_shape_may_be_given_as_text(tmp_path: Path) -> None:
 
 
 def test_unknown_target_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="targets are tflite, ort"):
+    with pytest.raises(UsageError, match="targets are tflite, coreml, ort"):
         onnxport.convert_model(DIGITS, "savedmodel")
 
 

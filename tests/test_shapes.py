@@ -6,7 +6,7 @@ import pytest
 
 from onnxport.artifact import TensorSpec
 from onnxport.errors import UsageError
-from onnxport.shapes import apply_shapes, parse_shapes
+from onnxport.shapes import Limit, apply_shapes, limits, parse_shapes
 
 SPECS = [TensorSpec("x", "float32", ("N", 3, None)), TensorSpec("n", "int64", ())]
 
@@ -48,3 +48,32 @@ def test_sizes_that_contradict_the_model_are_wrong_usage(shape: tuple[int, ...])
 def test_an_unknown_input_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"no input 'y'; its inputs are 'x', 'n'"):
         apply_shapes(SPECS, {"y": (1,)})
+
+
+def test_bounds_and_choices_leave_a_dimension_open() -> None:
+    given = parse_shapes(["x=1..8,3,224|320"])
+    assert given == {"x": ("1..8", 3, "224|320")}
+    assert parse_shapes({"x": ("1 .. 8", 3, "224 | 320")}) == given
+    assert apply_shapes(SPECS, given) == {"x": ("N", 3, None), "n": ()}
+    assert limits(SPECS, given) == {"x": {0: Limit(1, 8), 2: Limit(224, 320, (224, 320))}, "n": {}}
+
+
+@pytest.mark.parametrize("text", ["x=8..1", "x=0..3", "x=1..", "x=..3", "x=3|", "x=1..2|3"])
+def test_malformed_limits_are_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_shapes([text])
+
+
+def test_limits_on_a_fixed_dimension_contradict_the_model() -> None:
+    with pytest.raises(UsageError, match="contradicts"):
+        apply_shapes(SPECS, {"x": (None, "1..8", None)})
+
+
+def test_dimensions_of_one_name_have_one_limit() -> None:
+    specs = [TensorSpec(name, "int64", ("batch", "length")) for name in ("ids", "mask")]
+    assert limits(specs, {"ids": ("1..4", None)})["mask"] == {0: Limit(1, 4)}
+
+
+def test_choices_of_one_input_belong_together() -> None:
+    with pytest.raises(UsageError, match="different numbers of choices"):
+        limits(SPECS, {"x": ("1|2", 3, "4|5|6")})

@@ -15,7 +15,7 @@ from onnxport.cli.output import ARGUMENTS
 
 # Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
 COMMANDS = {
-    "convert": "Convert an ONNX model to TFLite or ONNX Runtime format and prove the result.",
+    "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
     "validate": "Prove that a model file computes what another one computes.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",
@@ -69,7 +69,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(onnxport.__version__, prog_name="onnxport", message="%(prog)s %(version)s")
 def cli() -> None:
-    """ONNX models to TFLite and ONNX Runtime format, each artefact proven against ONNX Runtime.
+    """ONNX models to TFLite, Core ML and ONNX Runtime format, each artefact proven against ONNX Runtime.
 
     \b
     Example:

@@ -19,6 +19,7 @@ from onnxport.validate.params import ValidateParams
     "onnxport convert model.onnx --to tflite",
     "onnxport convert model.onnx --to tflite --precision fp16 -o model16.tflite",
     "onnxport convert model.onnx --to tflite --shape 'x=1,3,?,?' --layout nhwc",
+    "onnxport convert model.onnx --to coreml --precision fp16",
     "onnxport convert model.onnx --to ort --inputs samples/ --report model.json",
 )
 @click.argument("model", type=PATH)

@@ -25,17 +25,14 @@ def options_of(models: Mapping[str, type[BaseModel]]) -> Callable[[F], F]:
     Args:
         models: what a model belongs to, for the help text ("tflite"), to the model; "" for what always applies.
     """
-    fields: dict[str, FieldInfo] = {}
-    belongs: dict[str, list[str]] = {}
+    fields: dict[str, dict[str, FieldInfo]] = {}
     for owner, model in models.items():
         for name, field in model.model_fields.items():
-            fields.setdefault(name, field)
-            belongs.setdefault(name, []).append(owner)
+            fields.setdefault(name, {})[owner] = field
 
     def decorate(function: F) -> F:
-        for name, field in reversed(fields.items()):
-            scope = "" if "" in belongs[name] else f" Only --to {', '.join(belongs[name])}."
-            function = click.option(_spelled(name), help=_help(field) + scope, **_settings(field))(function)
+        for name, owners in reversed(fields.items()):
+            function = click.option(_spelled(name), help=_help(owners), **_settings(owners))(function)
         return function
 
     return decorate
@@ -59,19 +56,52 @@ def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _help(field: FieldInfo) -> str:
+def _help(owners: Mapping[str, FieldInfo]) -> str:
+    """What a field means: once where it means the same to all that have it, else in one sentence for each."""
+    said = {owner: _described(field) for owner, field in owners.items()}
+    if "" in said:
+        return said[""]
+    if _choices_differ(owners):
+        said = {owner: f"{', '.join(_choices(owners[owner]))}. {text}" for owner, text in said.items()}
+    texts = list(dict.fromkeys(said.values()))
+    if len(texts) == 1:
+        return f"{texts[0]} Only --to {', '.join(said)}."
+    return " ".join(
+        f"--to {', '.join(owner for owner, each in said.items() if each == text)}: {text}" for text in texts
+    )
+
+
+def _choices_differ(owners: Mapping[str, FieldInfo]) -> bool:
+    return len({_choices(field) for field in owners.values()}) > 1
+
+
+def _choices(field: FieldInfo) -> tuple[str, ...]:
+    """What a field of fixed values takes; empty for others."""
+    kind = _bare(field.annotation)
+    return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else ()
+
+
+def _described(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     shown = isinstance(default, str | int | float) and not isinstance(default, bool)
     return (field.description or "") + (f" [default: {default}]" if shown else "")
 
 
-def _settings(field: FieldInfo) -> dict[str, Any]:
-    """click's settings for a field. No default is set: what the user leaves out is the model's to fill in."""
+def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """click's settings for a field, whatever each of its owners takes: a value that one refuses is its own to refuse.
+
+    No default is set: what the user leaves out is the model's to fill in.
+    """
+    field = next(iter(owners.values()))
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     settings: dict[str, Any] = {"default": None, "metavar": extra.get("metavar")}
     kind = _bare(field.annotation)
     if get_origin(kind) is Literal:
-        settings["type"] = click.Choice([str(value) for value in get_args(kind)])
+        settings["type"] = click.Choice(
+            list(dict.fromkeys(choice for each in owners.values() for choice in _choices(each)))
+        )
+        if _choices_differ(owners):
+            settings["metavar"] = "WORD"  # a line has no room for all
     elif isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
         settings["multiple"] = True  # NAME=VALUE, once per name
     elif get_origin(kind) is tuple:

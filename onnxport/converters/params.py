@@ -30,7 +30,8 @@ class TfliteParams(BaseModel):
 
     shape: Shapes = Field(
         default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open, "
+        "1..8 within bounds, 224|320 for these sizes.",
         json_schema_extra={"metavar": "NAME=DIMS"},
     )
     layout: Layout = Field(
@@ -86,7 +87,8 @@ class CoremlParams(BaseModel):
 
     shape: Shapes = Field(
         default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open, "
+        "1..8 within bounds, 224|320 for these sizes.",
         json_schema_extra={"metavar": "NAME=DIMS"},
     )
     precision: CoremlPrecision | None = Field(

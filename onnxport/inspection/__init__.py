@@ -12,7 +12,7 @@ __all__ = ["Inspection", "inspect_model"]
 
 
 def inspect_model(path: str | os.PathLike[str]) -> Inspection:
-    """Reads the `.onnx`, `.tflite` or `.ort` file at `path`; computes nothing with it.
+    """Reads the `.onnx`, `.tflite` or `.ort` file, or the `.mlpackage`, at `path`; computes nothing with it.
 
     Raises:
         InputError: missing, unreadable, damaged or of an unknown extension.

@@ -58,7 +58,7 @@ def ports(specs: Iterable[TensorSpec]) -> tuple[PortRecord, ...]:
 
 
 def file_names(artifact: Artifact) -> tuple[str, ...]:
-    return tuple(file.name for file in artifact.files)
+    return artifact.names
 
 
 def counted(operators: Iterable[str]) -> dict[str, int]:

@@ -23,6 +23,7 @@ class Library:
         purpose: what we use it for.
         module: its import name, where that differs.
         platforms: (system, machine) pairs that it has wheels for; empty for all.
+        before: the first Python that it has no wheels for; None where there is none yet.
         builds: other distributions that hold the same module, one of which may stand in its place.
     """
 
@@ -30,6 +31,7 @@ class Library:
     purpose: str
     module: str = ""
     platforms: tuple[tuple[str, str], ...] = ()
+    before: tuple[int, int] | None = None
     builds: tuple[str, ...] = ()
 
     @property
@@ -53,8 +55,15 @@ class Library:
         return not self.platforms or (platform.system(), platform.machine()) in self.platforms
 
     @property
+    def fits_this_python(self) -> bool:
+        return self.before is None or sys.version_info[:2] < self.before
+
+    @property
     def remedy(self) -> str:
         """What to do where it is missing."""
+        if self.before is not None and self.fits_this_platform and not self.fits_this_python:
+            newest = f"{self.before[0]}.{self.before[1] - 1}"
+            return f"{self.name} has wheels up to Python {newest} only: do this step with such a Python"
         if self.fits_this_platform:
             return f"run: {sys.executable} -m pip install {self.name}"
         places = ", ".join(f"{_SYSTEMS.get(system, system)} {machine}" for system, machine in self.platforms)
@@ -72,7 +81,6 @@ LIBRARIES: Mapping[str, Library] = {
         Library("pydantic", "options and reports"),
         Library("jinja2", "reports in HTML"),
         Library("numpy", "arrays"),
-        Library("jinja2", "reports in HTML"),
         Library("flatbuffers", "attributes of custom operators"),
         Library("ml_dtypes", "bfloat16 and other types that NumPy lacks"),
         Library("PyYAML", "preprocessing beside samples", module="yaml"),
@@ -100,6 +108,12 @@ LIBRARIES: Mapping[str, Library] = {
                 ("Windows", "AMD64"),
             ),
         ),
+        Library(
+            "coremltools",
+            "building and reading Core ML packages",
+            platforms=(("Linux", "x86_64"), ("Darwin", "arm64"), ("Darwin", "x86_64")),
+            before=(3, 14),
+        ),
     )
 }
 
@@ -107,6 +121,7 @@ LIBRARIES: Mapping[str, Library] = {
 SOURCES: Mapping[str, tuple[str, ...]] = {"onnx": ("onnx", "onnx-ir")}
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "tflite": ("onnx", "onnx-ir", "litert-converter", "ai-edge-litert"),
+    "coreml": ("onnx", "onnx-ir", "coremltools"),
     "ort": ("onnx", "onnx-ir", "onnxruntime"),
 }
 
@@ -115,6 +130,7 @@ RUNS_ON: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnx-ir", "onnxruntime"),
     "ort": ("onnxruntime",),
     "tflite": ("ai-edge-litert",),
+    "coreml": ("coremltools",),
 }
 
 

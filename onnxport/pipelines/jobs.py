@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.artifact import SUFFIXES, Artifact, path_of, writing
+from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
 from onnxport.pipelines.stages import Stage, check_known, params_of, target
 from onnxport.validate.params import ValidateParams
@@ -47,8 +47,7 @@ class Job:
             )
         suffix = SUFFIXES[self.target.gives]
         with writing(self.output):
-            if self.output.is_dir():
-                raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
+            self._check_replaceable()
         if self.output.suffix.lower() != suffix:
             raise UsageError(
                 f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
@@ -56,6 +55,20 @@ class Job:
         with writing(self.output):
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
+
+    def _check_replaceable(self) -> None:
+        """Refuses an output whose place is taken by something that is no artefact of its format (UsageError)."""
+        mark = FOLDERS.get(self.target.gives)
+        if mark is None and self.output.is_dir():
+            raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
+        if mark is None or not self.output.exists():
+            return
+        if not self.output.is_dir() or (any(self.output.iterdir()) and not (self.output / mark).is_file()):
+            kind = "a directory" if self.output.is_dir() else "a file"
+            raise UsageError(
+                f"the output {self.output} is {kind} and no Core ML package",
+                fix="remove it, or give -o another name",
+            )
 
     @property
     def target(self) -> Stage:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import SUFFIXES, Artifact, Staging, writing
+from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, Staging, writing
 from onnxport.manifest import Manifest
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, require, versions
@@ -43,7 +43,7 @@ def run(
         save: takes down the report before the artefact takes its place; there is none if that fails.
     """
     clock = Clock(progress)
-    with Staging(job.output) as staging, ExitStack() as stack:
+    with Staging(job.output, folder=job.target.gives in FOLDERS) as staging, ExitStack() as stack:
         workers = [stack.enter_context(step.stage.open()) for step in job.steps]
         runtime = None
         if job.validation is not None:
@@ -69,7 +69,9 @@ def run(
         record = record_of(product, final, job.target.name, report, origin, clock)
         whole = run_report((command, *arguments), origin, record, _libraries(job), clock)
         save(whole)
-        if final is not None:
+        if final is not None and product.artifact.is_folder:
+            staging.commit_folder(product.artifact.path, final)
+        elif final is not None:
             staging.commit(_moves(product.artifact, final))
     return whole
 

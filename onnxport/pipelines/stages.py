@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from onnxport.artifact import Artifact, Format
-from onnxport.converters.params import OrtParams, TfliteParams
+from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import UsageError
 from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
 from onnxport.pipelines.environment import require
@@ -121,6 +121,15 @@ TARGETS: Mapping[str, Stage] = {
             gives="tflite",
             libraries=TARGET_LIBRARIES["tflite"],
             worker="onnxport.pipelines.workers:tflite",
+            rewrites=True,
+        ),
+        Stage(
+            "coreml",
+            CoremlParams,
+            takes="onnx",
+            gives="coreml",
+            libraries=TARGET_LIBRARIES["coreml"],
+            worker="onnxport.pipelines.workers:coreml",
             rewrites=True,
         ),
         Stage(

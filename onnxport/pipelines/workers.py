@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from onnxport.artifact import Artifact
-from onnxport.converters.params import OrtParams, TfliteParams
+from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
 from onnxport.pipelines.stages import Product, Work, Worker
 
@@ -31,6 +31,28 @@ def ort() -> Iterator[Worker]:
             return Product(*convert(model, work.output, params, work.manifest))
 
     yield make
+
+
+@contextmanager
+def coreml() -> Iterator[Worker]:
+    """ONNX to Core ML: prepared in this process, lowered in a child whose imports overlap with that."""
+    from onnxport.converters.coreml.compile import CoremlConverter
+
+    with CoremlConverter() as converter:
+
+        def make(model: Model, params: CoremlParams, work: Work) -> Product:
+            from onnxport.optimizers.prepare import prepare
+
+            with work.phases.phase("prepare"):
+                prepared = prepare(
+                    model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
+                )
+            with work.phases.phase("convert"):
+                compiled = converter.convert(prepared.model, work.output, params, work.manifest)
+            facts = {"operators": compiled.operators}
+            return Product(Artifact(work.output, "coreml"), prepared.notes + compiled.notes, facts)
+
+        yield make
 
 
 @contextmanager

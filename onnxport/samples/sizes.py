@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import OnnxportError, UsageError
+from onnxport.shapes import Limit
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -35,10 +36,21 @@ class OpenSizes:
     Args:
         inputs: the model's inputs.
         shapes: every input's shape with the user's sizes in it (shapes.apply_shapes).
+        limits: input to axis to the sizes that the user allows (shapes.limits).
     """
 
-    def __init__(self, inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[Dim]]) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[TensorSpec],
+        shapes: Mapping[str, Sequence[Dim]],
+        limits: Mapping[str, Mapping[int, Limit]] | None = None,
+    ) -> None:
         self._shapes = {spec.name: _named(spec.name, shapes[spec.name]) for spec in inputs}
+        self._limits = {
+            self._shapes[name][axis]: limit
+            for name, axes in (limits or {}).items()
+            for axis, limit in axes.items()
+        }
         self._batch = self._batch_symbols()
         self._images, self._sequences = self._other_symbols()
 
@@ -65,15 +77,27 @@ class OpenSizes:
     def proposals(self, batch: int, *, odd: bool = False) -> Iterator[Shapes]:
         """Concrete shapes of all inputs, the most telling first, each once; `odd` ones are proposed on request only."""
         seen = []
-        for sizes in self._odd_sizes() if odd else self._proposed_sizes():
-            sizes |= dict.fromkeys(self._batch, batch)
-            shapes = {
-                name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in dims)
-                for name, dims in self._shapes.items()
-            }
-            if shapes not in seen:
-                seen.append(shapes)
-                yield shapes
+        for proposed in self._odd_sizes() if odd else self._proposed_sizes():
+            for sizes in self._allowed(proposed | dict.fromkeys(self._batch, batch)):
+                shapes = {
+                    name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in dims)
+                    for name, dims in self._shapes.items()
+                }
+                if shapes not in seen:
+                    seen.append(shapes)
+                    yield shapes
+
+    def _allowed(self, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
+        """Sizes within the user's limits: the nearest, and of dimensions with choices each in turn."""
+        within = {
+            name: self._limits[name].nearest(size) if name in self._limits else size
+            for name, size in sizes.items()
+        }
+        chosen = {
+            name: limit.choices for name, limit in self._limits.items() if limit.choices and name in sizes
+        }
+        for turn in range(max(map(len, chosen.values()), default=1)):
+            yield within | {name: choices[turn % len(choices)] for name, choices in chosen.items()}
 
     def refused(self, refusal: OnnxportError) -> UsageError:
         """The error for a model that accepts none of the proposals; `refusal` is what the last one met with."""

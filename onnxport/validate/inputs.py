@@ -16,6 +16,7 @@ from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.samples.states import States
+from onnxport.shapes import Limit
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.runtimes.base import Array, MemoryFullError, RunError
 
@@ -92,6 +93,7 @@ class GeneratedInputs:
         domains: input name to the values that it may hold.
         seed: the user's seed.
         run: tries a set on the reference.
+        limits: input to axis to the sizes that the user allows.
     """
 
     def __init__(
@@ -101,9 +103,10 @@ class GeneratedInputs:
         domains: Mapping[str, Domain],
         seed: int,
         run: Try,
+        limits: Mapping[str, Mapping[int, Limit]] | None = None,
     ) -> None:
         self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
-        self._sizes = OpenSizes(inputs, shapes)
+        self._sizes = OpenSizes(inputs, shapes, limits)
         self._count = 0
         self.notes: list[str] = []
 

@@ -33,7 +33,8 @@ class ValidateParams(BaseModel):
 
     shape: Shapes = Field(
         default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open, "
+        "1..8 within bounds, 224|320 for these sizes.",
         json_schema_extra={"metavar": "NAME=DIMS"},
     )
     inputs: Path | None = Field(
@@ -121,7 +122,7 @@ class ValidateParams(BaseModel):
     reference_runtime: Texts = Field(
         default={},
         description="How the reference is run, as NAME=VALUE: level, provider, threads (ONNX Runtime), "
-        "delegate, threads (LiteRT).",
+        "delegate, threads (LiteRT), runtime, units (Core ML).",
         json_schema_extra={"metavar": "NAME=VALUE"},
     )
     candidate_runtime: Texts = Field(

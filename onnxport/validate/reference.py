@@ -15,7 +15,7 @@ from onnxport.model import Model
 from onnxport.samples.domain import declared_domains, domains, without_functions
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import apply_shapes
+from onnxport.shapes import apply_shapes, limits
 from onnxport.validate.companions import UsualNoise
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import (
@@ -173,7 +173,12 @@ class Reference:
             self.notes += feed_from_folder(self.inputs, self.shapes, self._params, self._states, self._answer)
         else:
             generated = GeneratedInputs(
-                self.inputs, self.shapes, self._domains, self._params.seed, self._answer
+                self.inputs,
+                self.shapes,
+                self._domains,
+                self._params.seed,
+                self._answer,
+                limits(self.inputs, self._params.shape),
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
             self.notes += tuple(generated.notes)

@@ -77,7 +77,7 @@ def no_permission_to_read(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "secret.onnx", *TFLITE)
 
 
-@case(4, "model.pb", "known are .onnx, .ort, .tflite")
+@case(4, "model.pb", "known are .onnx, .ort, .tflite, .mlpackage")
 def unknown_extension(sandbox: Sandbox) -> tuple[str | Path, ...]:
     shutil.copy(sandbox.model, sandbox.folder / "model.pb")
     return ("convert", "model.pb", *TFLITE)

@@ -12,7 +12,7 @@ import pytest
 
 import onnxport
 from onnxport.cli.commands import COMMANDS, cli
-from onnxport.converters.params import OrtParams, TfliteParams
+from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
 from tests.cli.sandbox import Sandbox
@@ -27,7 +27,7 @@ OWN = {
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {
-    "convert": (TfliteParams, OrtParams, ValidateParams),
+    "convert": (TfliteParams, CoremlParams, OrtParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
 }
@@ -93,3 +93,14 @@ def test_python_m_is_the_same_command(sandbox: Sandbox) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (4, "error: nowhere.onnx does not exist\nexit 4\n")
+
+
+def test_an_option_of_two_targets_takes_what_either_does_and_each_refuses_the_rest(sandbox: Sandbox) -> None:
+    refused = sandbox.run("convert", sandbox.model, "--to", "tflite", "--precision", "mixed")
+    assert refused.code == 2
+    assert "--precision has the value mixed; give 'fp32', 'fp16', 'int8-dynamic'" in refused.stderr
+    refused = sandbox.run("convert", sandbox.model, "--to", "coreml", "--precision", "int16x8")
+    assert refused.code == 2
+    assert "--precision has the value int16x8; give 'fp32', 'fp16' or 'mixed'" in refused.stderr
+    text = " ".join(sandbox.run("convert", "--help").stdout.split())
+    assert "--to coreml: fp32, fp16, mixed." in text

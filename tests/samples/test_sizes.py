@@ -7,7 +7,7 @@ import pytest
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import InputError, UsageError
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import parse_shapes
+from onnxport.shapes import Limit, parse_shapes
 
 
 def sizes(*inputs: tuple[str, tuple[Dim, ...]]) -> OpenSizes:
@@ -96,3 +96,13 @@ def test_odd_sizes_are_proposed_on_request() -> None:
 def test_a_fixed_model_has_no_odd_proposal_of_its_own() -> None:
     fixed = sizes(("x", (1, 3, 8, 8)))
     assert list(fixed.proposals(1, odd=True)) == list(fixed.proposals(1))
+
+
+def test_proposals_keep_the_users_limits() -> None:
+    spec = TensorSpec("x", "float32", ("N", 3, "h", "w"))
+    limit = {"x": {0: Limit(1, 2), 2: Limit(100, 110), 3: Limit(5, 7, (5, 7))}}
+    limited = OpenSizes([spec], {"x": spec.shape}, limit)
+    found = {
+        shape for odd in (False, True) for each in limited.proposals(3, odd=odd) for shape in each.values()
+    }
+    assert {(n, h, w) for n, _, h, w in found} == {(2, h, w) for h in (100, 101, 110) for w in (5, 7)}

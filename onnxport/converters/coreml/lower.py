@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx_ir as onnx
@@ -16,6 +16,7 @@ from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
+from onnxport.converters.coreml.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
 from onnxport.converters.params import CoremlParams
@@ -32,12 +33,14 @@ class Lowered:
 
     Attributes:
         taps: ONNX name of each value that has a variable of its own, to the name of that.
+        sizes: key of each input to the sizes that it takes.
     """
 
     program: Program
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     taps: dict[str, Tap] = field(default_factory=dict)
+    sizes: Mapping[str, Sizes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -51,7 +54,12 @@ def lower_model(model: Model, params: CoremlParams, islands: Collection[str] = (
         CannotConvertError: nodes without an equivalent, all of them listed.
     """
     builder = MilBuilder(targets[params.minimum_target], "fp16" if params.precision == "fp16" else "fp32")
-    return _Lowering(model, params, builder, frozenset(islands)).run()
+    sizes, notes = input_sizes(model.inputs, params.shape, several_enumerated=builder.at_least("iOS18"))
+    lowered = _Lowering(model, params, builder, frozenset(islands)).run()
+    keys = {port.name: port.key for port in lowered.inputs}
+    return replace(
+        lowered, sizes={keys[name]: each for name, each in sizes.items() if name in keys}, notes=notes
+    )
 
 
 class _Lowering:

@@ -14,21 +14,18 @@ import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from coremltools import proto
 from coremltools.converters.mil.backend.mil.load import MILProtoExporter
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.description import describe_function
 from onnxport.converters.coreml.lower import Lowered
 
 _DATA = "com.apple.CoreML"
 _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"
 # What the identifiers in a package are derived from, instead of chance.
 _NAMESPACE = uuid.UUID("7e0a2d9c-6d0a-5f0f-9a55-0f6b5c0c2b11")
-
-# NumPy's name of an input's or output's type in ONNX -> the multi-array's.
-_ARRAYS = proto.FeatureTypes_pb2.ArrayFeatureType
 
 
 def write_package(lowered: Lowered, folder: Path, metadata: Mapping[str, str]) -> None:
@@ -47,24 +44,10 @@ def write_package(lowered: Lowered, folder: Path, metadata: Mapping[str, str]) -
     exporter = MILProtoExporter(prog=lowered.program, weights_dir=str(weights), specification_version=version)
     model = proto.Model_pb2.Model(specificationVersion=version)
     model.mlProgram.CopyFrom(exporter.export())
-    for name, var in function.inputs.items():
-        _describe(model.description.input.add(name=name), var)
-    for var in function.outputs:
-        _describe(model.description.output.add(name=var.name), var)
+    describe_function(model.description, function, lowered.sizes)
     model.description.metadata.userDefined.update(metadata)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     (folder / "Manifest.json").write_text(_manifest(), encoding="utf-8")
-
-
-def _describe(feature: Any, var: Any) -> None:
-    from coremltools.converters.mil.mil import types
-
-    kinds = {"fp32": _ARRAYS.FLOAT32, "fp16": _ARRAYS.FLOAT16, "int32": _ARRAYS.INT32}
-    array = feature.type.multiArrayType
-    array.dataType = kinds[types.builtin_to_string(var.dtype)]
-    array.SetInParent()
-    dims = [int(dim) if isinstance(dim, int) or str(dim).isdigit() else 1 for dim in var.shape]
-    array.shape.extend(dims)
 
 
 def _manifest() -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 from onnxport.artifact import Artifact
 from onnxport.errors import MissingDependencyError
@@ -32,11 +34,27 @@ def load(path: str | os.PathLike[str], options: RuntimeOptions = _DEFAULT) -> Ru
         except ImportError as error:
             raise _missing("ai-edge-litert", error) from error
         return TfliteRuntime(artifact.path, options)
+    if artifact.format == "coreml":
+        try:
+            return _coreml(artifact.path, options)
+        except ImportError as error:
+            raise _missing("coremltools", error) from error
     try:
         from onnxport.validate.runtimes.ort import OrtRuntime
     except ImportError as error:
         raise _missing("onnxruntime", error) from error
     return OrtRuntime(artifact.path, options)
+
+
+def _coreml(path: Path, options: RuntimeOptions) -> Runtime:
+    """Core ML itself where it is, unless the user wants the evaluator."""
+    if options.runtime == "predict" or (options.runtime == "auto" and sys.platform == "darwin"):
+        from onnxport.validate.runtimes.coreml import CoremlRuntime
+
+        return CoremlRuntime(path, options)
+    from onnxport.validate.runtimes.mil import MilRuntime
+
+    return MilRuntime(path, options)
 
 
 def _missing(package: str, error: ImportError) -> MissingDependencyError:

@@ -68,8 +68,24 @@ def ort_host() -> Host:
     return Host()
 
 
-_TARGETS: dict[Format, str] = {"tflite": "tflite_host", "onnx": "ort_host", "ort": "ort_host"}
-_PURPOSES: dict[Format, str] = {"tflite": "LiteRT", "onnx": "ONNX Runtime", "ort": "ONNX Runtime"}
+def coreml_host() -> Host:
+    """As `tflite_host`, for `.mlpackage`; which runtime answers is known when the first call arrives."""
+    importlib.import_module("onnxport.validate.runtimes.mil")
+    return Host()
+
+
+_TARGETS: dict[Format, str] = {
+    "tflite": "tflite_host",
+    "onnx": "ort_host",
+    "ort": "ort_host",
+    "coreml": "coreml_host",
+}
+_PURPOSES: dict[Format, str] = {
+    "tflite": "LiteRT",
+    "onnx": "ONNX Runtime",
+    "ort": "ONNX Runtime",
+    "coreml": "the runtime of ML programs",
+}
 
 
 def isolated(artifact: Artifact, params: ValidateParams, role: Role) -> IsolatedRuntime:

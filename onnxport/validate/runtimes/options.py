@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from onnxport.artifact import Format
+from onnxport.artifact import SUFFIXES, Format
 from onnxport.errors import UsageError
 
 # Kernel threads of every runtime: the verdict has to come soon on a small CI machine and leave one core to others.
@@ -19,6 +19,8 @@ _MOST_THREADS = 256
 
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 Delegate = Literal["xnnpack", "none"]
+Coreml = Literal["auto", "predict", "evaluator"]
+Units = Literal["all", "cpu", "cpu-gpu", "cpu-ne"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,17 @@ class RuntimeOptions:
         level: ONNX Runtime's graph optimizations; an `.ort` file has its own behind it.
         provider: ONNX Runtime's execution provider without the word: "CPU", "CUDA", "OpenVINO".
         delegate: what LiteRT hands its operators to; "none" runs its built-in kernels.
+        runtime: who answers for a Core ML package: Core ML itself ("predict", macOS), or our evaluator of its program;
+            "auto" is the first where there is one.
+        units: what Core ML may compute on.
     """
 
     threads: int = THREADS
     level: OrtLevel = "all"
     provider: str = "CPU"
     delegate: Delegate = "xnnpack"
+    runtime: Coreml = "auto"
+    units: Units = "all"
 
     def at_level(self, level: OrtLevel) -> RuntimeOptions:
         return replace(self, level=level)
@@ -46,8 +53,14 @@ _KNOWN: dict[Format, tuple[str, ...]] = {
     "onnx": ("level", "provider", "threads"),
     "ort": ("provider", "threads"),
     "tflite": ("delegate", "threads"),
+    "coreml": ("runtime", "units"),
 }
-_CHOICES = {"level": get_args(OrtLevel), "delegate": get_args(Delegate)}
+_CHOICES = {
+    "level": get_args(OrtLevel),
+    "delegate": get_args(Delegate),
+    "runtime": get_args(Coreml),
+    "units": get_args(Units),
+}
 
 
 def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> RuntimeOptions:
@@ -65,7 +78,9 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             way_out = f"did you mean {nearest[0]!r}?" if nearest else f"its settings are {', '.join(known)}"
-            raise UsageError(f"{option}: the runtime of .{format_} files has no {name!r}", fix=way_out)
+            raise UsageError(
+                f"{option}: the runtime of {SUFFIXES[format_]} files has no {name!r}", fix=way_out
+            )
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise UsageError(
@@ -76,6 +91,8 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         level=given.get("level", "all"),  # type: ignore[arg-type]  # checked against the choices
         provider=given.get("provider", "CPU"),
         delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
+        runtime=given.get("runtime", "auto"),  # type: ignore[arg-type]
+        units=given.get("units", "all"),  # type: ignore[arg-type]
     )
 
 

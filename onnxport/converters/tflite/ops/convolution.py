@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.ops.windows import Window, from_images, images, pad_input, window_of
+from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
+from onnxport.converters.windows import Window, window_of
 
 
 @lower("Conv")
@@ -21,11 +22,11 @@ def conv(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
     if None in weights.shape:
         node.unsupported("weights (input 1) of an open size")
-    window = window_of(node, x, [dim or 0 for dim in weights.shape[2:]])
+    window = window_of(node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]])
     if x.rank == 3:
         window = window.with_unit_axis()
     tensor = images(tfl, x)
-    padding = window.tflite_padding()
+    padding = tflite_padding(window)
     if padding is None:
         tensor, window, padding = pad_input(tfl, tensor, window), window.padded(), "VALID"
     make = _conv_3d if x.rank == 5 else _conv_2d

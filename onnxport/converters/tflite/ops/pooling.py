@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
-from math import ceil, prod
+from math import prod
 
 import numpy as np
 
@@ -13,29 +12,12 @@ from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.kernels import BROADCAST_RANK
 from onnxport.converters.tflite.ops.reduction import reduce_axes
-from onnxport.converters.tflite.ops.windows import Window, from_images, images, pad_input, window_of
+from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Array, Tensor
 from onnxport.converters.tflite.values import scalar
+from onnxport.converters.windows import Pool, Window, pool_of
 from onnxport.optimizers.rewritings.registry import REASON
-
-
-@dataclass(frozen=True)
-class _Pool:
-    """A pooling window with what ceil_mode added to its end.
-
-    Attributes:
-        window: as TFLite is to slide it.
-        declared: the end padding that the node declares; what ceil_mode adds beyond never counts as elements.
-    """
-
-    window: Window
-    declared: tuple[int, ...]
-
-    @property
-    def is_native(self) -> bool:
-        """Whether TFLite's pooling ops can slide it: two axes, no dilation."""
-        return len(self.window.kernel) == 2 and all(d == 1 for d in self.window.dilations)
 
 
 @lower("MaxPool")
@@ -46,10 +28,10 @@ def max_pool(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported(node.node.metadata_props.get(REASON, "its indices output is used"))
     pool = _pool_of(node)
     x = tfl.float32(node.x)  # also holds all int8 and uint8, for which TFLite wants scales
-    tensor, window, padding = images(tfl, x), pool.window, pool.window.tflite_padding()
-    if padding is None or not pool.is_native:
+    tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
+    if padding is None or not _is_native(pool.window):
         tensor, window, padding = pad_input(tfl, tensor, window, -np.inf), _padded(node, pool), "VALID"
-    if pool.is_native:
+    if _is_native(pool.window):
         result = _slide(tfl, "max_pool_2d", tensor, window, padding)
     else:
         result = _combine_shifted(node, tfl, "maximum", tensor, window)
@@ -66,9 +48,9 @@ def average_pool(node: TflNode, tfl: TflBuilder) -> None:
     counts_pads = bool(node.attribute("count_include_pad", 0))
     pool = _pool_of(node)
     x = tfl.float32(node.x)
-    tensor, window, padding = images(tfl, x), pool.window, pool.window.tflite_padding()
+    tensor, window, padding = images(tfl, x), pool.window, tflite_padding(pool.window)
     same = padding == "SAME" and not counts_pads and pool.declared == window.after
-    if pool.is_native and (padding == "VALID" or same):
+    if _is_native(pool.window) and (padding == "VALID" or same):
         result = _slide(tfl, "average_pool_2d", tensor, window, padding or "VALID")
     else:
         padded, slid = pad_input(tfl, tensor, window), _padded(node, pool)
@@ -111,55 +93,21 @@ def _power(tfl: TflBuilder, tensor: Tensor, exponent: float) -> Tensor:
 # ---- windows
 
 
-def _pool_of(node: TflNode) -> _Pool:
+def _pool_of(node: TflNode) -> Pool:
+    """The node's window, over one axis as one over two."""
     x = node.x
     if x.rank not in (3, 4, 5):
         node.unsupported(f"an input of rank {x.rank}; TFLite pools over one to three axes")
-    window = window_of(node, x, tuple(node.attribute("kernel_shape")))
-    declared, auto_pad = window.after, node.attribute("auto_pad", "NOTSET")
-    if auto_pad.startswith("SAME"):
-        _refuse_disputed(node, window)
-    if node.attribute("ceil_mode", 0) and auto_pad == "NOTSET":
-        window = _with_ceil(node, window)
-    if x.rank == 3:
-        window, declared = window.with_unit_axis(), (0, *declared)
-    return _Pool(window, declared)
+    pool = pool_of(node, x.shape[2:])
+    return Pool(pool.window.with_unit_axis(), (0, *pool.declared)) if x.rank == 3 else pool
 
 
-def _refuse_disputed(node: TflNode, window: Window) -> None:
-    """Refuses what ONNX Runtime does not pad as ONNX says: it forgets dilations, and crops under large strides."""
-    dilated = any(d != 1 for d in window.dilations)
-    if dilated or any(stride > kernel for stride, kernel in zip(window.strides, window.kernel, strict=True)):
-        node.unsupported(
-            "auto_pad with dilations or with strides larger than the kernel, on which ONNX Runtime and the ONNX "
-            "specification differ; give it explicit pads"
-        )
+def _is_native(window: Window) -> bool:
+    """Whether TFLite's pooling ops can slide it: two axes, no dilation."""
+    return len(window.kernel) == 2 and all(d == 1 for d in window.dilations)
 
 
-def _with_ceil(node: TflNode, window: Window) -> Window:
-    """Enlarges the end padding so that floor rounding gives what ceil_mode asks for.
-
-    A last window that would start in the end padding is dropped, as ONNX Runtime and PyTorch do.
-    """
-    after = []
-    for axis, size in enumerate(window.input):
-        before, extent, stride = window.before[axis], window.extent[axis], window.strides[axis]
-        declared = window.after[axis]
-        if size is None:
-            if extent <= declared + stride - 1:
-                node.unsupported("ceil_mode over an open size; fix the size with --shape NAME=...")
-            # floor((n + stride - 1) / stride) is ceil(n / stride), and no window starts in the padding.
-            after.append(declared + stride - 1)
-            continue
-        count = ceil((size + before + declared - extent) / stride) + 1
-        if (count - 1) * stride >= size + before:
-            count -= 1
-        # The last window's end, which may also lie before the declared one.
-        after.append(max((count - 1) * stride + extent - size - before, 0))
-    return replace(window, after=tuple(after))
-
-
-def _padded(node: TflNode, pool: _Pool) -> Window:
+def _padded(node: TflNode, pool: Pool) -> Window:
     if pool.window.same and None in pool.window.input and any(s != 1 for s in pool.window.strides):
         node.unsupported("auto_pad with a stride over an open size; fix the size with --shape NAME=...")
     return pool.window.padded()
@@ -226,7 +174,7 @@ def _every(
 
 
 def _recounted(
-    node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: _Pool, counts_pads: bool
+    node: TflNode, tfl: TflBuilder, mean: Tensor, tensor: Tensor, pool: Pool, counts_pads: bool
 ) -> Tensor:
     """Means over whole windows turned into means over the elements that count."""
     window = pool.window
@@ -256,7 +204,7 @@ def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     return tfl.op("maximum", [sizes, tfl.int32(1)], [rank])
 
 
-def _area_per_counted(pool: _Pool, counts_pads: bool) -> Array:
+def _area_per_counted(pool: Pool, counts_pads: bool) -> Array:
     """Window area over counted elements, per output position, as [1, spatial..., 1]."""
     window = pool.window
     counted: list[Array] = []

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from math import isclose
-
 import numpy as np
 
-from onnxport.converters.tflite.builder import TflBuilder, TflNode, optional_constant
-from onnxport.converters.tflite.layout import Permutation, axis_last, normalized, permuted
-from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
-from onnxport.converters.tflite.resizing.open import resized_at_run_time
-from onnxport.converters.tflite.resizing.resampling import (
-    NATIVE,
+from onnxport.converters.resizing import (
     Axis,
-    Native,
     Sampling,
+    axes_of,
     nearest_indices,
     outside,
-    samples_alike,
+    sampling_of,
     weight_matrix,
 )
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
+from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
+from onnxport.converters.tflite.registry import lower
+from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
+from onnxport.converters.tflite.resizing.native import NATIVE, Native, samples_alike
+from onnxport.converters.tflite.resizing.open import resized_at_run_time
 from onnxport.converters.tflite.tensors import Array
 from onnxport.converters.tflite.values import Value
 
@@ -28,11 +26,11 @@ from onnxport.converters.tflite.values import Value
 @lower("Resize")
 def resize(node: TflNode, tfl: TflBuilder) -> None:
     """Samples axes at another density (ONNX Resize-19)."""
-    x, shape, sampling = node.x, node.output_shape(), _sampling(node)
+    x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
     if None in x.shape or None in shape or _is_open(node, sampling):
         node.emit(resized_at_run_time(node, tfl, sampling))
         return
-    axes = _axes(node, sampling)
+    axes = axes_of(node, sampling)
     if 0 in shape:
         node.emit(Value(shape, x.dtype, constant=np.zeros([dim or 0 for dim in shape], x.dtype)))
         return
@@ -65,62 +63,6 @@ def _is_open(node: TflNode, sampling: Sampling) -> bool:
     }
     operands = [node.optional(index) for index, counts in matters.items() if counts]
     return any(o is not None and o.constant is None and o.shape != (0,) for o in operands)
-
-
-def _sampling(node: TflNode) -> Sampling:
-    return Sampling(
-        mode=node.attribute("mode", "nearest"),
-        coordinates=node.attribute("coordinate_transformation_mode", "half_pixel"),
-        rounding=node.attribute("nearest_mode", "round_prefer_floor"),
-        cubic_a=node.attribute("cubic_coeff_a", -0.75),
-        antialias=bool(node.attribute("antialias", 0)),
-        exclude_outside=bool(node.attribute("exclude_outside", 0)),
-        extrapolation=node.attribute("extrapolation_value", 0.0),
-    )
-
-
-def _axes(node: TflNode, sampling: Sampling) -> dict[int, Axis]:
-    """The axes that change, by number, from the node's roi, scales, sizes and axes."""
-    x, shape = node.x, node.output_shape()
-    targets = [normalized(axis, x.rank) for axis in node.attribute("axes", range(x.rank))]
-    roi = (
-        optional_constant(node, 1, "the region of interest")
-        if sampling.coordinates == "tf_crop_and_resize"
-        else None
-    )
-    node.optional(1)
-    scales = optional_constant(node, 2, "the scales")
-    sizes = node.optional(3)  # shape inference has turned them into the result's shape
-    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
-    ratios = {axis: np.float32(shape[axis] or 0) / np.float32(x.shape[axis] or 1) for axis in targets}
-    if scales is not None and scales.size:
-        ratios = dict(zip(targets, scales.astype(np.float32), strict=True))
-    elif sizes is not None and policy != "stretch":
-        wanted = _constant_sizes(node, sizes)
-        each = [
-            np.float32(size) / np.float32(x.shape[a] or 1) for a, size in zip(targets, wanted, strict=True)
-        ]
-        common = min(each) if policy == "not_larger" else max(each)
-        ratios = dict.fromkeys(targets, common)
-    axes = {}
-    for place, axis in enumerate(targets):
-        region = (0.0, 1.0)
-        if sampling.coordinates == "tf_crop_and_resize":
-            if roi is None or not roi.size:
-                node.unsupported("tf_crop_and_resize without a region of interest")
-            if ratios[axis] != 1:  # ONNX Runtime copies an axis that keeps its size, whatever the region
-                region = (float(roi[place]), float(roi[len(targets) + place]))
-        description = Axis(x.shape[axis] or 0, shape[axis] or 0, ratios[axis], region)
-        if description.before != description.after or not isclose(ratios[axis], 1) or region != (0.0, 1.0):
-            axes[axis] = description
-    return axes
-
-
-def _constant_sizes(node: TflNode, sizes: Value) -> list[int]:
-    if sizes.constant is None:
-        node.unsupported("a keep_aspect_ratio_policy with sizes computed at run time")
-    constant: list[int] = sizes.constant.tolist()
-    return constant
 
 
 def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -11,40 +10,11 @@ import numpy as np
 
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.ops.convolution import as_weights
-from onnxport.converters.tflite.ops.windows import Window, from_images, images, spatial_sizes
+from onnxport.converters.tflite.ops.windows import from_images, images, spatial_sizes
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, with_unit_axis
-
-
-@dataclass(frozen=True)
-class _Transposed:
-    """A transposed window: `window.before` and `after` are cut off the full result, `extra` is added to its end."""
-
-    window: Window
-    extra: tuple[int, ...]
-
-    @property
-    def full(self) -> tuple[int | None, ...]:
-        """Spatial sizes before anything is cut."""
-        window = self.window
-        return tuple(
-            None if size is None else (size - 1) * stride + extent
-            for size, stride, extent in zip(window.input, window.strides, window.extent, strict=True)
-        )
-
-    @property
-    def beyond(self) -> tuple[int, ...]:
-        """Elements past the end of the full result, which hold the bias alone."""
-        return tuple(max(0, e - a) for e, a in zip(self.extra, self.window.after, strict=True))
-
-    @property
-    def excess(self) -> tuple[int, ...]:
-        """Elements to cut off the end."""
-        return tuple(max(0, a - e) for e, a in zip(self.extra, self.window.after, strict=True))
-
-    def with_unit_axis(self) -> _Transposed:
-        return _Transposed(self.window.with_unit_axis(), (0, *self.extra))
+from onnxport.converters.windows import Transposed, transposed_window
 
 
 @lower("ConvTranspose")
@@ -59,7 +29,7 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
         node.unsupported(f"an input of rank {x.rank}; TFLite convolves over one to three axes")
     if None in weights.shape or x.shape[1] is None:
         node.unsupported("weights or channels of an open size")
-    shape = _window(node, tuple(dim or 0 for dim in weights.shape[2:]))
+    shape = transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
     weights = _dilated(tfl, weights, shape.window.dilations)
     if x.rank == 3:
         shape, weights = shape.with_unit_axis(), _two_dimensional(tfl, weights)
@@ -79,45 +49,6 @@ def conv_transpose(node: TflNode, tfl: TflBuilder) -> None:
     if bias is not None and not fused:
         result = tfl.op("add", [result, bias], tfl.shape_of(result))
     node.emit(from_images(tfl, result, x.rank))
-
-
-def _window(node: TflNode, kernel: tuple[int, ...]) -> _Transposed:
-    """The node's window, with auto_pad and output_shape resolved into pads."""
-    node.attribute("kernel_shape", None)  # the weights say it
-    spatial, sizes = len(kernel), tuple(node.x.shape[2:])
-    none = (0,) * spatial
-    extra = tuple(node.attribute("output_padding", none))
-    wanted = node.attribute("output_shape", None)
-    auto_pad = node.attribute("auto_pad", "NOTSET")
-    strides = tuple(node.attribute("strides", (1,) * spatial))
-    dilations = tuple(node.attribute("dilations", (1,) * spatial))
-    pads = tuple(node.attribute("pads", none * 2))
-    if auto_pad == "VALID":
-        pads = none * 2
-    window = Window(sizes, kernel, strides, dilations, pads[:spatial], pads[spatial:])
-    if wanted is None and auto_pad in ("NOTSET", "VALID"):
-        return _Transposed(window, extra)
-    if wanted is None:
-        # The result is to have size * stride elements, whatever the size.
-        totals = [k - s + e for k, s, e in zip(window.extent, strides, extra, strict=True)]
-    else:
-        if None in sizes:
-            node.unsupported("output_shape over an open size; fix the input's size with --shape NAME=...")
-        full = _Transposed(window, extra).full
-        totals = [(f or 0) + e - t for f, e, t in zip(full, extra, wanted[-spatial:], strict=True)]
-    if wanted is None and any(total < 0 for total in totals):
-        node.unsupported(
-            f"auto_pad {auto_pad} with a kernel smaller than its stride, on which ONNX Runtime and the ONNX "
-            "specification differ; give it explicit pads"
-        )
-    # A larger result than the full one ends in elements that hold the bias alone.
-    extra = tuple(e + max(0, -t) for e, t in zip(extra, totals, strict=True))
-    totals = [max(0, total) for total in totals]
-    # ONNX ConvTranspose-22: SAME_UPPER puts the smaller half at the start, anything else at the end.
-    halves = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
-    return _Transposed(
-        replace(window, before=tuple(b for b, _ in halves), after=tuple(a for _, a in halves)), extra
-    )
 
 
 def _dilated(tfl: TflBuilder, weights: Value, dilations: Sequence[int]) -> Value:
@@ -174,9 +105,7 @@ def _weight_groups(tfl: TflBuilder, weights: Value, groups: int) -> list[Tensor]
     return [tfl.constant(np.transpose(part, order)) for part in parts]
 
 
-def _full(
-    tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: _Transposed, bias: Tensor | None
-) -> Tensor:
+def _full(tfl: TflBuilder, tensor: Tensor, filters: Tensor, shape: Transposed, bias: Tensor | None) -> Tensor:
     """The transposed convolution without any padding."""
     spatial = len(shape.window.kernel)
     channels = tfl.shape_of(filters)[0 if spatial == 2 else 3]
@@ -195,7 +124,7 @@ def _full(
 
 
 def _run_time_shape(
-    tfl: TflBuilder, tensor: Tensor, shape: _Transposed, result: Sequence[int | None]
+    tfl: TflBuilder, tensor: Tensor, shape: Transposed, result: Sequence[int | None]
 ) -> Tensor:
     """The output shape operand; open sizes are computed from the input's at run time."""
     if None not in result:
@@ -215,7 +144,7 @@ def _joined(tfl: TflBuilder, parts: Sequence[Tensor]) -> Tensor:
     return tfl.op("concatenation", list(parts), shape, axis=len(leading))
 
 
-def _cut(tfl: TflBuilder, result: Tensor, shape: _Transposed) -> Tensor:
+def _cut(tfl: TflBuilder, result: Tensor, shape: Transposed) -> Tensor:
     """ONNX's pads off the full result and its output_padding on."""
     result = tfl.pad(result, (0, *(0 for _ in shape.beyond), 0), (0, *shape.beyond, 0))
     before, excess = shape.window.before, shape.excess

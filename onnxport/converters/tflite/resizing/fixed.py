@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import channels_last, permuted
-from onnxport.converters.tflite.resizing.resampling import Native
+from onnxport.converters.tflite.resizing.native import Native
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
 

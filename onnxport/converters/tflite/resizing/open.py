@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxport.converters.resizing import HALFWAY, REACH, Sampling
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.layout import axis_last, channels_last, normalized
 from onnxport.converters.tflite.ops.matmul import batch_matmul
 from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
-from onnxport.converters.tflite.resizing.resampling import HALFWAY, REACH, Native, Sampling
+from onnxport.converters.tflite.resizing.native import Native
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
 from onnxport.model import dims_of
@@ -210,7 +211,7 @@ def _native_at_any_size(sampling: Sampling, axes: list[_OpenAxis]) -> Native | N
     return _LINEAR_AT_ANY_SIZE.get(sampling.coordinates) if by_ratio else None
 
 
-# ---- sampling by positions computed at run time, in the order of operations of resampling.source_positions
+# ---- sampling by positions computed at run time, in the order of operations of resizing.source_positions
 
 
 def _positions(tfl: TflBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements:
@@ -290,7 +291,7 @@ def _outside(tfl: TflBuilder, axis: _OpenAxis, positions: Elements, rank: int) -
     return tfl.computed(tfl.reshape(either, [None if a == axis.axis else 1 for a in range(rank)]))
 
 
-# ---- sampling by weights, as resampling.weight_matrix has them
+# ---- sampling by weights, as resizing.weight_matrix has them
 
 
 def _weighted(tfl: TflBuilder, x: Value, axis: _OpenAxis, positions: Elements, sampling: Sampling) -> Value:

@@ -19,7 +19,9 @@ _NARROW = frozenset(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
 _HELD = {"int4": "int8", **{f"uint{bits}": "uint8" for bits in (1, 2, 3, 4, 6)}}
 
 # Parameters that are lists even when they have one element.
-_VARIADIC = frozenset(("values", "loop_vars"))
+_VARIADIC = frozenset(("values", "loop_vars", "ref_tensors", "begins", "ends", "end_masks"))
+# Operators with as many results as they are asked for, which may be one.
+_MANIFOLD = frozenset(("split", "topk", "cond", "while_loop"))
 
 
 class Evaluator:
@@ -90,7 +92,8 @@ class Evaluator:
         results = apply(operation.type, operands, call)
         if not operation.outputs:
             return  # write_state and its like
-        given = results if len(operation.outputs) > 1 else (results,)
+        several = len(operation.outputs) > 1 or operation.type in _MANIFOLD
+        given = results if several else (results,)
         for (name, type_), value in zip(operation.outputs, given, strict=True):
             scope[name] = rounded(value, type_)
 

@@ -52,6 +52,11 @@ class Call:
         """The declared type of the first result."""
         return self.operation.outputs[0][1]
 
+    def undefined(self, what: str) -> None:
+        """Says that Apple's documentation defines no result for `what`; outside of strict mode the kernel goes on."""
+        if self.strict:
+            raise Undefined(f"{self.operation.type} {self.operation.name!r}: {what}")
+
     def at_least(self, opset: int) -> bool:
         """Whether the function is written in opset `opset` (5 for iOS15, 6, 7, 8 for iOS18, 9 for iOS26) or newer."""
         return int(self.opset.removeprefix("CoreML")) >= opset

@@ -67,11 +67,3 @@ def crop(x: Array, crop_height: Array, crop_width: Array) -> Array:
         tuple(int(each) for each in np.ravel(by)) for by in (crop_height, crop_width)
     )
     return x[..., top : x.shape[-2] - bottom, left : x.shape[-1] - right]
-
-
-@kernel("sliding_windows")
-def sliding_windows(x: Array, axis: Array, size: Array, stride: Array | int = 1) -> Array:
-    along, width = int(axis) % x.ndim, int(size)
-    windows = np.lib.stride_tricks.sliding_window_view(x, width, along)
-    starts = (slice(None),) * along + (slice(None, None, int(stride)),)
-    return np.moveaxis(windows[starts], -1, along + 1)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 import numpy as np
+
+from onnxport.converters.lowering import NodeView
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -19,14 +22,14 @@ HALFWAY = np.float32(1e-6)
 # How far a sample reaches for elements on either side, at scale 1.
 REACH = {"linear": 1, "cubic": 2}
 _ONE = np.float32(1)
-_HALF = np.float32(0.5)
+HALF = np.float32(0.5)
 
 # ONNX nearest_mode -> the rule.
 _ROUNDING: dict[str, Callable[[Array], Array]] = {
     "ceil": np.ceil,
     "floor": np.floor,
-    "round_prefer_ceil": lambda x: np.floor(x) + (x - np.floor(x) - _HALF >= -HALFWAY),
-    "round_prefer_floor": lambda x: np.floor(x) + (x - np.floor(x) - _HALF > HALFWAY),
+    "round_prefer_ceil": lambda x: np.floor(x) + (x - np.floor(x) - HALF >= -HALFWAY),
+    "round_prefer_floor": lambda x: np.floor(x) + (x - np.floor(x) - HALF > HALFWAY),
 }
 
 
@@ -61,19 +64,19 @@ def source_positions(sampling: Sampling, axis: Axis) -> Array:
         case "asymmetric":
             return y / scale
         case "half_pixel":
-            return (y + _HALF) / scale - _HALF
+            return (y + HALF) / scale - HALF
         case "pytorch_half_pixel":
-            return (y + _HALF) / scale - _HALF if axis.after > 1 else np.zeros_like(y)
+            return (y + HALF) / scale - HALF if axis.after > 1 else np.zeros_like(y)
         case "align_corners":
             return y * (size - _ONE) / np.float32(axis.after - 1) if axis.after > 1 else np.zeros_like(y)
         case "half_pixel_symmetric":
             adjustment = np.float32(axis.after) / (scale * size)
             offset = size / np.float32(2) * (_ONE - adjustment)
-            return offset + (y + _HALF) / scale - _HALF
+            return offset + (y + HALF) / scale - HALF
         case "tf_crop_and_resize":
             start, end = (np.float32(bound) for bound in axis.roi)
             if axis.after == 1:
-                return _HALF * (start + end) * (size - _ONE) + y
+                return HALF * (start + end) * (size - _ONE) + y
             return start * (size - _ONE) + y * (end - start) * (size - _ONE) / np.float32(axis.after - 1)
     raise ValueError(f"no coordinate transformation mode {sampling.coordinates!r}")
 
@@ -120,46 +123,62 @@ def _cubic(x: Array, a: float) -> Array:
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
-# ---- what TFLite's own resizing ops sample
+# ---- what a Resize node says
 
 
-# (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
-Native = tuple[bool, bool]
-NATIVE: tuple[Native, ...] = ((False, False), (False, True), (True, False))
-
-
-def native_scale(native: Native, before: int, after: int) -> np.float32:
-    align_corners, _ = native
-    if align_corners and after > 1:
-        return np.float32(before - 1) / np.float32(after - 1)
-    return np.float32(before) / np.float32(after)
-
-
-def native_indices(native: Native, before: int, after: int) -> Array:
-    """The element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
-    align_corners, half_pixel = native
-    x = (np.arange(after, dtype=np.float32) + (_HALF if half_pixel else 0)) * native_scale(
-        native, before, after
+def sampling_of(node: NodeView[Any]) -> Sampling:
+    return Sampling(
+        mode=node.attribute("mode", "nearest"),
+        coordinates=node.attribute("coordinate_transformation_mode", "half_pixel"),
+        rounding=node.attribute("nearest_mode", "round_prefer_floor"),
+        cubic_a=node.attribute("cubic_coeff_a", -0.75),
+        antialias=bool(node.attribute("antialias", 0)),
+        exclude_outside=bool(node.attribute("exclude_outside", 0)),
+        extrapolation=node.attribute("extrapolation_value", 0.0),
     )
-    rounded = np.floor(x + _HALF) if align_corners else np.floor(x)
-    return np.asarray(np.clip(rounded.astype(np.int64), 0, before - 1))
 
 
-def native_positions(native: Native, before: int, after: int) -> Array:
-    """Where RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
-    y, scale = np.arange(after, dtype=np.float32), native_scale(native, before, after)
-    return (y + _HALF) * scale - _HALF if native[1] else y * scale
+def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
+    """The axes that change, by number, from the node's roi, scales, sizes and axes, all shapes being known."""
+    x, shape = node.x, node.output_shape()
+    targets = [axis % x.rank for axis in node.attribute("axes", range(x.rank))]
+    roi = (
+        _constant(node, 1, "the region of interest") if sampling.coordinates == "tf_crop_and_resize" else None
+    )
+    node.optional(1)
+    scales = _constant(node, 2, "the scales")
+    node.optional(3)  # shape inference has turned them into the result's shape
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+    ratios = {axis: np.float32(shape[axis] or 0) / np.float32(x.shape[axis] or 1) for axis in targets}
+    if scales is not None and scales.size:
+        ratios = dict(zip(targets, scales.astype(np.float32), strict=True))
+    elif node.has_input(3) and policy != "stretch":
+        wanted = _constant(node, 3, "sizes with a keep_aspect_ratio_policy")
+        assert wanted is not None
+        each = [
+            np.float32(size) / np.float32(x.shape[a] or 1) for a, size in zip(targets, wanted, strict=True)
+        ]
+        common = min(each) if policy == "not_larger" else max(each)
+        ratios = dict.fromkeys(targets, common)
+    axes = {}
+    for place, axis in enumerate(targets):
+        region = (0.0, 1.0)
+        if sampling.coordinates == "tf_crop_and_resize":
+            if roi is None or not roi.size:
+                node.unsupported("tf_crop_and_resize without a region of interest")
+            if ratios[axis] != 1:  # ONNX Runtime copies an axis that keeps its size, whatever the region
+                region = (float(roi[place]), float(roi[len(targets) + place]))
+        description = Axis(x.shape[axis] or 0, shape[axis] or 0, ratios[axis], region)
+        if description.before != description.after or not isclose(ratios[axis], 1) or region != (0.0, 1.0):
+            axes[axis] = description
+    return axes
 
 
-def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
-    """Whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
-    if sampling.mode == "nearest":
-        ours = native_indices(native, axis.before, axis.after)
-        return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
-    if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
-        return False
-    # Past the ends both repeat the last element.
-    last = axis.before - 1
-    ours, theirs = native_positions(native, axis.before, axis.after), source_positions(sampling, axis)
-    noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
-    return bool(np.allclose(np.clip(ours, 0, last), np.clip(theirs, 0, last), rtol=0, atol=noise))
+def _constant(node: NodeView[Any], index: int, what: str) -> Array | None:
+    """What an operand holds that must be known now, None if it is absent."""
+    if not node.has_input(index):
+        return None
+    constant: Array | None = node.input(index).constant
+    if constant is None:
+        node.unsupported(f"{what} (input {index}) computed at run time")
+    return constant

@@ -1,0 +1,57 @@
+"""What a package says of its inputs and outputs, as coremltools writes it: types, shapes, which are open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coremltools import proto
+from coremltools.converters.mil.mil import types
+from coremltools.converters.mil.mil.types.symbolic import any_symbolic
+
+from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.sizes import Sizes
+
+_ARRAYS = proto.FeatureTypes_pb2.ArrayFeatureType
+_KINDS = {
+    "fp32": _ARRAYS.FLOAT32,
+    "fp16": _ARRAYS.FLOAT16,
+    "int32": _ARRAYS.INT32,
+    "int8": getattr(_ARRAYS, "INT8", _ARRAYS.INT32),
+}
+
+
+def describe_function(target: Any, function: Any, sizes: Mapping[str, Sizes]) -> None:
+    """Fills `target`, a ModelDescription or FunctionDescription, with the inputs and outputs of a MIL function.
+
+    Args:
+        sizes: input key to its sizes, for those that have open dimensions.
+    """
+    for name, var in function.inputs.items():
+        if types.is_state(var.sym_type):
+            state = target.state.add(name=name)
+            _describe_array(state.type.stateType.arrayType, var.sym_type.wrapped_type().get_shape(), var)
+        else:
+            described = target.input.add(name=name)
+            _describe_input(described.type.multiArrayType, var, sizes.get(name))
+    for var in function.outputs:
+        # An output whose size follows an open input has no shape in its description.
+        shape = () if any_symbolic(var.shape) else var.shape
+        _describe_array(target.output.add(name=var.name).type.multiArrayType, shape, var)
+
+
+def _describe_input(array: Any, var: Any, sizes: Sizes | None) -> None:
+    if not any_symbolic(var.shape):
+        _describe_array(array, var.shape, var)
+        return
+    assert sizes is not None, "every open input has sizes"
+    _describe_array(array, sizes.default, var)
+    for shape in sizes.choices:
+        array.enumeratedShapes.shapes.add(shape=shape)
+    for least, most in sizes.bounds:
+        array.shapeRange.sizeRanges.add(lowerBound=least, upperBound=most)
+
+
+def _describe_array(array: Any, shape: Any, var: Any) -> None:
+    array.dataType = _KINDS[types.builtin_to_string(var.dtype)]
+    array.shape.extend(int(dim) for dim in shape)

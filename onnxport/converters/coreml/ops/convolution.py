@@ -1,0 +1,107 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+from onnxport.converters.windows import transposed_window, window_of
+
+
+@lower("Conv")
+def conv(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Grouped, dilated, padded 1-D to 3-D convolution (ONNX Conv-22)."""
+    x, weights = node.input(0), node.input(1)
+    groups = node.attribute("group", 1)
+    node.attribute("kernel_shape", None)  # the weights say it
+    if x.rank not in (3, 4, 5):
+        node.unsupported(f"has an input of rank {x.rank}; Core ML convolves over one to three axes")
+    if None in weights.shape:
+        node.unsupported("has weights (input 1) of an open size; fix it with --shape NAME=...")
+    window = window_of(
+        node, x.shape[2:], [dim or 0 for dim in weights.shape[2:]], has_same_lower=mil.at_least("iOS16")
+    )
+    dilations = window.dilations
+    if weights.constant is None and any(d != 1 for d in dilations):
+        weights, dilations = _spread(mil, weights, dilations), (1,) * len(dilations)
+    result = mil.conv(
+        x=x,
+        weight=weights,
+        bias=_constant_bias(node),
+        strides=list(window.strides),
+        dilations=list(dilations),
+        groups=groups,
+        **window_pads(window),
+    )
+    node.emit(_with_computed_bias(node, mil, result))
+
+
+def _spread(mil: MilBuilder, weights: Value, dilations: tuple[int, ...]) -> Value:
+    """Weights computed at run time with zeros between them, which MIL does for constant ones only."""
+    shape = [dim or 0 for dim in weights.shape]
+    for axis, dilation in enumerate(dilations, start=2):
+        if dilation == 1:
+            continue
+        # Each element becomes the first of `dilation`, the last ones' zeros are cut off.
+        flat = mil.reshape(
+            x=weights, shape=[int(np.prod(shape[: axis + 1])), int(np.prod(shape[axis + 1 :])), 1]
+        )
+        rows = mil.transpose(x=flat, perm=[0, 2, 1])
+        padded = mil.pad(x=rows, pad=[0, dilation - 1, 0, 0], mode="constant", constant_val=0.0)
+        count, shape[axis] = shape[axis], shape[axis] * dilation
+        weights = mil.reshape(x=padded, shape=shape)
+        shape[axis] = (count - 1) * dilation + 1
+        weights = mil.slice_by_size(x=weights, begin=[0] * len(shape), size=shape)
+    return weights
+
+
+def _constant_bias(node: NodeView[Value]) -> Value | None:
+    bias = node.optional(2)
+    return bias if bias is not None and bias.constant is not None else None
+
+
+def _with_computed_bias(node: NodeView[Value], mil: MilBuilder, result: Value) -> Value:
+    """The result plus a bias that is not known now."""
+    bias = node.optional(2)
+    if bias is None or bias.constant is not None:
+        return result
+    return mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *(1,) * (result.rank - 2)]))  # type: ignore[no-any-return]
+
+
+@lower("ConvTranspose")
+def conv_transpose(node: NodeView[Value], mil: MilBuilder) -> None:
+    """The gradient of a convolution (ONNX ConvTranspose-22)."""
+    x, weights = node.input(0), node.input(1)
+    if x.rank not in (3, 4, 5):
+        node.unsupported(f"has an input of rank {x.rank}; Core ML convolves over one to three axes")
+    if None in weights.shape:
+        node.unsupported("has weights (input 1) of an open size; fix it with --shape NAME=...")
+    ones = (1,) * (x.rank - 2)
+    groups = node.attribute("group", 1)
+    shape = transposed_window(node, tuple(dim or 0 for dim in weights.shape[2:]))
+    window = shape.window
+    # What the end is cut by; elements beyond every window hold the bias alone.
+    cut, beyond = shape.excess, shape.beyond
+    result = mil.conv_transpose(
+        x=x,
+        weight=weights,
+        bias=None if any(beyond) else _constant_bias(node),
+        pad_type="custom",
+        pad=interleaved(window.before, cut),
+        strides=list(window.strides),
+        dilations=list(window.dilations),
+        groups=groups,
+    )
+    if not any(beyond):
+        node.emit(_with_computed_bias(node, mil, result))
+        return
+    pads = interleaved((0, 0, *(0 for _ in beyond)), (0, 0, *beyond))
+    result = mil.pad(x=result, pad=pads, mode="constant", constant_val=0.0)
+    bias = node.optional(2)
+    if bias is not None:
+        result = mil.add(x=result, y=mil.reshape(x=bias, shape=[1, -1, *ones]))
+    node.emit(result)

@@ -1,0 +1,119 @@
+"""Ops that make tensors from sizes and numbers: Constant, Shape, Size, Range, ConstantOfShape, EyeLike, Trilu."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.integers import Integers, counted, integers, size_of, sizes_of
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+Node = NodeView[Value]
+
+# The type of a Constant's number or list; a tensor has its own.
+_CONSTANT_TYPES = {
+    "value": None,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
+
+
+@lower("Constant")
+def constant(node: Node, mil: MilBuilder) -> None:
+    """A result of a branch that is the same each time (ONNX Constant-21); `prepare` has made others initializers."""
+    (name,) = node.node.attributes
+    if name not in _CONSTANT_TYPES:
+        node.unsupported(f"a constant given as {name}")
+    node.emit(mil.constant(np.asarray(node.attribute(name), _CONSTANT_TYPES[name])))
+
+
+@lower("Shape")
+def shape_of(node: Node, mil: MilBuilder) -> None:
+    """The dimensions from `start` to `end` (ONNX Shape-21)."""
+    x = node.x
+    first, last, _ = slice(node.attribute("start", 0), node.attribute("end", x.rank)).indices(x.rank)
+    if first >= last:
+        node.unsupported("gives no dimension at all, and Core ML holds no tensor without elements")
+    if None not in x.shape[first:last]:
+        node.emit(mil.constant(np.array(x.shape[first:last], np.int64)))
+        return
+    node.emit(_natural(mil, sizes_of(mil, x).part(first, last)))
+
+
+@lower("Size")
+def number_of_elements(node: Node, mil: MilBuilder) -> None:
+    """The number of elements (ONNX Size-21)."""
+    node.emit(_natural(mil, sizes_of(mil, node.x).product()))
+
+
+def _natural(mil: MilBuilder, sizes: Integers) -> Value:
+    value = sizes.value if sizes.known is None else mil.constant(np.asarray(sizes.known, np.int64))
+    value.is_natural = True
+    return value
+
+
+@lower("Range")
+def range_(node: Node, mil: MilBuilder) -> None:
+    """start, start + delta, ... below the limit (ONNX Range-11)."""
+    start, end, step = (node.input(i) for i in range(3))
+    type_ = "fp32" if start.is_float else "int32"
+    bounds = [mil.var(value, type_) for value in (start, end, step)]
+    node.emit(mil.range_1d(start=bounds[0], end=bounds[1], step=bounds[2]))
+
+
+@lower("ConstantOfShape")
+def constant_of_shape(node: Node, mil: MilBuilder) -> None:
+    """One value throughout, of a shape computed at run time (ONNX ConstantOfShape-21)."""
+    value = np.asarray(node.attribute("value", np.zeros(1, np.float32))).reshape(())
+    wanted = integers(mil, node.x)
+    if wanted.shape == (0,):
+        node.emit(mil.constant(value))
+        return
+    node.emit(filled(mil, wanted, value))
+
+
+def filled(mil: MilBuilder, sizes: Integers, value: np.ndarray) -> Value:
+    """`value`, a scalar of any ONNX type, throughout a shape."""
+    scalar = mil.var(mil.constant(value))
+    return mil.fill(shape=sizes.value, value=scalar)
+
+
+# ---- diagonals
+
+
+def _diagonals(mil: MilBuilder, x: Value) -> Integers:
+    """The number of the diagonal that each element of x's matrices lies on."""
+    rows, columns = (counted(mil, size_of(mil, x, axis)) for axis in (x.rank - 2, x.rank - 1))
+    return columns.reshaped(1, -1) - rows.reshaped(-1, 1)
+
+
+@lower("EyeLike")
+def eye_like(node: Node, mil: MilBuilder) -> None:
+    """1 on a diagonal, 0 elsewhere, in the shape of the operand (ONNX EyeLike-22)."""
+    node.attribute("dtype", None)  # shape inference has turned it into the result's type
+    on_it = _diagonals(mil, node.x).equals(node.attribute("k", 0))
+    if on_it.known is not None:
+        node.emit(mil.constant(on_it.known.astype(node.output_dtype())))
+    else:
+        node.emit(on_it.value)
+
+
+@lower("Trilu")
+def trilu(node: Node, mil: MilBuilder) -> None:
+    """The upper or lower triangle of matrices, from diagonal k on, 0 elsewhere (ONNX Trilu-14)."""
+    x, k = node.x, node.optional(1)
+    first = Integers(mil, 0) if k is None else integers(mil, k).reshaped()
+    numbers = _diagonals(mil, x)
+    is_kept = numbers >= first if node.attribute("upper", 1) else (numbers - first) < 1
+    node.emit(kept(mil, is_kept.value, x))
+
+
+def kept(mil: MilBuilder, mask: Value, x: Value) -> Value:
+    """`x` where the mask holds, 0 elsewhere."""
+    if x.dtype.kind == "b":
+        return mil.logical_and(x=x, y=mask)
+    return mil.select(cond=mask, a=x, b=mil.constant(np.zeros((), x.dtype)))

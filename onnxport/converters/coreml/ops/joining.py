@@ -1,0 +1,53 @@
+"""Ops that put tensors together or repeat them: Concat, Expand, Tile."""
+
+from __future__ import annotations
+
+from onnxport.converters.coreml.axes import normalized
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.integers import Integers, integers, joined, sizes_of
+from onnxport.converters.coreml.ops.reshaping import with_axes
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+Node = NodeView[Value]
+
+
+@lower("Concat")
+def concat(node: Node, mil: MilBuilder) -> None:
+    """Joins values along an axis (ONNX Concat-13)."""
+    axis = normalized(node.attribute("axis"), node.x.rank)
+    values = [value for value in node.rest() if value.shape[axis] != 0]
+    if not values:
+        node.unsupported("joins tensors without elements, which Core ML does not hold")
+    result = values[0] if len(values) == 1 else mil.concat(values=values, axis=axis)
+    result.is_natural = all(value.is_natural for value in values)
+    node.emit(result)
+
+
+@lower("Expand")
+def expand(node: Node, mil: MilBuilder) -> None:
+    """Broadcasts to a shape (ONNX Expand-13); both ways, so that a 1 in it leaves the operand's size."""
+    x, rank = node.input(0), len(node.output_shape())
+    wanted = integers(mil, node.input(1))
+    aligned = with_axes(mil, x, range(rank - x.rank))
+    asked = joined(mil, [*[1] * (rank - wanted.length), wanted])
+    own = sizes_of(mil, aligned)
+    # Sizes differ only where one of them is 1.
+    repeats = [
+        1 if dim not in (1, None) else (own.element(axis).equals(1).where(asked.element(axis), 1))
+        for axis, dim in enumerate(aligned.shape)
+    ]
+    node.emit(tiled(mil, aligned, joined(mil, repeats)))
+
+
+@lower("Tile")
+def tile(node: Node, mil: MilBuilder) -> None:
+    """Repeats a tensor along each axis (ONNX Tile-13)."""
+    node.emit(tiled(mil, node.input(0), integers(mil, node.input(1))))
+
+
+def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
+    if repeats.known is not None and (repeats.known == 1).all():
+        return x
+    return mil.tile(x=x, reps=repeats.value)

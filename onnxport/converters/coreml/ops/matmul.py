@@ -1,0 +1,84 @@
+"""Matrix products. A constant right-hand side becomes a linear layer with its weights transposed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.lowering import NodeView
+
+_LINEAR_RANK = 3  # MIL's linear takes so many axes
+
+
+@lower("MatMul")
+def matmul(node: NodeView[Value], mil: MilBuilder) -> None:
+    """NumPy's matmul (ONNX MatMul-13)."""
+    node.emit(product(mil, node.input(0), node.input(1)))
+
+
+def product(mil: MilBuilder, a: Value, b: Value) -> Value:
+    """The matrix product of two values, as NumPy's matmul."""
+    if b.constant is not None and b.rank == 2 and 2 <= a.rank <= _LINEAR_RANK and a.constant is None:
+        weights = mil.constant(np.ascontiguousarray(b.constant.T))
+        return mil.linear(x=a, weight=weights, bias=_no_bias(mil, weights))  # type: ignore[no-any-return]
+    if a.rank > 1 and b.rank > 1:
+        return mil.matmul(x=a, y=b)  # type: ignore[no-any-return]
+    # A 1-D operand counts as a row on the left, as a column on the right; its axis leaves the result.
+    left = a if a.rank > 1 else mil.expand_dims(x=a, axes=[0])
+    right = b if b.rank > 1 else mil.expand_dims(x=b, axes=[1])
+    result = mil.matmul(x=left, y=right)
+    axes = ([result.rank - 2] if a.rank == 1 else []) + ([result.rank - 1] if b.rank == 1 else [])
+    return mil.squeeze(x=result, axes=axes)  # type: ignore[no-any-return]
+
+
+def _no_bias(mil: MilBuilder, weights: Value) -> Value:
+    """Zeros in the weights' type: the builder's own default for integers is of floats."""
+    return mil.constant(np.zeros(weights.shape[0] or 0, weights.dtype))
+
+
+@lower("Gemm")
+def gemm(node: NodeView[Value], mil: MilBuilder) -> None:
+    """alpha * A' * B' + beta * C (ONNX Gemm-13)."""
+    a, b, c = node.input(0), node.input(1), node.optional(2)
+    alpha, beta = float(node.attribute("alpha", 1.0)), float(node.attribute("beta", 1.0))
+    transposes_a, transposes_b = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
+    if a.is_integer:
+        node.unsupported(f"multiplies matrices of {a.dtype}; convert them to float32 first")
+    if beta == 0:
+        c = None
+    if b.constant is not None and a.constant is None:
+        weights = b.constant if transposes_b else b.constant.T
+        if alpha != 1:
+            weights = weights * weights.dtype.type(alpha)
+        left = mil.transpose(x=a, perm=[1, 0]) if transposes_a else a
+        bias = _bias(c, beta, len(weights))
+        whole = mil.constant(np.ascontiguousarray(weights))
+        result = mil.linear(
+            x=left, weight=whole, bias=_no_bias(mil, whole) if bias is None else mil.constant(bias)
+        )
+    else:
+        bias = None
+        result = mil.matmul(x=a, y=b, transpose_x=transposes_a, transpose_y=transposes_b)
+        result = _scaled(mil, result, alpha)
+    if c is not None and bias is None:
+        result = mil.add(x=result, y=_scaled(mil, c, beta))
+    node.emit(result)
+
+
+def _bias(c: Value | None, beta: float, channels: int) -> Array | None:
+    """C as a bias [channels], if it is constant and the same for every row."""
+    if c is None or c.constant is None or c.constant.size not in (1, channels):
+        return None
+    if c.rank == 2 and c.shape[0] != 1:
+        return None
+    return np.ascontiguousarray(np.broadcast_to(c.constant.reshape(-1) * c.dtype.type(beta), (channels,)))
+
+
+def _scaled(mil: MilBuilder, value: Value, factor: float) -> Value:
+    if factor == 1:
+        return value
+    if value.constant is not None:
+        return mil.constant(value.constant * value.dtype.type(factor))
+    return mil.mul(x=value, y=factor)  # type: ignore[no-any-return]

@@ -1,0 +1,209 @@
+"""Normalizations.
+
+Scales, biases and epsilon go to MIL's own operators in float32 from iOS17 on, where these take them so: half precision
+would turn an epsilon of 1e-12 into 6e-5. What MIL has no operator for is computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.lowering import NodeView
+
+
+def _parameters(mil: MilBuilder, **numbers: Array | float | None) -> dict[str, object]:
+    """Parameters that MIL wants all in one type."""
+    return {
+        name: mil.var(
+            mil.constant(np.asarray(each, np.float32)), "fp32" if mil.at_least("iOS17") else mil.compute
+        )
+        for name, each in numbers.items()
+        if each is not None
+    }
+
+
+@lower("BatchNormalization")
+def batch_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+    """y = (x - mean) / sqrt(var + epsilon) * scale + bias per channel (ONNX BatchNormalization-15)."""
+    if node.attribute("training_mode", 0):
+        node.unsupported("has training_mode set; export the model for inference")
+    node.ignore("momentum")  # of the running statistics, which only training updates
+    x, epsilon = node.x, node.attribute("epsilon", 1e-5)
+    parameters = [node.input(i) for i in range(1, 5)]
+    if any(value.constant is None for value in parameters):
+        node.emit(_with_computed_statistics(mil, x, parameters, epsilon))
+        return
+    scale, bias, mean, variance = (np.asarray(value.constant).astype(np.float64) for value in parameters)
+    # A small variance would not survive half precision; the factor does.
+    factor = scale / np.sqrt(variance + epsilon)
+    if 3 <= x.rank <= 5:
+        values = _parameters(
+            mil, mean=mean, variance=np.ones_like(mean), gamma=factor, beta=bias, epsilon=0.0
+        )
+        node.emit(mil.batch_norm(x=x, **values))
+        return
+    factors, offsets = (_per_channel(each, x.rank) for each in (factor, bias - mean * factor))
+    node.emit(mil.add(x=mil.mul(x=x, y=factors), y=offsets))
+
+
+def _per_channel(numbers: Array, rank: int) -> Array:
+    return np.asarray(numbers, np.float32).reshape(-1, *(1,) * (rank - 2))
+
+
+def _with_computed_statistics(
+    mil: MilBuilder, x: Value, parameters: Sequence[Value], epsilon: float
+) -> Value:
+    mil.compute = "fp32"
+    scale, bias, mean, variance = (channels(mil, value, x.rank) for value in parameters)
+    factor = mil.mul(x=scale, y=mil.rsqrt(x=variance, epsilon=epsilon))
+    centred = mil.sub(x=x, y=mean)
+    return mil.add(x=mil.mul(x=centred, y=factor), y=bias)  # type: ignore[no-any-return]
+
+
+def channels(mil: MilBuilder, values: Value, rank: int) -> Value:
+    """[C] as an operand that broadcasts along axis 1 of `rank` axes."""
+    if values.constant is not None:
+        return mil.constant(_per_channel(values.constant, rank))
+    return mil.reshape(x=values, shape=[-1, *(1,) * (rank - 2)])  # type: ignore[no-any-return]
+
+
+def standardized(
+    mil: MilBuilder, x: Value, axes: Sequence[int], epsilon: float
+) -> tuple[Value, Value, Value]:
+    """(x - mean) / sqrt(var + epsilon) over `axes`, the mean, and the inverse deviation."""
+    mean = mil.reduce_mean(x=x, axes=list(axes), keep_dims=True)
+    centred = mil.sub(x=x, y=mean)
+    variance = mil.reduce_mean(x=mil.mul(x=centred, y=centred), axes=list(axes), keep_dims=True)
+    inverse = mil.rsqrt(x=variance, epsilon=epsilon)
+    return mil.mul(x=centred, y=inverse), mean, inverse
+
+
+@lower("InstanceNormalization")
+def instance_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Each channel of each sample to zero mean and unit variance over space (ONNX InstanceNormalization-22)."""
+    x, scale, bias = node.x, node.input(1), node.input(2)
+    epsilon = node.attribute("epsilon", 1e-5)
+    if x.rank < 3:
+        node.unsupported("has an input without spatial axes")
+    if x.rank <= 4 and scale.constant is not None and bias.constant is not None:
+        node.emit(
+            mil.instance_norm(
+                x=x, **_parameters(mil, gamma=scale.constant, beta=bias.constant, epsilon=epsilon)
+            )
+        )
+        return
+    mil.compute = "fp32"
+    standard, _, _ = standardized(mil, x, range(2, x.rank), epsilon)
+    node.emit(mil.add(x=mil.mul(x=standard, y=channels(mil, scale, x.rank)), y=channels(mil, bias, x.rank)))
+
+
+@lower("GroupNormalization")
+def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Groups of channels standardized, then scaled and shifted by channel (ONNX GroupNormalization-21)."""
+    if node.attribute("stash_type", 1) != 1:
+        node.unsupported("has a stash_type other than float32, in which it is computed")
+    x, groups, epsilon = node.x, node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
+    grouped = mil.reshape(x=x, shape=[0, groups, -1])
+    standard = mil.instance_norm(x=grouped, **_parameters(mil, epsilon=epsilon))
+    shape = [dim or 0 for dim in x.shape] if x.is_static else mil.shape(x=x)
+    whole = mil.reshape(x=standard, shape=shape)
+    scaled = mil.mul(x=whole, y=channels(mil, node.input(1), x.rank))
+    node.emit(mil.add(x=scaled, y=channels(mil, node.input(2), x.rank)))
+
+
+@lower("LayerNormalization")
+def layer_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Zero mean and unit variance over the axes from `axis` on, computed in float32 (ONNX LayerNormalization-17)."""
+    if node.attribute("stash_type", 1) != 1:
+        node.unsupported("has a stash_type other than float32, in which it is computed")
+    x, scale, bias, epsilon = node.x, node.input(1), node.optional(2), node.attribute("epsilon", 1e-5)
+    axes = list(range(node.attribute("axis", -1) % x.rank, x.rank))
+    if any(node.wants_output(index) for index in (1, 2)):
+        mil.compute = "fp32"
+        result, mean, inverse = standardized(mil, x, axes, epsilon)
+        for index, statistic in ((1, mean), (2, inverse)):
+            if node.wants_output(index):
+                node.emit(statistic, index)
+        gamma = beta = None
+    else:
+        gamma, beta = _spanning(scale, x, axes), None if bias is None else _spanning(bias, x, axes)
+        if gamma is None:
+            beta = None  # MIL takes no offset without a scale
+        result = mil.layer_norm(x=x, axes=axes, **_parameters(mil, gamma=gamma, beta=beta, epsilon=epsilon))
+    if gamma is None:
+        result = mil.mul(x=result, y=scale)
+    if beta is None and bias is not None:
+        result = mil.add(x=result, y=bias)
+    node.emit(result)
+
+
+def _spanning(value: Value, x: Value, axes: Sequence[int]) -> Array | None:
+    """A constant scale or bias in the shape of the normalized axes, in which MIL wants it."""
+    shape = tuple(x.shape[axis] for axis in axes)
+    if value.constant is None or value.rank > len(axes):
+        return None
+    if None in shape:
+        return value.constant if value.rank == len(axes) and 1 not in value.shape else None
+    return np.broadcast_to(value.constant, [dim or 0 for dim in shape])
+
+
+@lower("LpNormalization")
+def lp_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+    """x divided by its L1 or L2 norm along an axis (ONNX LpNormalization-22); 0 where that norm is 0."""
+    x, p, axis = node.x, node.attribute("p", 2), node.attribute("axis", -1)
+    mil.compute = "fp32"  # half precision does not hold the squares
+    reduce = mil.reduce_l1_norm if p == 1 else mil.reduce_l2_norm
+    norm = reduce(x=x, axes=[axis % x.rank], keep_dims=True)
+    divisor = mil.select(cond=mil.equal(x=norm, y=0.0), a=1.0, b=norm)
+    node.emit(mil.real_div(x=x, y=divisor))
+
+
+@lower("LRN")
+def local_response_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
+    """x / (bias + alpha / size * sum of squares over `size` channels) ^ beta (ONNX LRN-13)."""
+    x, size = node.x, node.attribute("size")
+    alpha, beta, k = (
+        float(node.attribute(name, default))
+        for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    if size % 2 and x.rank in (3, 4):
+        node.emit(mil.local_response_norm(x=x, size=size, **_parameters(mil, alpha=alpha, beta=beta, k=k)))
+        return
+    # MIL does not say on which side an even window is longer; ONNX puts the odd channel behind.
+    mil.compute = "fp32"
+    before = (size - 1) // 2
+    pads = [0, 0, before, size - 1 - before, *(0,) * (2 * x.rank - 4)]
+    squares = mil.pad(x=mil.mul(x=x, y=x), pad=pads, mode="constant", constant_val=0.0)
+    total = None
+    for offset in range(size):
+        part = _channels_from(mil, squares, offset, size)
+        total = part if total is None else mil.add(x=total, y=part)
+    weight = mil.add(x=mil.mul(x=total, y=alpha / size), y=k)
+    node.emit(mil.real_div(x=x, y=mil.pow(x=weight, y=beta)))
+
+
+def _channels_from(mil: MilBuilder, squares: Value, offset: int, size: int) -> Value:
+    begin, end = [0] * squares.rank, [0] * squares.rank
+    begin[1], end[1] = offset, offset - size + 1
+    end_mask = [axis != 1 or end[1] == 0 for axis in range(squares.rank)]
+    return mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)  # type: ignore[no-any-return]
+
+
+@lower("Softmax")
+def softmax(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Along one axis (ONNX Softmax-13)."""
+    node.emit(mil.softmax(x=node.x, axis=node.attribute("axis", -1) % node.x.rank))
+
+
+@lower("LogSoftmax")
+def log_softmax(node: NodeView[Value], mil: MilBuilder) -> None:
+    """The logarithm of Softmax (ONNX LogSoftmax-13), from the largest element down so that no power overflows."""
+    x, axis = node.x, node.attribute("axis", -1) % node.x.rank
+    below = mil.sub(x=x, y=mil.reduce_max(x=x, axes=[axis], keep_dims=True))
+    total = mil.reduce_sum(x=mil.exp(x=below), axes=[axis], keep_dims=True)
+    node.emit(mil.sub(x=below, y=mil.log(x=total, epsilon=0.0)))

@@ -1,0 +1,53 @@
+"""Ops that put elements in order or add them up along an axis: TopK, CumSum."""
+
+from __future__ import annotations
+
+from onnxport.converters.coreml.axes import normalized
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.integers import Integers, integers
+from onnxport.converters.coreml.ops.slicing import between
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+Node = NodeView[Value]
+
+
+@lower("TopK")
+def top_k(node: Node, mil: MilBuilder) -> None:
+    """The k largest or smallest elements along an axis, sorted, and their indices (ONNX TopK-11)."""
+    x = node.x
+    axis = normalized(node.attribute("axis", -1), x.rank)
+    ascending = not node.attribute("largest", 1)
+    node.ignore("sorted")  # sorted is one of the orders that an unsorted result may have
+    count = integers(mil, node.input(1))
+    if count.known is not None:
+        k = int(count.known.item())
+        if not k:
+            node.unsupported("takes nothing, and Core ML holds no tensor without elements")
+        values, indices = mil.topk(x=x, k=k, axis=axis, ascending=ascending)
+    else:
+        order = mil.argsort(x=x, axis=axis, ascending=ascending)
+        zero, k_ = Integers(mil, 0), count.reshaped(1)
+        indices = between(mil, order, axis, zero, k_)
+        values = between(mil, mil.gather_along_axis(x=x, indices=order, axis=axis), axis, zero, k_)
+    indices.is_natural = True
+    node.emit(values, 0)
+    node.emit(indices, 1)
+
+
+@lower("CumSum")
+def cum_sum(node: Node, mil: MilBuilder) -> None:
+    """The sum of the elements up to each along an axis (ONNX CumSum-14)."""
+    x, axis = node.x, integers(mil, node.input(1))
+    ways = {name: bool(node.attribute(name, 0)) for name in ("exclusive", "reverse")}
+    if axis.known is not None or x.rank == 1:
+        named = 0 if axis.known is None else normalized(int(axis.known.item()), x.rank)
+        node.emit(mil.cumsum(x=x, axis=named, **ways))
+        return
+    wanted = axis.reshaped().within(Integers(mil, x.rank))
+    result = mil.cumsum(x=x, axis=0, **ways)
+    for other in range(1, x.rank):
+        along = mil.cumsum(x=x, axis=other, **ways)
+        result = mil.select(cond=wanted.equals(other).value, a=along, b=result)
+    node.emit(result)

@@ -1,0 +1,216 @@
+"""Pooling over spatial windows and over whole feature maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import prod
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.lowering import NodeView
+from onnxport.converters.windows import Pool, Window, pool_of
+from onnxport.optimizers.rewritings.registry import REASON
+
+Combine = Callable[[Value, Value], Value]
+
+
+@lower("MaxPool")
+def max_pool(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Maximum over a window; padding never wins (ONNX MaxPool-22)."""
+    node.ignore("storage_order")  # concerns the indices output only
+    if node.wants_output(1):
+        node.unsupported(node.node.metadata_props.get(REASON, "has its indices output used"))
+    x, window = node.x, _pool(node).window
+    if x.is_integer:
+        if x.dtype.itemsize > 1:
+            node.unsupported(f"pools {x.dtype} elements, which Core ML's floats do not hold")
+        mil.compute = "fp32"
+        x = _as_float(mil, x)
+    if _is_native(window):
+        result = mil.max_pool(
+            x=x, kernel_sizes=list(window.kernel), strides=list(window.strides), **window_pads(window)
+        )
+    else:
+        padded = _padded(node, mil, x, window, float("-inf"))
+        result = _combined(mil, lambda a, b: mil.maximum(x=a, y=b), padded, window.padded())
+    node.emit(mil.cast(x=result, dtype="int32") if node.x.is_integer else result)
+
+
+def _as_float(mil: MilBuilder, x: Value) -> Value:
+    return Value(x.shape, np.dtype(np.float32), copies={"fp32": mil.var(x, "fp32")})
+
+
+@lower("AveragePool")
+def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements."""
+    counts_pads = bool(node.attribute("count_include_pad", 0))
+    pool = _pool(node)
+    x, window, declared = node.x, pool.window, pool.declared
+    if not _is_native(window):
+        node.emit(_dilated_mean(node, mil, x, pool, counts_pads))
+        return
+    if counts_pads and declared != window.after:
+        # What ceil_mode adds never counts: the declared padding becomes elements.
+        x = _zeros_around(mil, x, window.before, declared)
+        window = window.with_padding_written(declared)
+        counts_pads = False
+    pads = window_pads(window)
+    excludes = not counts_pads and pads["pad_type"] != "valid"
+    node.emit(
+        mil.avg_pool(
+            x=x,
+            kernel_sizes=list(window.kernel),
+            strides=list(window.strides),
+            exclude_padding_from_average=excludes,
+            **pads,
+        )
+    )
+
+
+@lower("LpPool")
+def lp_pool(node: NodeView[Value], mil: MilBuilder) -> None:
+    """The p-norm over a window (ONNX LpPool-22), in float32, whose range its powers need."""
+    p, window = node.attribute("p", 2), _pool(node).window
+    mil.compute = "fp32"
+    powers = _power(mil, mil.abs(x=node.x), p)
+    if _is_native(window):
+        mean = mil.avg_pool(
+            x=powers,
+            kernel_sizes=list(window.kernel),
+            strides=list(window.strides),
+            exclude_padding_from_average=False,
+            **window_pads(window),
+        )
+        total = mil.mul(x=mean, y=float(prod(window.kernel)))
+    else:
+        padded = _padded(node, mil, powers, window, 0.0)
+        total = _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
+    node.emit(_power(mil, total, 1 / p))
+
+
+def _power(mil: MilBuilder, x: Value, exponent: float) -> Value:
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return mil.mul(x=x, y=x)  # type: ignore[no-any-return]
+    return mil.sqrt(x=x) if exponent == 0.5 else mil.pow(x=x, y=float(exponent))  # type: ignore[no-any-return]
+
+
+def _pool(node: NodeView[Value]) -> Pool:
+    if node.x.rank not in (3, 4, 5):
+        node.unsupported(f"has an input of rank {node.x.rank}; Core ML pools over one to three axes")
+    return pool_of(node, node.x.shape[2:], has_same_lower=True)
+
+
+def _is_native(window: Window) -> bool:
+    return all(d == 1 for d in window.dilations)
+
+
+# ---- windows with holes, one axis after another
+
+
+def _padded(node: NodeView[Value], mil: MilBuilder, x: Value, window: Window, fill: float) -> Value:
+    if (window.same or window.same_lower) and None in window.input and any(s != 1 for s in window.strides):
+        node.unsupported("has auto_pad with a stride over an open size; fix the size with --shape NAME=...")
+    if fill == 0:
+        return _zeros_around(mil, x, window.before, window.after)
+    if not any(window.before) and not any(window.after):
+        return x
+    pads = interleaved((0, 0, *window.before), (0, 0, *window.after))
+    return mil.pad(x=x, pad=pads, mode="constant", constant_val=fill)  # type: ignore[no-any-return]
+
+
+def _zeros_around(mil: MilBuilder, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
+    if not any(before) and not any(after):
+        return x
+    pads = interleaved((0, 0, *before), (0, 0, *after))
+    return mil.pad(x=x, pad=pads, mode="constant", constant_val=0.0)  # type: ignore[no-any-return]
+
+
+def _combined(mil: MilBuilder, combine: Combine, x: Value, window: Window) -> Value:
+    """A window's maximum or sum: the padded input's shifted, strided selves combined along each axis."""
+    for axis, count in enumerate(window.output, start=2):
+        stride, dilation = window.strides[axis - 2], window.dilations[axis - 2]
+        extent = window.extent[axis - 2]
+        x = reduce(
+            combine,
+            [
+                _every(mil, x, axis, offset * dilation, stride, count, extent)
+                for offset in range(window.kernel[axis - 2])
+            ],
+        )
+    return x
+
+
+def _every(
+    mil: MilBuilder, x: Value, axis: int, start: int, stride: int, count: int | None, extent: int
+) -> Value:
+    """The element at `start` in each of `count` windows along an axis."""
+    begin, end, strides = [0] * x.rank, [0] * x.rank, [1] * x.rank
+    masks = [True] * x.rank
+    begin[axis], strides[axis] = start, stride
+    # Of an open number of windows, the last one's end is counted from the end of the axis.
+    end[axis] = start + (count - 1) * stride + 1 if count is not None else start + 1 - extent
+    masks[axis] = end[axis] == 0
+    begin_mask = [a != axis for a in range(x.rank)]
+    return mil.slice_by_index(  # type: ignore[no-any-return]
+        x=x, begin=begin, end=end, stride=strides, begin_mask=begin_mask, end_mask=masks
+    )
+
+
+def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
+    """The mean over a window with holes."""
+    window = pool.window
+    padded = _padded(node, mil, x, window, 0.0)
+    total = _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
+    if counts_pads and pool.declared == window.after:
+        return mil.mul(x=total, y=1 / prod(window.kernel))  # type: ignore[no-any-return]
+    if None in window.input:
+        node.unsupported("has dilations and padding over an open size; fix the size with --shape NAME=...")
+    return mil.real_div(x=total, y=_counted(pool, counts_pads))  # type: ignore[no-any-return]
+
+
+def _counted(pool: Pool, counts_pads: bool) -> Array:
+    """How many elements count in each window, as [1, 1, spatial...]."""
+    window = pool.window
+    counted: list[Array] = []
+    for axis, count in enumerate(window.output):
+        size, before, dilation = window.input[axis] or 0, window.before[axis], window.dilations[axis]
+        low, high = (-before, size + pool.declared[axis]) if counts_pads else (0, size)
+        starts = np.arange(count or 0) * window.strides[axis] - before
+        elements = starts[:, None] + np.arange(window.kernel[axis]) * dilation
+        counted.append(((elements >= low) & (elements < high)).sum(axis=1))
+    return np.asarray(reduce(np.multiply.outer, counted), np.float32)[None, None]
+
+
+# ---- whole feature maps
+
+
+@lower("GlobalAveragePool")
+def global_average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
+    node.emit(mil.reduce_mean(x=node.x, axes=_spatial(node), keep_dims=True))
+
+
+@lower("GlobalMaxPool")
+def global_max_pool(node: NodeView[Value], mil: MilBuilder) -> None:
+    node.emit(mil.reduce_max(x=node.x, axes=_spatial(node), keep_dims=True))
+
+
+@lower("GlobalLpPool")
+def global_lp_pool(node: NodeView[Value], mil: MilBuilder) -> None:
+    """The p-norm over all spatial axes (ONNX GlobalLpPool-22), in float32, whose range its powers need."""
+    p = node.attribute("p", 2)
+    mil.compute = "fp32"
+    powers = _power(mil, mil.abs(x=node.x), p)
+    node.emit(_power(mil, mil.reduce_sum(x=powers, axes=_spatial(node), keep_dims=True), 1 / p))
+
+
+def _spatial(node: NodeView[Value]) -> list[int]:
+    if node.x.rank < 3:
+        node.unsupported("has an input without spatial axes")
+    return list(range(2, node.x.rank))

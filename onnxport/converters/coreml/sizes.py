@@ -1,0 +1,102 @@
+"""The sizes that a package's inputs may take: Core ML wants finite bounds, or a list of shapes, for what is open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import UsageError
+from onnxport.samples.sizes import OpenSizes
+from onnxport.shapes import GivenShape, Limit, limits
+
+# The largest size of an open dimension that the user gives no bound: of a batch, and of anything else. The judge's own
+# sizes lie below (samples/sizes.py).
+_LARGEST_BATCH, _LARGEST = 64, 16384
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an input's description says of its shape.
+
+    Attributes:
+        default: the shape that Core ML takes the input for until it sees one.
+        bounds: per axis; empty for an input of one shape or of enumerated shapes.
+        choices: the enumerated shapes, the default among them.
+    """
+
+    default: tuple[int, ...]
+    bounds: tuple[tuple[int, int], ...] = ()
+    choices: tuple[tuple[int, ...], ...] = ()
+
+
+def input_sizes(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, GivenShape], *, several_enumerated: bool
+) -> tuple[dict[str, Sizes], tuple[str, ...]]:
+    """Input name to its sizes, and what the report is to say of bounds that nobody gave.
+
+    Args:
+        shapes: what the user gave (`--shape`).
+        several_enumerated: whether the target takes enumerated shapes at more than one input.
+
+    Raises:
+        UsageError: choices in a way that Core ML does not have.
+    """
+    given = limits(inputs, shapes)
+    open_sizes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}, given)
+    usual = next(open_sizes.proposals(1), {})
+    batches = open_sizes.batch_axes
+    found: dict[str, Sizes] = {}
+    notes: list[str] = []
+    for spec in inputs:
+        within = dict(given[spec.name])
+        if any(limit.choices for limit in within.values()):
+            found[spec.name] = _enumerated(spec, within)
+            continue
+        guessed = []
+        for axis, dim in enumerate(spec.shape):
+            if not isinstance(dim, int) and axis not in within:
+                within[axis] = Limit(1, _LARGEST_BATCH if batches.get(spec.name) == axis else _LARGEST)
+                guessed.append(axis)
+        default = tuple(
+            dim if isinstance(dim, int) else usual[spec.name][axis] if axis in guessed else within[axis].least
+            for axis, dim in enumerate(spec.shape)
+        )
+        bounds = tuple(
+            (within[axis].least, within[axis].most) if axis in within else (size, size)
+            for axis, size in enumerate(default)
+        )
+        found[spec.name] = Sizes(default, bounds if within else ())
+        if guessed:
+            notes.append(_note(spec.name, bounds))
+    enumerated = [name for name, sizes in found.items() if sizes.choices]
+    if len(enumerated) > 1 and not several_enumerated:
+        raise UsageError(
+            f"inputs {enumerated[0]!r} and {enumerated[1]!r} both have choices of sizes",
+            why="Core ML takes them at one input only before iOS18",
+            fix="give --minimum-target iOS18, or bounds (1..8) instead",
+        )
+    return found, tuple(notes)
+
+
+def _enumerated(spec: TensorSpec, within: Mapping[int, Limit]) -> Sizes:
+    count = max(len(limit.choices) for limit in within.values())
+    for axis, dim in enumerate(spec.shape):
+        if not isinstance(dim, int) and not (axis in within and within[axis].choices):
+            raise UsageError(
+                f"input {spec.name!r} has choices for some dimensions, and dimension {axis + 1} is open without any",
+                why="Core ML enumerates whole shapes",
+                fix=f"give it a size, or {count} choices as well",
+            )
+    choices = tuple(
+        tuple(
+            dim if isinstance(dim, int) else within[axis].choices[turn] for axis, dim in enumerate(spec.shape)
+        )
+        for turn in range(count)
+    )
+    return Sizes(choices[0], choices=tuple(dict.fromkeys(choices)))
+
+
+def _note(name: str, bounds: Sequence[tuple[int, int]]) -> str:
+    written = ",".join(str(least) if least == most else f"{least}..{most}" for least, most in bounds)
+    return f"input {name!r} takes {written}, bounds of our own; give others with --shape {name}={written}"

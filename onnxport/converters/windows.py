@@ -1,0 +1,268 @@
+"""The arithmetic of sliding windows that convolution and pooling share, whatever the target: padding, output sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+from onnxport.converters.lowering import NodeView
+
+Sizes = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window sliding over spatial axes, in ONNX's terms; every field has one entry per spatial axis.
+
+    Attributes:
+        input: the input's spatial sizes, None where open.
+        kernel, strides, dilations: as the node has them.
+        before, after: elements of padding.
+        same: pads as TensorFlow's SAME does whatever the size (auto_pad SAME_UPPER); before and after hold then
+            only where all sizes are known or all strides are 1.
+        same_lower: the same with the odd element at the start (auto_pad SAME_LOWER).
+    """
+
+    input: Sizes
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    same: bool = False
+    same_lower: bool = False
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """The input elements that one window spans."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def output(self) -> Sizes:
+        """Spatial sizes of the result, floor rounding."""
+        return tuple(
+            None if size is None else (size + b + a - extent) // stride + 1
+            for size, b, a, extent, stride in zip(
+                self.input, self.before, self.after, self.extent, self.strides, strict=True
+            )
+        )
+
+    def is_tensorflows_same(self) -> bool:
+        """Whether it pads as TensorFlow: the output is ceil(input / stride), the odd element at the end."""
+        return self.same or all(
+            (self.before[axis], self.after[axis]) == same_padding(size, self.extent[axis], self.strides[axis])
+            for axis, size in enumerate(self.input)
+        )
+
+    def padded(self) -> Window:
+        """The same window once the padding has been written into the input."""
+        sizes = tuple(
+            None if size is None else size + b + a
+            for size, b, a in zip(self.input, self.before, self.after, strict=True)
+        )
+        none = (0,) * len(self.kernel)
+        return replace(self, input=sizes, before=none, after=none, same=False, same_lower=False)
+
+    def with_padding_written(self, after: Sequence[int]) -> Window:
+        """The same window once all padding before, and `after` of that behind, has been written into the input."""
+        sizes = tuple(
+            None if size is None else size + b + a
+            for size, b, a in zip(self.input, self.before, after, strict=True)
+        )
+        rest = tuple(whole - a for whole, a in zip(self.after, after, strict=True))
+        return replace(self, input=sizes, before=(0,) * len(rest), after=rest)
+
+    def with_unit_axis(self) -> Window:
+        """A 1-D window as a 2-D one over height 1."""
+        return Window(
+            (1, *self.input),
+            (1, *self.kernel),
+            (1, *self.strides),
+            (1, *self.dilations),
+            (0, *self.before),
+            (0, *self.after),
+            self.same,
+            self.same_lower,
+        )
+
+
+def same_padding(size: int | None, extent: int, stride: int) -> tuple[int, int] | None:
+    if size is None:
+        # With stride 1 the amounts do not depend on the size.
+        total = extent - 1 if stride == 1 else None
+    else:
+        total = max((ceil(size / stride) - 1) * stride + extent - size, 0)
+    return None if total is None else (total // 2, total - total // 2)
+
+
+def window_of(
+    node: NodeView[Any], sizes: Sizes, kernel: Sequence[int], *, has_same_lower: bool = False
+) -> Window:
+    """The node's window over spatial `sizes` with its strides, dilations, pads and auto_pad resolved.
+
+    Args:
+        has_same_lower: whether the target pads as SAME_LOWER whatever the size.
+    """
+    spatial = len(kernel)
+    none = (0,) * spatial
+    strides = tuple(node.attribute("strides", (1,) * spatial))
+    dilations = tuple(node.attribute("dilations", (1,) * spatial))
+    auto_pad = node.attribute("auto_pad", "NOTSET")
+    pads = tuple(node.attribute("pads", none * 2))
+    window = Window(sizes, tuple(kernel), strides, dilations, pads[:spatial], pads[spatial:])
+    if min(pads) < 0:
+        node.unsupported("negative pads; use Slice")
+    if auto_pad == "NOTSET":
+        return window
+    if auto_pad == "VALID":
+        return replace(window, before=none, after=none)
+    amounts = [same_padding(*axis) for axis in zip(sizes, window.extent, strides, strict=True)]
+    pairs = [pair or (0, 0) for pair in amounts]
+    if auto_pad == "SAME_LOWER":
+        if None in amounts and not has_same_lower:
+            node.unsupported(
+                "auto_pad SAME_LOWER with a stride over an open size; fix the size with --shape NAME=..."
+            )
+        pairs = [(after, before) for before, after in pairs]  # the odd element at the start
+    before, after = tuple(b for b, _ in pairs), tuple(a for _, a in pairs)
+    return replace(
+        window,
+        before=before,
+        after=after,
+        same=auto_pad == "SAME_UPPER",
+        same_lower=auto_pad == "SAME_LOWER",
+    )
+
+
+# ---- pooling
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pooling window with what ceil_mode added to its end.
+
+    Attributes:
+        window: as it is to slide.
+        declared: the end padding that the node declares; what ceil_mode adds beyond never counts as elements.
+    """
+
+    window: Window
+    declared: tuple[int, ...]
+
+
+def pool_of(node: NodeView[Any], sizes: Sizes, *, has_same_lower: bool = False) -> Pool:
+    """The node's pooling window over spatial `sizes`."""
+    window = window_of(node, sizes, tuple(node.attribute("kernel_shape")), has_same_lower=has_same_lower)
+    declared, auto_pad = window.after, node.attribute("auto_pad", "NOTSET")
+    if auto_pad.startswith("SAME"):
+        _refuse_disputed(node, window)
+    if node.attribute("ceil_mode", 0) and auto_pad == "NOTSET":
+        window = _with_ceil(node, window)
+    return Pool(window, declared)
+
+
+def _refuse_disputed(node: NodeView[Any], window: Window) -> None:
+    """Refuses what ONNX Runtime does not pad as ONNX says: it forgets dilations, and crops under large strides."""
+    dilated = any(d != 1 for d in window.dilations)
+    if dilated or any(stride > kernel for stride, kernel in zip(window.strides, window.kernel, strict=True)):
+        node.unsupported(
+            "auto_pad with dilations or with strides larger than the kernel, on which ONNX Runtime and the ONNX "
+            "specification differ; give it explicit pads"
+        )
+
+
+def _with_ceil(node: NodeView[Any], window: Window) -> Window:
+    """Enlarges the end padding so that floor rounding gives what ceil_mode asks for.
+
+    A last window that would start in the end padding is dropped, as ONNX Runtime and PyTorch do.
+    """
+    after = []
+    for axis, size in enumerate(window.input):
+        before, extent, stride = window.before[axis], window.extent[axis], window.strides[axis]
+        declared = window.after[axis]
+        if size is None:
+            if extent <= declared + stride - 1:
+                node.unsupported("ceil_mode over an open size; fix the size with --shape NAME=...")
+            # floor((n + stride - 1) / stride) is ceil(n / stride), and no window starts in the padding.
+            after.append(declared + stride - 1)
+            continue
+        count = ceil((size + before + declared - extent) / stride) + 1
+        if (count - 1) * stride >= size + before:
+            count -= 1
+        # The last window's end, which may also lie before the declared one.
+        after.append(max((count - 1) * stride + extent - size - before, 0))
+    return replace(window, after=tuple(after))
+
+
+# ---- transposed convolution
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A transposed window: `window.before` and `after` are cut off the full result, `extra` is added to its end."""
+
+    window: Window
+    extra: tuple[int, ...]
+
+    @property
+    def full(self) -> tuple[int | None, ...]:
+        """Spatial sizes before anything is cut."""
+        window = self.window
+        return tuple(
+            None if size is None else (size - 1) * stride + extent
+            for size, stride, extent in zip(window.input, window.strides, window.extent, strict=True)
+        )
+
+    @property
+    def beyond(self) -> tuple[int, ...]:
+        """Elements past the end of the full result, which hold the bias alone."""
+        return tuple(max(0, e - a) for e, a in zip(self.extra, self.window.after, strict=True))
+
+    @property
+    def excess(self) -> tuple[int, ...]:
+        """Elements to cut off the end."""
+        return tuple(max(0, a - e) for e, a in zip(self.extra, self.window.after, strict=True))
+
+    def with_unit_axis(self) -> Transposed:
+        return Transposed(self.window.with_unit_axis(), (0, *self.extra))
+
+
+def transposed_window(node: NodeView[Any], kernel: tuple[int, ...]) -> Transposed:
+    """The node's window, with auto_pad and output_shape resolved into pads."""
+    node.attribute("kernel_shape", None)  # the weights say it
+    spatial, sizes = len(kernel), tuple(node.x.shape[2:])
+    none = (0,) * spatial
+    extra = tuple(node.attribute("output_padding", none))
+    wanted = node.attribute("output_shape", None)
+    auto_pad = node.attribute("auto_pad", "NOTSET")
+    strides = tuple(node.attribute("strides", (1,) * spatial))
+    dilations = tuple(node.attribute("dilations", (1,) * spatial))
+    pads = tuple(node.attribute("pads", none * 2))
+    if auto_pad == "VALID":
+        pads = none * 2
+    window = Window(sizes, kernel, strides, dilations, pads[:spatial], pads[spatial:])
+    if wanted is None and auto_pad in ("NOTSET", "VALID"):
+        return Transposed(window, extra)
+    if wanted is None:
+        # The result is to have size * stride elements, whatever the size.
+        totals = [k - s + e for k, s, e in zip(window.extent, strides, extra, strict=True)]
+    else:
+        if None in sizes:
+            node.unsupported("output_shape over an open size; fix the input's size with --shape NAME=...")
+        full = Transposed(window, extra).full
+        totals = [(f or 0) + e - t for f, e, t in zip(full, extra, wanted[-spatial:], strict=True)]
+    if wanted is None and any(total < 0 for total in totals):
+        node.unsupported(
+            f"auto_pad {auto_pad} with a kernel smaller than its stride, on which ONNX Runtime and the ONNX "
+            "specification differ; give it explicit pads"
+        )
+    # A larger result than the full one ends in elements that hold the bias alone.
+    extra = tuple(e + max(0, -t) for e, t in zip(extra, totals, strict=True))
+    totals = [max(0, total) for total in totals]
+    # ONNX ConvTranspose-22: SAME_UPPER puts the smaller half at the start, anything else at the end.
+    halves = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
+    return Transposed(
+        replace(window, before=tuple(b for b, _ in halves), after=tuple(a for _, a in halves)), extra
+    )

@@ -1,0 +1,127 @@
+"""What is in an `.mlpackage`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxport.artifact import Artifact
+from onnxport.errors import MissingDependencyError
+from onnxport.inspection.record import (
+    Inspection,
+    PortRecord,
+    counted,
+    dynamic,
+    file_names,
+    listed,
+    own_manifest,
+    ports,
+)
+from onnxport.manifest import KEY
+
+# The oldest systems that load each version of the format.
+_SYSTEMS = {
+    6: "iOS15, macOS 12",
+    7: "iOS16, macOS 13",
+    8: "iOS17, macOS 14",
+    9: "iOS18, macOS 15",
+    10: "iOS26, macOS 26",
+}
+# Metadata that coremltools writes.
+_VERSION = "com.github.apple.coremltools.version"
+
+
+def inspect(artifact: Artifact) -> Inspection:
+    try:
+        from onnxport.validate.runtimes.mil.program import read_package
+
+        package = read_package(artifact.path)  # refuses what is damaged
+    except ImportError as error:
+        raise MissingDependencyError(
+            "coremltools cannot be imported", why=str(error), fix="install it: pip install coremltools"
+        ) from error
+    operations = [each for function in package.functions.values() for each in _all(function.block)]
+    inputs, outputs = _ends(package)
+    version = package.spec.specificationVersion
+    return Inspection(
+        path=str(artifact.path),
+        format="coreml",
+        size=artifact.size,
+        files=file_names(artifact),
+        producer=_producer(package),
+        ir_version=version,
+        opsets={"coreml": _opset(package)},
+        inputs=inputs,
+        outputs=outputs,
+        operators=counted(each.type for each in operations if each.type != "const"),
+        parameters=sum(map(_elements, operations)),
+        dynamic=dynamic(inputs),
+        unusual=tuple(_unusual(package, operations)),
+        manifest=own_manifest(package.description.metadata.userDefined.get(KEY)),
+    )
+
+
+def _ends(package: Any) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
+    from onnxport.validate.runtimes.mil.ends import MAIN, ends
+
+    if MAIN not in package.functions:
+        return (), ()
+    found = ends(package)
+    return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
+
+
+def _all(block: Any) -> Iterator[Any]:
+    for operation in block.operations:
+        yield operation
+        for inner in operation.blocks:
+            yield from _all(inner)
+
+
+def _elements(operation: Any) -> int:
+    """How many numbers a constant stands for; weights in fewer bits count as what they become."""
+    if operation.type != "const" and not operation.type.startswith("constexpr_"):
+        return 0
+    if operation.type == "const" and not isinstance(operation.attributes["val"].value, np.ndarray):
+        return 0
+    return sum(
+        math.prod(size or 1 for size in type_.shape or ())
+        for _, type_ in operation.outputs
+        if type_.shape  # settings are scalars and lists
+    )
+
+
+def _opset(package: Any) -> int:
+    """7, of "CoreML7"."""
+    opset = next(iter(package.functions.values())).opset
+    return int("".join(filter(str.isdigit, opset)) or 0)
+
+
+def _producer(package: Any) -> str:
+    """Who says to have made it, and the oldest systems that load it."""
+    maker = package.description.metadata.userDefined.get(_VERSION, "")
+    version = package.spec.specificationVersion
+    systems = f"for {_SYSTEMS.get(version, f'specification {version}')} and newer"
+    return f"coremltools {maker}, {systems}" if maker else systems
+
+
+def _unusual(package: Any, operations: list[Any]) -> Iterator[str]:
+    if len(package.functions) > 1:
+        yield f"{len(package.functions)} functions: {listed(package.functions)}"
+    for kind, what in (
+        (package.description.input, "input"),
+        (package.description.output, "output"),
+        (package.description.state, "state"),
+    ):
+        for feature in kind:
+            type_ = feature.type.WhichOneof("Type")
+            if type_ not in ("multiArrayType", "stateType"):
+                yield f"{what} {feature.name!r} is of {str(type_).removesuffix('Type')} type"
+    if states := [feature.name for feature in package.description.state]:
+        yield f"keeps states from one prediction to the next: {listed(states)}"
+    packed = Counter(each.type for each in operations if each.type.startswith("constexpr_"))
+    if packed:
+        yield "weights in fewer bits: " + listed(f"{count} {name}" for name, count in sorted(packed.items()))

@@ -1,0 +1,182 @@
+"""`.mlpackage` by Core ML itself, on macOS, behind the Runtime contract.
+
+Elsewhere the evaluator answers (mil/). Names, ranks and dtypes are the source's, by the same rules as there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxport.artifact import TensorSpec
+from onnxport.closing import Closing
+from onnxport.errors import InputError, MissingDependencyError
+from onnxport.manifest import Port
+from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
+from onnxport.validate.runtimes.mil.ends import MAIN, Ends, ends, entering, leaving
+from onnxport.validate.runtimes.mil.program import Function, Package, read_package
+from onnxport.validate.runtimes.options import RuntimeOptions, Units
+
+_DEFAULT = RuntimeOptions()
+# Our words to coremltools' and to those of a report.
+_UNITS: Mapping[Units, tuple[str, str]] = {
+    "all": ("ALL", "all compute units"),
+    "cpu": ("CPU_ONLY", "CPU"),
+    "cpu-gpu": ("CPU_AND_GPU", "CPU and GPU"),
+    "cpu-ne": ("CPU_AND_NE", "CPU and Neural Engine"),
+}
+# macOS that brought each version of the format; an older one cannot load it.
+_SYSTEMS = {6: 12, 7: 13, 8: 14, 9: 15, 10: 26}
+# What Core ML takes arrays of: other types of a program's inputs come as these.
+_FED: Mapping[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "int32": np.dtype(np.int32)}
+# Frameworks that coremltools would import where it finds them; `predict` needs none.
+_FRAMEWORKS = "torch torchvision torchaudio tensorflow sklearn xgboost libsvm transformers executorch".split()
+
+
+class CoremlRuntime(Closing):
+    """A package compiled and run by Core ML.
+
+    Args:
+        path: the package's folder.
+        options: `units`, what it may compute on.
+
+    Raises:
+        MissingDependencyError: this is no Mac.
+        InputError: no package, a damaged one, or one that Core ML cannot compile.
+    """
+
+    def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
+        if platform.system() != "Darwin":
+            raise MissingDependencyError(
+                f"Core ML is not here, {platform.system()} has none",
+                fix="run this on macOS, or leave out runtime=predict: the evaluator answers elsewhere",
+            )
+        package = read_package(path)
+        self._path, self._units = path, options.units
+        self._function: Function = package.functions[MAIN]
+        self._ends = checked(package, path)
+        check_system(path, package.spec.specificationVersion, platform.mac_ver()[0])
+        self._model = _compiled(path, options.units)
+
+    @property
+    def name(self) -> str:
+        units = _UNITS[self._units][1]
+        return f"Core ML of macOS {platform.mac_ver()[0]}, {units} (coremltools {version('coremltools')})"
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(port.spec for port in self._ends.inputs)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(port.spec for port in self._ends.outputs)
+
+    @property
+    def taps(self) -> frozenset[str]:
+        return frozenset()  # Core ML shows outputs only
+
+    def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
+        """See `Runtime.run`."""
+        check_feeds(self.inputs, feeds)
+        check_taps(self.taps, taps, str(self._path))
+        given = fed(self._ends.inputs, self._function, feeds)
+        try:
+            # Core ML keeps states from one prediction to the next, which ONNX does not: each run has its own.
+            states = {"state": self._model.make_state()} if _holds_states(self._function) else {}
+            found = self._model.predict(given, **states)
+        except (
+            Exception
+        ) as error:  # NSError comes as RuntimeError, coremltools' own checks as whatever they raise
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+            raise RunError(
+                f"Core ML cannot run {self._path.name} on {shapes}", why=first_line(error)
+            ) from error
+        return answers(self._ends.outputs, found)
+
+    def close(self) -> None:
+        self._model = None
+
+
+def checked(package: Package, path: Path) -> Ends:
+    """The package's ends; InputError where a main function is missing."""
+    if MAIN not in package.functions:
+        raise InputError(f"{path} has no function {MAIN!r}", why=f"it has {sorted(package.functions)}")
+    return ends(package)
+
+
+def check_system(path: Path, specification: int, system: str) -> None:
+    """Refuses a package that is younger than this system (InputError)."""
+    needed = _SYSTEMS.get(specification, max(_SYSTEMS.values()))
+    if system and int(system.partition(".")[0]) < needed:
+        raise InputError(
+            f"{path} needs macOS {needed}, this is {system}",
+            fix="convert it with an older --minimum-target, or give --candidate-runtime runtime=evaluator",
+        )
+
+
+def fed(ports: Sequence[Port], function: Function, feeds: Feeds) -> dict[str, Array]:
+    """The feeds under the program's names, of types that Core ML's arrays have."""
+    types = {name: type_.dtype for name, type_ in function.inputs}
+    given = {}
+    for port in ports:
+        array = entering(feeds[port.name], types[port.key], port)
+        dtype: np.dtype[Any] = _FED.get(types[port.key], np.dtype(np.float32))
+        given[port.key] = np.ascontiguousarray(array, dtype)
+    return given
+
+
+def answers(ports: Sequence[Port], found: Mapping[str, Any]) -> dict[str, Array]:
+    """What Core ML gave, under the source's names and in its dtypes."""
+    return {port.name: leaving(found[port.key], port) for port in ports}
+
+
+def first_line(error: Exception) -> str:
+    """What Core ML says, without the object dumps that its errors carry along."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:400] if lines else type(error).__name__
+
+
+def _holds_states(function: Function) -> bool:
+    return any(type_.dtype == "state" for _, type_ in function.inputs)
+
+
+def _compiled(path: Path, units: Units) -> Any:
+    coremltools = _coremltools()
+    unit = getattr(coremltools.ComputeUnit, _UNITS[units][0])
+    try:
+        with warnings.catch_warnings():  # what Core ML refuses is a warning there, and an error here
+            warnings.simplefilter("ignore")
+            model = coremltools.models.MLModel(os.fspath(path), compute_units=unit)
+    except Exception as error:
+        raise InputError(f"Core ML cannot load {path}", why=first_line(error)) from error
+    if getattr(model, "__proxy__", None) is None:
+        cause = getattr(model, "_framework_error", None)
+        raise InputError(f"Core ML cannot compile {path}", why=first_line(cause) if cause else "")
+    return model
+
+
+def _coremltools() -> Any:
+    """coremltools, imported without the frameworks that it would drag in."""
+    with _hidden():
+        return importlib.import_module("coremltools")
+
+
+@contextlib.contextmanager
+def _hidden() -> Iterator[None]:
+    hidden = [name for name in _FRAMEWORKS if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)

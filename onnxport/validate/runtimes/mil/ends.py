@@ -1,0 +1,72 @@
+"""A package's inputs, outputs and intermediate values: what the source called them and what the program does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxport.errors import UsageError
+from onnxport.manifest import KEY, Manifest, Port, Tap
+from onnxport.validate.runtimes.base import Array
+from onnxport.validate.runtimes.mil.program import Package
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """By our manifest, or by the program itself where a package has none of ours.
+
+    Attributes:
+        taps: of the artefact's manifest; empty in a foreign package.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    taps: dict[str, Tap] = field(default_factory=dict)
+
+
+def ends(package: Package) -> Ends:
+    """The ends of the package's main function."""
+    function = package.functions[MAIN]
+    note = package.description.metadata.userDefined.get(KEY)
+    if note:
+        manifest = Manifest.from_json(note)
+        return Ends(manifest.inputs, manifest.outputs, dict(manifest.taps))
+    declared = {name: type_ for each in function.block.operations for name, type_ in each.outputs}
+    return Ends(
+        tuple(
+            Port(name, name, type_.dtype, type_.shape or ())
+            for name, type_ in function.inputs
+            if type_.dtype != "state"
+        ),
+        tuple(
+            Port(name, name, declared[name].dtype, declared[name].shape or ())
+            for name in function.block.outputs
+        ),
+    )
+
+
+def entering(array: Array, dtype: str, port: Port) -> Array:
+    """A feed as the program takes it: integers in 32 bits, a scalar with one axis."""
+    wanted = np.dtype(dtype)
+    if wanted.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        limits = np.iinfo(wanted)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise UsageError(
+                f"input {port.name!r} has values from {array.min()} to {array.max()}",
+                why=f"Core ML holds it as {wanted.name}",
+                fix=f"keep it within {limits.min} to {limits.max}",
+            )
+    entered = array.astype(wanted, order="C")
+    return entered.reshape(1) if array.ndim == 0 else entered
+
+
+def leaving(value: Any, port: Port) -> Array:
+    """An answer in the source's dtype and rank."""
+    array = np.asarray(value)
+    if not port.shape and array.shape == (1,):
+        array = array.reshape(())
+    return array.astype(port.dtype, copy=False)
