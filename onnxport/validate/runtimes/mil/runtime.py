@@ -14,7 +14,7 @@ from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds,
 from onnxport.validate.runtimes.mil.ends import MAIN, ends, entering, leaving
 from onnxport.validate.runtimes.mil.evaluator import Evaluator
 from onnxport.validate.runtimes.mil.program import read_package
-from onnxport.validate.runtimes.mil.registry import Undefined
+from onnxport.validate.runtimes.mil.registry import Failed, Undefined
 from onnxport.validate.runtimes.options import RuntimeOptions
 
 _DEFAULT = RuntimeOptions()
@@ -71,6 +71,8 @@ class MilRuntime(Closing):
             found = self._evaluator.run(given, keep=keep)
         except Undefined as error:
             raise RunError(f"{self._path} computes what Core ML does not define", why=str(error)) from error
+        except Failed as error:
+            raise RunError(f"{self._path} cannot be evaluated", why=str(error)) from error
         outputs = {port.name: leaving(found[port.key], port) for port in self._outputs}
         return outputs | {name: np.asarray(found[self._taps[name].key]) for name in taps}
 
