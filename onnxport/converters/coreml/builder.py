@@ -17,7 +17,9 @@ from coremltools.converters.mil.mil import Var, types
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.halves import to_half
 from onnxport.converters.coreml.names import INNER
+from onnxport.converters.coreml.quantized import stored
 from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.lowering import UnsupportedOp
 
 Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]
@@ -93,6 +95,8 @@ class MilBuilder:
         given = {name: self.argument(each) for name, each in parameters.items() if each is not None}
         try:
             result = getattr(mb, op)(name=self.inner_name(op), **given)
+        except (NoMil, UnsupportedOp):
+            raise  # of a nested block
         except (
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
@@ -136,7 +140,7 @@ class MilBuilder:
         if found is not None:
             return found
         if value.constant is not None:
-            made = self._constant(value.constant, type_)
+            made = self._weights(value, type_)
         else:
             source = next(iter(value.copies.values()))
             made = mb.cast(x=source, dtype=type_, name=self.inner_name("cast"))
@@ -154,6 +158,20 @@ class MilBuilder:
     def constant(self, array: Array, dtype: np.dtype[Any] | None = None) -> Value:
         """A Value that is known now."""
         return Value(array.shape, dtype or array.dtype, constant=array)
+
+    def raw(self, array: Array) -> Var:
+        """A constant of the element type that it has."""
+        return mb.const(val=array if array.ndim else array[()], name=self.inner_name("const"))
+
+    def _weights(self, value: Value, type_: MilType) -> Var:
+        """A constant; one that the model has quantized stays so in the file where MIL can."""
+        assert value.constant is not None
+        if value.quantized is not None and type_ in ("fp16", "fp32"):
+            ios = int(self.target.name.removeprefix("iOS"))
+            made = stored(value.quantized, type_, ios, self.inner_name("dequantized"))
+            if made is not None:
+                return made
+        return self._constant(value.constant, type_)
 
     def _constant(self, array: Array, type_: MilType) -> Var:
         if type_ == "fp16":

@@ -183,7 +183,7 @@ class _Lowering:
         dtype = result.dtype if value.dtype is None else np.dtype(value.dtype.numpy())
         if 0 in shape:
             view.unsupported("gives a tensor without elements, which Core ML does not hold")
-        bound = Value(shape, dtype, result.constant, dict(result.copies), result.is_natural)
+        bound = Value(shape, dtype, result.constant, dict(result.copies), result.is_natural, result.quantized)
         self.values[value] = bound
         var = next(iter(bound.copies.values()), None)
         if not value.name or self.depth or value.is_graph_output() or var is None or not _can_be_named(var):
@@ -205,7 +205,9 @@ class _Lowering:
 
 
 def _frozen(value: Value) -> Value:
-    return Value(value.shape, value.dtype, value.constant, dict(value.copies), value.is_natural)
+    return Value(
+        value.shape, value.dtype, value.constant, dict(value.copies), value.is_natural, value.quantized
+    )
 
 
 def _can_be_named(var: Var) -> bool:

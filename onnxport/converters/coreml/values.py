@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from coremltools.converters.mil.mil import Var
 
+from onnxport.converters.coreml.quantized import Grid
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -24,6 +26,7 @@ class Value:
         dtype: ONNX's element type as NumPy knows it.
         constant: the numbers, if they are known now; of ONNX's dtype.
         copies: MIL type name ("fp16", "fp32", "int32", "bool") to the variable that holds the value in it.
+        quantized: the numbers, scales and zero points that a float constant was made of.
         is_natural: whether an integer is surely not negative, so that an index of it needs no wrapping.
     """
 
@@ -32,6 +35,7 @@ class Value:
     constant: Array | None = None
     copies: dict[str, Var] = field(default_factory=dict)
     is_natural: bool = False
+    quantized: Grid | None = None
 
     @property
     def rank(self) -> int:

@@ -1,0 +1,219 @@
+"""QuantizeLinear and DequantizeLinear: MIL's own of 8 bits where it has them, else arithmetic; weights stay small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder, MilType
+from onnxport.converters.coreml.quantized import Array, Grid, holds_scale
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+# Quantized type -> its limits.
+_LIMITS = {
+    "int2": (-2, 1),
+    "uint2": (0, 3),
+    "int4": (-8, 7),
+    "uint4": (0, 15),
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+    "int16": (-(2**15), 2**15 - 1),
+    "uint16": (0, 2**16 - 1),
+}
+# Of these, what MIL's quantize and dequantize know.
+_BYTES: dict[str, MilType] = {"int8": "int8", "uint8": "uint8"}
+
+
+@lower("QuantizeLinear")
+def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
+    """saturate(round(x / scale) + zero point), ties to even (ONNX QuantizeLinear-25).
+
+    What lies between round and saturate is exact in float32: at 2^24 every type is saturated.
+    """
+    node.ignore("output_dtype", "saturate")  # the result's type is inferred; floats of 8 bits are refused
+    name = node.output_dtype().name
+    if name not in _LIMITS:
+        node.unsupported(f"quantizes to {name}, which Core ML does not hold; quantize to an integer type")
+    if node.attribute("precision", 0) not in (0, 1):
+        node.unsupported("divides in another precision than float32; leave out its attribute 'precision'")
+    parameters = _Parameters(node, mil)
+    x, scale, points = node.x, parameters.scale, parameters.zero_point
+    if None not in (x.constant, scale.constant) and (points is None or points.constant is not None):
+        node.emit(mil.constant(_numbers(node, parameters, _LIMITS[name])))
+    elif name in _BYTES and parameters.are_known and mil.at_least("iOS17") and x.rank:
+        node.emit(_byte_quantized(node, mil, parameters, _BYTES[name]))
+    else:
+        mil.compute = "fp32"
+        steps = mil.round(x=mil.real_div(x=_floats(mil, x), y=scale))
+        if points is not None:
+            steps = mil.add(x=steps, y=_floats(mil, points))
+        low, high = _LIMITS[name]
+        node.emit(mil.cast(x=mil.clip(x=steps, alpha=float(low), beta=float(high)), dtype="int32"))
+
+
+@lower("DequantizeLinear")
+def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
+    """(x - zero point) * scale (ONNX DequantizeLinear-25)."""
+    node.ignore("output_dtype")  # the result's type is inferred
+    parameters = _Parameters(node, mil)
+    x, scale, points = node.x, parameters.scale, parameters.zero_point
+    if x.dtype.name not in (*_LIMITS, "int32"):
+        node.unsupported(f"holds {x.dtype.name}, which Core ML does not; quantize to an integer type")
+    if None not in (x.constant, scale.constant) and (points is None or points.constant is not None):
+        node.emit(_dequantized_constant(node, parameters))
+        return
+    if (kept := x.copies.get(x.dtype.name)) is not None and parameters.are_known:
+        operands = parameters.operands(mil, _BYTES[x.dtype.name])
+        node.emit(mil.dequantize(input=kept, **operands))
+        return
+    mil.compute = "fp32"
+    steps = x if points is None else mil.sub(x=x, y=points)
+    node.emit(mil.mul(x=_floats(mil, steps), y=scale))
+
+
+class _Parameters:
+    """A node's scale and zero point, in shapes that broadcast with x."""
+
+    def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
+        self.node, self.mil, self.x = node, mil, node.x
+        self.axis, self.block = node.attribute("axis", 1), node.attribute("block_size", 0)
+        scale, zero_point = node.input(1), node.optional(2)
+        self.is_blocked = scale.rank > 1
+        self.is_single = _is_single(scale)
+        if not self.is_single and not -self.x.rank <= self.axis < self.x.rank:
+            node.unsupported(f"its axis {self.axis} is none of the {self.x.rank} axes of x")
+        self.axis %= max(1, self.x.rank)
+        self.given = scale, zero_point
+        if scale.constant is not None:
+            scale = mil.constant(scale.constant.astype(np.float32))
+        self.scale = self._along_axis(scale)
+        self.zero_point = None if zero_point is None else self._along_axis(zero_point)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether MIL's own operators take them: constants, one or one for each place along an axis."""
+        scale, zero_point = self.given
+        known = scale.constant is not None and bool((scale.constant != 0).all())
+        return known and not self.is_blocked and (zero_point is None or zero_point.constant is not None)
+
+    def operands(self, mil: MilBuilder, type_: MilType) -> dict[str, Any]:
+        """The parameters of MIL's quantize and dequantize; sets the type in which these compute."""
+        scale, zero_point = (None if each is None else each.constant for each in self.given)
+        assert scale is not None
+        if mil.compute == "fp16" and not holds_scale(scale):
+            mil.compute = "fp32"
+        shape = () if self.is_single else (-1,)
+        held = scale.astype(np.float16 if mil.compute == "fp16" else np.float32).reshape(shape)
+        operands = {"scale": held[()], "axis": None if self.is_single else self.axis}
+        if zero_point is not None and zero_point.any():
+            points = np.broadcast_to(zero_point.reshape(-1), (scale.size,)).astype(type_).reshape(shape)
+            operands["zero_point"] = mil.raw(points)
+        return operands
+
+    def _along_axis(self, parameter: Value) -> Value:
+        x, axis = self.x, self.axis
+        if _is_single(parameter):
+            return _reshaped(self.mil, parameter, ())
+        if parameter.rank == 1:
+            size = parameter.shape[0]
+            if size is None:
+                self.node.unsupported("has as many scales as an open size; fix it with --shape NAME=...")
+            return _reshaped(self.mil, parameter, tuple(size if i == axis else 1 for i in range(x.rank)))
+        size = x.shape[axis]
+        if parameter.rank != x.rank or not self.block:
+            self.node.unsupported(f"its scale has {parameter.rank} axes, x has {x.rank}")
+        if size is None:
+            self.node.unsupported(
+                "scales blocks of an axis of open size; fix the size with --shape NAME=... if it is an input's"
+            )
+        places = np.arange(size) // self.block
+        if parameter.constant is not None:
+            return self.mil.constant(parameter.constant.take(places, axis))
+        taken: Value = self.mil.gather(x=parameter, indices=places.astype(np.int32), axis=axis)
+        taken.dtype = parameter.dtype
+        return taken
+
+
+def _is_single(parameter: Value) -> bool:
+    return parameter.rank == 0 or parameter.shape == (1,)
+
+
+def _reshaped(mil: MilBuilder, value: Value, shape: tuple[int, ...]) -> Value:
+    if value.constant is not None:
+        return mil.constant(value.constant.reshape(shape))
+    if value.shape == shape:
+        return value
+    made: Value = mil.reshape(x=value, shape=list(shape)) if shape else mil.squeeze(x=value, axes=[0])
+    made.dtype = value.dtype
+    return made
+
+
+def _floats(mil: MilBuilder, value: Value) -> Value:
+    """As float32."""
+    if value.constant is not None:
+        return mil.constant(value.constant.astype(np.float32))
+    if value.is_float:
+        return value
+    floats: Value = mil.cast(x=value, dtype="fp32")
+    return floats
+
+
+def _byte_quantized(node: NodeView[Value], mil: MilBuilder, parameters: _Parameters, type_: MilType) -> Value:
+    """By MIL's quantize; the result is held in its own type, and cast to int32 for whoever computes with it."""
+    x = node.x if node.x.is_float else mil.cast(x=node.x, dtype="fp32")
+    operands = parameters.operands(mil, type_)
+    numbers: Value = mil.quantize(input=x, output_dtype=type_, **operands)
+    return numbers
+
+
+# ---- constants
+
+
+def _numbers(node: NodeView[Value], parameters: _Parameters, limits: tuple[int, int]) -> Array:
+    """The numbers of a constant that is quantized."""
+    x, scale, points = node.x.constant, parameters.scale.constant, parameters.zero_point
+    assert x is not None
+    assert scale is not None
+    steps = np.round(x.astype(np.float32) / scale)
+    if points is not None and points.constant is not None:
+        steps = steps + points.constant.astype(np.float32)
+    return np.asarray(np.clip(steps, *limits).astype(np.int32).astype(node.output_dtype()))
+
+
+def _dequantized_constant(node: NodeView[Value], parameters: _Parameters) -> Value:
+    """The floats of a quantized constant, which the package stores as the model does where MIL can."""
+    x, scale, points = node.x.constant, parameters.scale.constant, parameters.zero_point
+    assert x is not None
+    assert scale is not None
+    steps = x.astype(np.int64)
+    if points is not None and points.constant is not None:
+        steps = steps - points.constant.astype(np.int64)
+    floats = (steps.astype(np.float32) * scale).astype(node.output_dtype())
+    made = Value(floats.shape, floats.dtype, constant=floats)
+    made.quantized = _grid(x, parameters)
+    return made
+
+
+def _grid(x: Array, parameters: _Parameters) -> Grid | None:
+    if x.dtype.name not in _LIMITS or not x.ndim:
+        return None
+    scale, points = (None if each is None else each.constant for each in parameters.given)
+    assert scale is not None
+    shape = [1] * x.ndim
+    if parameters.is_blocked:
+        shape = list(scale.shape)
+    elif not parameters.is_single:
+        shape[parameters.axis] = scale.size
+    if points is not None:
+        points = np.broadcast_to(
+            points.reshape(-1) if not parameters.is_blocked else points, _flat(scale, parameters)
+        )
+        points = points.reshape(shape)
+    return Grid(x, x.dtype.name, scale.astype(np.float32).reshape(shape), points)
+
+
+def _flat(scale: Array, parameters: _Parameters) -> tuple[int, ...]:
+    return scale.shape if parameters.is_blocked else (scale.size,)

@@ -1,0 +1,99 @@
+"""Quantized weights: constants that stay in the file as the model has them, scales and all.
+
+Core ML makes floats of them when it loads the model (or later): constexpr_affine_dequantize from iOS16 on for 8 bits,
+constexpr_blockwise_shift_scale from iOS18 on for 4 bits and for blocks. What neither says is stored as floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import Var, types
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Numbers of float16 below it lose digits.
+_LEAST = float(np.finfo(np.float16).smallest_normal)
+_LARGEST = float(np.finfo(np.float16).max)
+# Fewer numbers than these take less room as floats than with an operator of their own.
+_FEW = 64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Numbers of a quantized type, and scales and zero points of as many axes: 1 along an axis, its size or a divisor.
+
+    Attributes:
+        dtype: ONNX's type of the numbers.
+    """
+
+    numbers: Array
+    dtype: str
+    scale: Array
+    zero_point: Array | None
+
+    def transposed(self, order: tuple[int, ...]) -> Grid:
+        """Of the same numbers with their axes in another order."""
+        points = None if self.zero_point is None else self.zero_point.transpose(order)
+        return replace(
+            self, numbers=self.numbers.transpose(order), scale=self.scale.transpose(order), zero_point=points
+        )
+
+    @property
+    def axis(self) -> int | None:
+        """The one axis along which scales change, number by number; None if they do along none or in another way."""
+        axes = [axis for axis, size in enumerate(self.scale.shape) if size > 1]
+        is_one = len(axes) == 1 and self.scale.shape[axes[0]] == self.numbers.shape[axes[0]]
+        return axes[0] if is_one else None
+
+
+def holds_scale(scale: Array) -> bool:
+    """Whether float16 holds scales to its full precision."""
+    sizes = np.abs(scale.astype(np.float64))
+    return bool(((sizes >= _LEAST) & (sizes <= _LARGEST)).all())
+
+
+def stored(grid: Grid, type_: str, ios: int, name: str) -> Var | None:
+    """The floats of `grid`, in "fp16" or "fp32", from its numbers; None where they are better stored as floats.
+
+    Args:
+        ios: the target's number (17 of iOS17).
+    """
+    if (
+        grid.numbers.size < _FEW
+        or grid.numbers.ndim == 0
+        or (type_ == "fp16" and not holds_scale(grid.scale))
+    ):
+        return None
+    scale = grid.scale.astype(np.float16 if type_ == "fp16" else np.float32)
+    is_plain = grid.scale.size == 1 or grid.axis is not None
+    if grid.dtype in ("int8", "uint8") and is_plain and ios >= 16:
+        return _affine(grid, scale, name)
+    if grid.dtype in ("int4", "uint4", "int8", "uint8") and ios >= 18:
+        return _blockwise(grid, scale, name)
+    return None
+
+
+def _affine(grid: Grid, scale: Array, name: str) -> Var:
+    points = np.zeros(grid.scale.shape) if grid.zero_point is None else grid.zero_point
+    shape = () if grid.axis is None else (-1,)
+    return mb.constexpr_affine_dequantize(
+        quantized_data=np.ascontiguousarray(grid.numbers),
+        zero_point=points.astype(grid.dtype).reshape(shape)[()],
+        scale=scale.reshape(shape)[()],
+        axis=np.int32(grid.axis or 0),
+        name=name,
+    )
+
+
+def _blockwise(grid: Grid, scale: Array, name: str) -> Var | None:
+    if any(size % count for size, count in zip(grid.numbers.shape, scale.shape, strict=True)):
+        return None  # a last block that is not full
+    dtype = types.nptype_from_builtin(types.string_to_builtin(grid.dtype))
+    held = np.int8 if grid.dtype.startswith("int") else np.uint8
+    numbers = np.ascontiguousarray(grid.numbers.astype(held)).astype(dtype)
+    points = None if grid.zero_point is None else grid.zero_point.astype(held).astype(dtype)
+    return mb.constexpr_blockwise_shift_scale(data=numbers, scale=scale, offset=points, name=name)
