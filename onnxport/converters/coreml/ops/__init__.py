@@ -1,8 +1,12 @@
-"""The lowerings, one file per family of operators; importing this package fills the registry."""
+"""Lowerings by family; importing this package fills the registry."""
 
 from onnxport.converters.coreml.ops import (
+    activations,
+    arithmetic,
     blocks,
     branching,
+    casting,
+    comparison,
     convolution,
     elementwise,
     generation,
@@ -16,14 +20,19 @@ from onnxport.converters.coreml.ops import (
     padding_forms,
     pooling,
     quantization,
+    reduction,
     reshaping,
     scattering,
     slicing,
 )
 
 __all__ = [
+    "activations",
+    "arithmetic",
     "blocks",
     "branching",
+    "casting",
+    "comparison",
     "convolution",
     "elementwise",
     "generation",
@@ -37,6 +46,7 @@ __all__ = [
     "padding_forms",
     "pooling",
     "quantization",
+    "reduction",
     "reshaping",
     "scattering",
     "slicing",

@@ -1,29 +1,43 @@
 """Kernels by family; importing this package fills the registry."""
 
 from onnxport.validate.runtimes.mil.kernels import (
+    activation,
     arithmetic,
+    arrangement,
     casts,
     control,
+    convolution,
     creation,
     elementwise,
     indexing,
     layout,
+    normalization,
     ordering,
+    pooling,
     products,
+    recurrent,
     reductions,
+    resizing,
     slicing,
 )
 
 __all__ = [
+    "activation",
     "arithmetic",
+    "arrangement",
     "casts",
     "control",
+    "convolution",
     "creation",
     "elementwise",
     "indexing",
     "layout",
+    "normalization",
     "ordering",
+    "pooling",
     "products",
+    "recurrent",
     "reductions",
+    "resizing",
     "slicing",
 ]

@@ -1,0 +1,1 @@
+"""Arithmetic that MIL has no operators for."""

@@ -1,0 +1,179 @@
+"""Two numbers in, one out: sums, products, quotients, powers, extremes, shifts and bits, broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, reduce
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.formulas import Term, terms
+from onnxport.converters.coreml.numbers.integers import (
+    bitwise,
+    power,
+    product,
+    quotient,
+    remainder,
+    shifted,
+    wrapped,
+)
+from onnxport.converters.coreml.registry import REGISTRY, lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+Dtype = np.dtype[np.generic]
+
+
+def _sum(a: Term, b: Term, dtype: Dtype) -> Term:
+    return wrapped(a + b, dtype)
+
+
+def _difference(a: Term, b: Term, dtype: Dtype) -> Term:
+    return wrapped(a - b, dtype)
+
+
+def _largest(a: Term, b: Term, dtype: Dtype) -> Term:
+    return a.maximum(b)
+
+
+def _smallest(a: Term, b: Term, dtype: Dtype) -> Term:
+    return a.minimum(b)
+
+
+_Joined = Callable[[Term, Term, Dtype], Term]
+_BINARY: dict[str, _Joined] = {"Add": _sum, "Sub": _difference, "Mul": product}
+_VARIADIC: dict[str, _Joined] = {"Max": _largest, "Min": _smallest, "Sum": _sum}
+
+
+def _binary(joined: _Joined, node: NodeView[Value], mil: MilBuilder) -> None:
+    a, b = terms(mil, (node.input(0), node.input(1)))
+    node.emit(joined(a, b, a.value.dtype).value)
+
+
+def _variadic(joined: _Joined, node: NodeView[Value], mil: MilBuilder) -> None:
+    dtype = node.x.dtype
+    node.emit(reduce(lambda a, b: joined(a, b, dtype), terms(mil, node.rest())).value)
+
+
+REGISTRY.table({op: partial(_binary, joined) for op, joined in _BINARY.items()})
+REGISTRY.table({op: partial(_variadic, joined) for op, joined in _VARIADIC.items()})
+
+
+@lower("Mean")
+def mean(node: NodeView[Value], mil: MilBuilder) -> None:
+    """The mean of all operands, element by element (ONNX Mean-13)."""
+    values = terms(mil, node.rest())
+    node.emit((reduce(lambda a, b: a + b, values) / len(values)).value)
+
+
+@lower("Div")
+def div(node: NodeView[Value], mil: MilBuilder) -> None:
+    """a / b, integers truncated toward zero (ONNX Div-14)."""
+    a, b = terms(mil, (node.input(0), node.input(1)))
+    if a.value.is_float:
+        node.emit((a / b).value)
+        return
+    _refuse_zero(node, b.value)
+    known = b.value.constant
+    if a.value.is_natural and (b.value.is_natural or (known is not None and (known > 0).all())):
+        node.emit((a // b).value)
+    else:
+        node.emit(quotient(a, b, a.value.dtype).value)
+
+
+@lower("Mod")
+def mod(node: NodeView[Value], mil: MilBuilder) -> None:
+    """The remainder with the divisor's sign, or with fmod=1 the dividend's (ONNX Mod-13)."""
+    a, b = terms(mil, (node.input(0), node.input(1)))
+    like_dividend = bool(node.attribute("fmod", 0))
+    if a.value.is_float:
+        # Of magnitudes the rest has no sign to choose; the result takes the dividend's.
+        rest = a.call("abs") % b.call("abs")
+        node.emit((a < 0.0).where(-rest, rest).value)
+        if not like_dividend:
+            node.unsupported("of floats without fmod=1, which ONNX does not allow")
+        return
+    _refuse_zero(node, b.value)
+    node.emit(remainder(a, b, like_dividend=like_dividend).value)
+
+
+def _refuse_zero(node: NodeView[Value], divisor: Value) -> None:
+    if divisor.constant is not None and not divisor.constant.all():
+        node.unsupported("divides integers by zero")
+
+
+@lower("Pow")
+def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
+    """base ^ exponent in the base's type (ONNX Pow-15)."""
+    base, exponent = terms(mil, (node.input(0), node.input(1)))
+    dtype, known = base.value.dtype, exponent.value.constant
+    if base.value.is_float:
+        fixed = known.item() if known is not None and known.size == 1 and known.ndim <= base.value.rank else 0
+        if fixed in (2, 3):
+            square = base * base
+            node.emit((square if fixed == 2 else square * base).value)
+        else:
+            node.emit(mil.pow(x=base.value, y=_real(exponent)))
+    elif exponent.value.is_integer:
+        node.emit(power(base, exponent, dtype).value)
+    elif known is None:
+        whole = exponent.whole()
+        root = base.real().call("pow", y=exponent.value).whole()
+        is_whole = whole.real().equals(exponent)
+        node.emit(is_whole.where(power(base, whole, dtype), wrapped(root, dtype)).value)
+    elif (known == np.rint(known)).all():
+        node.emit(power(base, Term(mil, mil.constant(known.astype(np.int64))), dtype).value)
+    else:
+        node.unsupported(f"{dtype} to a power that is not whole; cast the base to a float type")
+
+
+def _real(x: Term) -> Value:
+    if x.value.constant is not None:
+        return x.mil.constant(x.value.constant.astype(np.float32))
+    return x.real().value
+
+
+@lower("Clip")
+def clip(node: NodeView[Value], mil: MilBuilder) -> None:
+    """y = min(max(x, low), high) (ONNX Clip-13); bounds may be absent, or computed at run time."""
+    x, low, high = node.x, node.optional(1), node.optional(2)
+    if x.is_float and low is not None and high is not None:
+        bounds = [None if each.constant is None else float(each.constant.item()) for each in (low, high)]
+        if bounds[0] is not None and bounds[1] is not None:
+            held = [mil.argument(bound) for bound in bounds]
+            if held[0] < held[1]:
+                node.emit(mil.clip(x=x, alpha=bounds[0], beta=bounds[1]))
+                return
+    for name, bound in (("maximum", low), ("minimum", high)):
+        if bound is not None:
+            x = mil.emit(name, x=x, y=bound)
+    node.emit(x)
+
+
+# ---- bits
+
+
+def _bitwise(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
+    a, b = node.input(0), node.input(1)
+    if max(a.rank, b.rank) > 4:
+        node.unsupported("of five axes; MIL takes its bits apart along a sixth one, which it does not have")
+    node.emit(bitwise(mil, name, a, b, a.dtype).value)
+
+
+REGISTRY.table({f"Bitwise{name.capitalize()}": partial(_bitwise, name) for name in ("and", "or", "xor")})
+
+
+@lower("BitwiseNot")
+def bitwise_not(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Every bit flipped (ONNX BitwiseNot-18), which is the largest number (or -1) less so many."""
+    x = node.x
+    narrow = x.dtype.kind == "u" and x.dtype.itemsize < 4
+    node.emit(((int(np.iinfo(x.dtype).max) if narrow else -1) - Term(mil, x)).value)
+
+
+@lower("BitShift")
+def bit_shift(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Unsigned integers times or divided by powers of two (ONNX BitShift-11)."""
+    x, count = terms(mil, (node.input(0), node.input(1)))
+    node.emit(shifted(x, count, x.value.dtype, left=node.attribute("direction") == "LEFT").value)

@@ -1,0 +1,52 @@
+"""What is true of two numbers, logic over that, and choosing by it."""
+
+from __future__ import annotations
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.registry import REGISTRY, lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import Lowering, NodeView
+
+# ONNX op -> MIL op of two operands, same semantics.
+_BINARY = {
+    "And": "logical_and",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+}
+
+
+def _binary(op: str) -> Lowering[Value, MilBuilder]:
+    def lowering(node: NodeView[Value], mil: MilBuilder) -> None:
+        node.emit(mil.emit(op, x=node.input(0), y=node.input(1)))
+
+    return lowering
+
+
+REGISTRY.table({op: _binary(name) for op, name in _BINARY.items()})
+
+
+@lower("Equal")
+def equal(node: NodeView[Value], mil: MilBuilder) -> None:
+    """a == b (ONNX Equal-19); MIL compares no booleans, but it knows which differ."""
+    a, b = node.input(0), node.input(1)
+    if a.dtype.kind in "OUS":
+        node.unsupported("compares strings, which Core ML does not hold")
+    if a.dtype.kind == "b":
+        node.emit(mil.logical_not(x=mil.logical_xor(x=a, y=b)))
+    else:
+        node.emit(mil.equal(x=a, y=b))
+
+
+@lower("Not")
+def logical_not(node: NodeView[Value], mil: MilBuilder) -> None:
+    node.emit(mil.logical_not(x=node.x))
+
+
+@lower("Where")
+def where(node: NodeView[Value], mil: MilBuilder) -> None:
+    """y = a where the condition holds, b elsewhere, all broadcast (ONNX Where-16)."""
+    node.emit(mil.select(cond=node.input(0), a=node.input(1), b=node.input(2)))

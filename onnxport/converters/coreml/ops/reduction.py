@@ -1,0 +1,166 @@
+"""Reductions over axes, known or computed at run time, and the places of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.formulas import Term
+from onnxport.converters.coreml.numbers.integers import quotient
+from onnxport.converters.coreml.numbers.reducing import Axes, KnownAxes, RunTimeAxes
+from onnxport.converters.coreml.registry import REGISTRY, lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+_LARGEST = {"fp32": float(np.finfo(np.float32).max), "fp16": float(np.finfo(np.float16).max)}
+
+
+def axes_of(node: NodeView[Value], mil: MilBuilder) -> Axes:
+    """What a reduction reduces: the axes that it names, all of them if it names none."""
+    rank, axes = node.x.rank, node.optional(1)
+    keep = bool(node.attribute("keepdims", 1))
+    noop = bool(node.attribute("noop_with_empty_axes", 0))
+    if axes is None or axes.shape == (0,):
+        return KnownAxes([] if noop else list(range(rank)), keep=keep)
+    if axes.constant is None:
+        count = axes.shape[0] if axes.rank else 1
+        if count is None:
+            node.unsupported("the number of its axes (input 1) is known only at run time")
+        if count < rank:
+            return RunTimeAxes(mil, node.x, axes, count, keep=keep)
+        return KnownAxes(list(range(rank)), keep=keep)
+    named = axes.constant.reshape(-1).tolist()
+    if beyond := [axis for axis in named if not -rank <= axis < rank]:
+        node.unsupported(f"reduces axis {beyond[0]} of a value of {rank} dimensions")
+    return KnownAxes(sorted({axis % rank for axis in named}), keep=keep)
+
+
+# ---- one of MIL's reductions
+
+_Reduction = Callable[[Term, Axes], Term]
+
+
+def _plain(op: str, x: Term, axes: Axes) -> Term:
+    return axes.reduced(op, x)
+
+
+def _mean(x: Term, axes: Axes) -> Term:
+    if x.value.is_float:
+        return axes.reduced("reduce_mean", x)
+    sizes = [x.value.shape[axis] for axis in axes.known or ()]
+    if axes.known is None or None in sizes:
+        raise _Unsupported("the mean of integers over sizes known only at run time; cast to float before it")
+    count = Term(x.mil, x.mil.constant(np.array(np.prod(np.array(sizes, np.int64)))))
+    return quotient(axes.reduced("reduce_sum", x), count, np.dtype(np.int32))
+
+
+def _l1(x: Term, axes: Axes) -> Term:
+    return axes.reduced("reduce_sum", x.call("abs"))
+
+
+def _sum_square(x: Term, axes: Axes) -> Term:
+    return axes.reduced("reduce_sum", x * x) if axes.known is None else axes.reduced("reduce_sum_square", x)
+
+
+def _l2(x: Term, axes: Axes) -> Term:
+    """Of integers in floats, as ONNX Runtime computes it."""
+    real = x.real()
+    if axes.known:
+        norm = axes.reduced("reduce_l2_norm", real)
+    else:
+        norm = (
+            axes.reduced("reduce_sum", real * real).call("sqrt") if axes.known is None else real.call("abs")
+        )
+    return norm if x.value.is_float else norm.whole()
+
+
+def _log_sum(x: Term, axes: Axes) -> Term:
+    found = axes.reduced("reduce_sum", x.real()).call("log", epsilon=0.0)
+    return found if x.value.is_float else found.whole()
+
+
+def _log_sum_exp(x: Term, axes: Axes) -> Term:
+    """Shifted by the largest element so that exp cannot overflow; infinite ones would leave no number."""
+    if axes.known == []:
+        return x
+    real = x.real()
+    largest = _LARGEST[x.mil.compute]
+    peak = axes.kept("reduce_max", real).maximum(-largest).minimum(largest)
+    total = axes.kept("reduce_sum", (real - peak).call("exp"))
+    found = axes.finished(total.call("log", epsilon=0.0) + peak)
+    return found if x.value.is_float else found.whole()
+
+
+class _Unsupported(Exception):
+    """Why a reduction has no form."""
+
+
+def _reduction(reduction: _Reduction, node: NodeView[Value], mil: MilBuilder) -> None:
+    x, axes = Term(mil, node.x), axes_of(node, mil)
+    if node.x.dtype.kind == "b":
+        node.emit(reduction(x.whole(), axes).differs(0).value)
+        return
+    try:
+        node.emit(reduction(x, axes).value)
+    except _Unsupported as error:
+        node.unsupported(str(error))
+
+
+_REDUCTIONS: dict[str, _Reduction] = {
+    "ReduceL1": _l1,
+    "ReduceL2": _l2,
+    "ReduceLogSum": _log_sum,
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": partial(_plain, "reduce_max"),
+    "ReduceMean": _mean,
+    "ReduceMin": partial(_plain, "reduce_min"),
+    "ReduceProd": partial(_plain, "reduce_prod"),
+    "ReduceSum": partial(_plain, "reduce_sum"),
+    "ReduceSumSquare": _sum_square,
+}
+REGISTRY.table({op: partial(_reduction, reduction) for op, reduction in _REDUCTIONS.items()})
+
+
+# ---- where the extremes are
+
+
+def _place(extreme: str, node: NodeView[Value], mil: MilBuilder) -> None:
+    """The index of the extreme along an axis (ONNX ArgMax-13), the first or last one of equals.
+
+    Which of equals MIL's reduce_argmax finds is "not guaranteed", so they are told apart by their places.
+    """
+    x = node.x
+    axis, keep = int(node.attribute("axis", 0)), bool(node.attribute("keepdims", 1))
+    last = bool(node.attribute("select_last_index", 0))
+    if x.rank == 0:
+        node.emit(mil.constant(np.zeros((), np.int64)))
+        return
+    axis %= x.rank
+    term = Term(mil, x)
+    is_extreme = term.equals(term.call(extreme, axes=[axis], keep_dims=True))
+    places, final = _places(mil, x, axis, is_extreme)
+    # Without an extreme (no number among the elements) the place is one that exists.
+    if last:
+        found = is_extreme.where(places, places * 0).call("reduce_max", axes=[axis], keep_dims=keep)
+    else:
+        found = is_extreme.where(places, final).call("reduce_min", axes=[axis], keep_dims=keep)
+    found.value.is_natural = True
+    node.emit(found.value)
+
+
+def _places(mil: MilBuilder, x: Value, axis: int, like: Term) -> tuple[Term, Term]:
+    """0, 1, 2 ... along the axis, and the last of them."""
+    size = x.shape[axis]
+    if size is None:
+        ones = (like | ~like).whole()
+        places = Term(mil, mil.cumsum(x=ones.value, axis=axis)) - 1
+        return places, places.call("reduce_max", axes=[axis], keep_dims=True)
+    row = np.arange(size, dtype=np.int32).reshape([-1 if i == axis else 1 for i in range(x.rank)])
+    return Term(mil, mil.constant(row)), Term(mil, mil.constant(np.array(size - 1, np.int32)))
+
+
+lower("ArgMax")(partial(_place, "reduce_max"))
+lower("ArgMin")(partial(_place, "reduce_min"))
