@@ -63,6 +63,7 @@ class Manifest:
         validation: "required" when it left only after a proof, "skipped" when the user waived it.
         inputs, outputs: in the source model's order.
         taps: intermediate ONNX value name to its place, where the runtime can show it.
+        islands: ONNX values that an artefact of lower precision computes in float32.
     """
 
     source: str
@@ -72,6 +73,7 @@ class Manifest:
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     taps: Mapping[str, Tap] = field(default_factory=dict)
+    islands: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no white space."""
@@ -89,6 +91,7 @@ class Manifest:
             inputs=tuple(_port(port) for port in data["inputs"]),
             outputs=tuple(_port(port) for port in data["outputs"]),
             taps={name: Tap(tap["key"], tuple(tap["permutation"])) for name, tap in data["taps"].items()},
+            islands=tuple(data.get("islands", ())),
         )
 
 

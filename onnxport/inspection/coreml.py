@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def inspect(artifact: Artifact) -> Inspection:
             "coremltools cannot be imported", why=str(error), fix="install it: pip install coremltools"
         ) from error
     operations = [each for function in package.functions.values() for each in _all(function.block)]
-    inputs, outputs = _ends(package)
+    inputs, outputs = _ends(package, artifact.path)
     version = package.spec.specificationVersion
     return Inspection(
         path=str(artifact.path),
@@ -65,12 +66,12 @@ def inspect(artifact: Artifact) -> Inspection:
     )
 
 
-def _ends(package: Any) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
+def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
     from onnxport.validate.runtimes.mil.ends import MAIN, ends
 
     if MAIN not in package.functions:
         return (), ()
-    found = ends(package)
+    found = ends(package, path)
     return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from onnxport.closing import Closing
 from onnxport.errors import InputError
@@ -23,6 +23,7 @@ class Hearing(Closing):
 
     Args:
         candidate: its precision.
+        kept: the reference's values that it computes in float32 in spite of that.
         metrics: the user's own, which belong to the last question: what is lost.
 
     Attributes:
@@ -35,11 +36,12 @@ class Hearing(Closing):
         candidate: Precision,
         params: ValidateParams,
         metrics: Sequence[UserMetric],
+        kept: Collection[str] = (),
     ) -> None:
         self.notes: list[str] = []
         self._rounded: RoundedReference | None = None
         self._averages = Averages(metrics)
-        asked = self._asked(reference, candidate)
+        asked = self._asked(reference, candidate, kept)
         self._questions: list[Fidelity | Quality] = []
         if asked.fidelity:
             yardstick = self._rounded or reference
@@ -54,7 +56,7 @@ class Hearing(Closing):
                 )
             )
 
-    def _asked(self, reference: Reference, candidate: Precision) -> Asked:
+    def _asked(self, reference: Reference, candidate: Precision, kept: Collection[str]) -> Asked:
         asked = questions(
             reference.precision,
             candidate,
@@ -63,7 +65,7 @@ class Hearing(Closing):
         )
         if asked.rounded:
             try:
-                self._rounded = RoundedReference(reference, candidate)
+                self._rounded = RoundedReference(reference, candidate, kept)
             except InputError as error:
                 asked = Asked(quality=True, note=f"only quality was asked: {error}")
         if asked.note:

@@ -15,7 +15,7 @@ from onnxport.validate.compare import compare
 from onnxport.validate.hearing import Hearing
 from onnxport.validate.mapping import mapped
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.precision import precision_of
+from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import (
     WORST_FIRST,
@@ -185,7 +185,8 @@ class Judge(Closing):
         reference = self._prepared
         check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
         precision = precision_of(candidate)
-        with Hearing(reference, precision, self._params, self._budgets.user) as hearing:
+        kept = kept_float32(candidate)
+        with Hearing(reference, precision, self._params, self._budgets.user, kept) as hearing:
             judgements = self._judgements(hearing, model)
             notes = (*hearing.notes, *self._notes(model))
         verdict, reason = _overall(judgements)

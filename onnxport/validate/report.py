@@ -29,6 +29,8 @@ Precision = Literal[
     "int8 dynamic",
     "int8 weights",
     "int4 weights",
+    "palettized weights",
+    "sparse weights",
     "int16x8",
     "mixed",
     "unknown",

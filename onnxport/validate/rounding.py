@@ -9,7 +9,7 @@ of Casts at every optimization level (tests/validate/test_rounding.py).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -44,7 +44,9 @@ _FLOAT32_OPERANDS = {("Resize", 1), ("Resize", 2), ("Upsample", 1), *(("Range", 
 }
 
 
-def rounded(model: Model, precision: Precision, *, dither: int | None = None) -> Model | None:
+def rounded(
+    model: Model, precision: Precision, *, dither: int | None = None, keep: Collection[str] = ()
+) -> Model | None:
     """A copy of `model` that rounds as an artefact in `precision` does; None where ONNX cannot say so.
 
     Args:
@@ -52,30 +54,33 @@ def rounded(model: Model, precision: Precision, *, dither: int | None = None) ->
         precision: a key of ROUNDINGS.
         dither: a seed: every weight is moved by up to half a step before it is rounded, so that other roundings of the
             same size are met on the way; None for the nearest numbers.
+        keep: values that are computed in float32, from float32 weights; what others read of them is rounded.
     """
     dtype, results = ROUNDINGS[precision]
     if results and model.opset < _CASTABLE[dtype]:
         return None
     copy = model.clone()
     for graph in copy.ir.graphs():
-        _round_weights(graph, _NUMPY[dtype], dither)
+        _round_weights(graph, _NUMPY[dtype], dither, keep)
     if results:
         # For the element types; files need not declare those of intermediate values.
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
         for graph in list(copy.ir.graphs()):
-            _round_results(graph, dtype)
+            _round_results(graph, dtype, keep)
     return copy
 
 
-def _round_weights(graph: ir.Graph, dtype: np.dtype[np.generic], dither: int | None) -> None:
+def _round_weights(
+    graph: ir.Graph, dtype: np.dtype[np.generic], dither: int | None, keep: Collection[str]
+) -> None:
     """Rounds float32 constants; what lies beyond the type's range becomes its largest number, as converters do it."""
     for value in graph.initializers.values():
         tensor = value.const_value
-        if tensor is not None and tensor.dtype == ir.DataType.FLOAT and not _kept_float32(value):
+        if tensor is not None and tensor.dtype == ir.DataType.FLOAT and not _kept_float32(value, keep):
             values = _dithered(tensor.numpy(), dtype, value.name or "", dither)
             value.const_value = ir.tensor(to_dtype(values, dtype), name=value.name)
     for node in graph:
-        if node.op_type != "Constant" or _kept_float32(node.outputs[0]):
+        if node.op_type != "Constant" or _kept_float32(node.outputs[0], keep):
             continue
         found = node.attributes.get("value")
         if found is not None and found.as_tensor().dtype == ir.DataType.FLOAT:
@@ -108,19 +113,26 @@ def _info(dtype: np.dtype[np.generic]) -> Any:
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
-def _kept_float32(value: ir.Value) -> bool:
-    uses = [(node.op_type, position) for node, position in value.uses()]
-    return bool(uses) and all(use in _FLOAT32_OPERANDS for use in uses)
+def _kept_float32(value: ir.Value, keep: Collection[str]) -> bool:
+    """Whether all that read it have it in float32."""
+    uses = value.uses()
+    return bool(uses) and all(
+        (node.op_type, position) in _FLOAT32_OPERANDS or _is_kept(node, keep) for node, position in uses
+    )
 
 
-def _round_results(graph: ir.Graph, dtype: ir.DataType) -> None:
+def _is_kept(node: ir.Node, keep: Collection[str]) -> bool:
+    return bool(keep) and any(value.name in keep for value in node.outputs)
+
+
+def _round_results(graph: ir.Graph, dtype: ir.DataType, keep: Collection[str]) -> None:
     for value in [
         v for v in graph.inputs if v.dtype == ir.DataType.FLOAT and v.name not in graph.initializers
     ]:
-        _round_uses(graph, value, dtype, None)
+        _round_uses(graph, value, dtype, None, keep)
     for node in list(graph):
         for value in _computed_floats(node):
-            _round_uses(graph, value, dtype, node)
+            _round_uses(graph, value, dtype, node, keep)
 
 
 def _computed_floats(node: ir.Node) -> Iterator[ir.Value]:
@@ -129,9 +141,14 @@ def _computed_floats(node: ir.Node) -> Iterator[ir.Value]:
     yield from (value for value in node.outputs if value.dtype == ir.DataType.FLOAT and value.name)
 
 
-def _round_uses(graph: ir.Graph, value: ir.Value, dtype: ir.DataType, node: ir.Node | None) -> None:
-    """Puts a pair of Casts between `value` and all that reads it; a graph output keeps its name."""
-    uses = list(value.uses())
+def _round_uses(
+    graph: ir.Graph, value: ir.Value, dtype: ir.DataType, node: ir.Node | None, keep: Collection[str]
+) -> None:
+    """Puts a pair of Casts between `value` and all that reads it rounded; a graph output keeps its name."""
+    exact = node is None or _is_kept(node, keep)  # an input, or what is computed in float32
+    uses = [(user, position) for user, position in value.uses() if not (exact and _is_kept(user, keep))]
+    if exact and not uses:
+        return
     down = ir.node("Cast", [value], {"to": int(dtype)}, name=f"{value.name}/rounded")
     up = ir.node("Cast", [down.outputs[0]], {"to": int(ir.DataType.FLOAT)}, name=f"{value.name}/widened")
     down.outputs[0].name = f"{value.name}/rounded"
@@ -143,6 +160,8 @@ def _round_uses(graph: ir.Graph, value: ir.Value, dtype: ir.DataType, node: ir.N
         graph.insert_before(graph[0], [down, up])
         return
     graph.insert_after(node, [down, up])
+    if exact:
+        return
     for position, output in enumerate(graph.outputs):
         if output is value:
             name = value.name

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
 from onnxport.errors import InputError
+from onnxport.model import Model
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import constant_outputs
 from onnxport.validate.probes import Answers, perturbed_inputs
@@ -46,6 +48,11 @@ class Yardstick(Protocol):
         ...
 
 
+def _computed(model: Model) -> set[str]:
+    """The names of the values that its nodes give."""
+    return {value.name or "" for node in model.graph.all_nodes() for value in node.outputs}
+
+
 class RoundedReference:
     """A float32 reference with the roundings of `precision`; its noise is what other roundings of that size do.
 
@@ -53,12 +60,14 @@ class RoundedReference:
     weights and inputs were moved by up to half a step first, so that it rounds otherwise all the way.
     """
 
-    def __init__(self, reference: Reference, precision: Precision) -> None:
+    def __init__(self, reference: Reference, precision: Precision, kept: Collection[str] = ()) -> None:
         """Raises InputError where ONNX has no such rounding of this model, or ONNX Runtime refuses it."""
         dtype, results = ROUNDINGS[precision]
-        self.against = f"the reference with {_WORDS[results]} rounded to {dtype.name.lower()}"
         assert reference.graph is not None, "questions.py asks this of ONNX references only"
-        nearest, other = (rounded(reference.graph, precision, dither=seed) for seed in (None, 1))
+        known = set(kept) & _computed(reference.graph)
+        but = f", {len(known)} of its values kept in float32" if known else ""
+        self.against = f"the reference with {_WORDS[results]} rounded to {dtype.name.lower()}{but}"
+        nearest, other = (rounded(reference.graph, precision, dither=seed, keep=known) for seed in (None, 1))
         if nearest is None or other is None:
             raise InputError(f"opset {reference.graph.opset} has no Cast to {dtype.name.lower()}")
         self.tolerance = replace(reference.tolerance, precision=precision)

@@ -169,7 +169,7 @@ def integers(mil: MilBuilder, value: Value) -> Integers:
     """An operand's elements; what lies beyond int32 ("to the end") becomes its limit."""
     if value.constant is not None:
         return Integers(mil, np.clip(value.constant, -LIMIT, LIMIT).astype(np.int64))
-    return Integers(mil, Value(value.shape, np.dtype(np.int32), copies={"int32": mil.var(value)}))
+    return Integers(mil, Value(value.shape, np.dtype(np.int32), copies={"int32": mil.var(value, "int32")}))
 
 
 def sizes_of(mil: MilBuilder, x: Value) -> Integers:

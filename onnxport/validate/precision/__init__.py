@@ -11,7 +11,7 @@ from onnxport.validate.report import Precision
 if TYPE_CHECKING:
     from onnxport.model import Model
 
-__all__ = ["precision_of"]
+__all__ = ["kept_float32", "precision_of"]
 
 # What the FlatBuffers library raises for offsets that lead nowhere.
 _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, BufferError)
@@ -31,6 +31,10 @@ def precision_of(artifact: Artifact, graph: Model | None = None) -> Precision:
             return tflite.precision(artifact.path)
         except _DAMAGED:  # in a place that the runtime never looks at, or it would have refused the file
             return "unknown"
+    if artifact.format == "coreml":
+        from onnxport.validate.precision import coreml
+
+        return coreml.precision(artifact.path)
     from onnxport.validate.precision import graphs, onnx
 
     if artifact.format == "ort":
@@ -43,3 +47,12 @@ def precision_of(artifact: Artifact, graph: Model | None = None) -> Precision:
         ):  # a younger schema than ours; loading it is the runtime's affair
             return "unknown"
     return graphs.precision(onnx.of_model(graph) if graph else onnx.of_file(artifact.path))
+
+
+def kept_float32(artifact: Artifact) -> frozenset[str]:
+    """The ONNX values that a float16 artefact says to compute in float32; none where a format says nothing of it."""
+    if artifact.format != "coreml":
+        return frozenset()
+    from onnxport.validate.precision import coreml
+
+    return coreml.islands(artifact.path)

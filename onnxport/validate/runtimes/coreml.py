@@ -24,7 +24,7 @@ from onnxport.errors import InputError, MissingDependencyError
 from onnxport.manifest import Port
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
 from onnxport.validate.runtimes.mil.ends import MAIN, Ends, ends, entering, leaving
-from onnxport.validate.runtimes.mil.program import Function, Package, read_package
+from onnxport.validate.runtimes.mil.program import Function, read_package
 from onnxport.validate.runtimes.options import RuntimeOptions, Units
 
 _DEFAULT = RuntimeOptions()
@@ -63,8 +63,8 @@ class CoremlRuntime(Closing):
             )
         package = read_package(path)
         self._path, self._units = path, options.units
+        self._ends: Ends = ends(package, path)
         self._function: Function = package.functions[MAIN]
-        self._ends = checked(package, path)
         check_system(path, package.spec.specificationVersion, platform.mac_ver()[0])
         self._model = _compiled(path, options.units)
 
@@ -105,13 +105,6 @@ class CoremlRuntime(Closing):
 
     def close(self) -> None:
         self._model = None
-
-
-def checked(package: Package, path: Path) -> Ends:
-    """The package's ends; InputError where a main function is missing."""
-    if MAIN not in package.functions:
-        raise InputError(f"{path} has no function {MAIN!r}", why=f"it has {sorted(package.functions)}")
-    return ends(package)
 
 
 def check_system(path: Path, specification: int, system: str) -> None:

@@ -46,11 +46,6 @@ def _unary(op: str) -> Lowering[Value, MilBuilder]:
 REGISTRY.table({op: _unary(name) for op, name in _UNARY.items()})
 
 
-@lower("Identity")
-def identity(node: NodeView[Value], mil: MilBuilder) -> None:
-    node.emit(node.x)
-
-
 @lower("Log")
 def log(node: NodeView[Value], mil: MilBuilder) -> None:
     """log x (ONNX Log-13); MIL adds 1e-45 unless told not to."""

@@ -26,9 +26,9 @@ def identity(node: Node, mil: MilBuilder) -> None:
 def dropout(node: Node, mil: MilBuilder) -> None:
     """The operand: nothing is dropped at inference (ONNX Dropout-22)."""
     node.ignore("seed")  # of what is dropped in training
-    node.optional(1)
-    training = node.optional(2)
-    if training is not None and (training.constant is None or training.constant.any()):
+    ratio, training = node.optional(1), node.optional(2)
+    is_kept = ratio is not None and ratio.constant is not None and not ratio.constant.any()
+    if not is_kept and training is not None and (training.constant is None or training.constant.any()):
         node.unsupported("drops elements at random in training mode; export the model for inference")
     node.emit(node.x)
     if node.wants_output(1):

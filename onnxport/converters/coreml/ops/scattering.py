@@ -91,12 +91,9 @@ def one_hot(node: Node, mil: MilBuilder) -> None:
     indices, depth, values = node.input(0), node.input(1), node.input(2)
     rank = indices.rank + 1
     axis = normalized(node.attribute("axis", -1), rank)
-    given = Value(indices.shape, np.dtype(np.int32), indices.constant, dict(indices.copies))
-    if indices.constant is not None:
-        given.constant = indices.constant.astype(np.int64)
     count = integers(mil, depth).reshaped() if depth.rank else integers(mil, depth)
     # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 is nowhere.
-    places = integers(mil, given).within(count)
+    places = integers(mil, indices).within(count)
     row = counted(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
     hits = Integers(mil, with_axes(mil, places.value, [axis])).equals(row)
     pair = values.constant

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxport.errors import UsageError
+from onnxport.errors import InputError, UsageError
 from onnxport.manifest import KEY, Manifest, Port, Tap
 from onnxport.validate.runtimes.base import Array
 from onnxport.validate.runtimes.mil.program import Package
@@ -28,12 +29,21 @@ class Ends:
     taps: dict[str, Tap] = field(default_factory=dict)
 
 
-def ends(package: Package) -> Ends:
-    """The ends of the package's main function."""
+def ends(package: Package, path: Path) -> Ends:
+    """The ends of the package's main function.
+
+    Raises:
+        InputError: it has no such function, or a note of ours that is damaged.
+    """
+    if MAIN not in package.functions:
+        raise InputError(f"{path} has no function {MAIN!r}", why=f"it has {sorted(package.functions)}")
     function = package.functions[MAIN]
     note = package.description.metadata.userDefined.get(KEY)
     if note:
-        manifest = Manifest.from_json(note)
+        try:
+            manifest = Manifest.from_json(note)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged", fix="copy, download or convert it again") from error
         return Ends(manifest.inputs, manifest.outputs, dict(manifest.taps))
     declared = {name: type_ for each in function.block.operations for name, type_ in each.outputs}
     return Ends(

@@ -76,9 +76,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Block:
-    """Operators in order, the names of what they are given and of what they return."""
+    """Operators in order, the names of what they are given, of what types, and the names of what they return."""
 
     inputs: tuple[str, ...]
+    types: tuple[Type, ...]
     outputs: tuple[str, ...]
     operations: tuple[Operation, ...]
 
@@ -148,6 +149,7 @@ def _function(spec: Any, folder: Path) -> Function:
 def _block(spec: Any, folder: Path) -> Block:
     return Block(
         tuple(each.name for each in spec.inputs),
+        tuple(_type(each.type) for each in spec.inputs),
         tuple(spec.outputs),
         tuple(_operation(each, folder) for each in spec.operations),
     )

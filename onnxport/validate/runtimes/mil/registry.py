@@ -29,6 +29,14 @@ class Undefined(Exception):
     """Operands on which Apple's documentation defines no result; the message says which and why."""
 
 
+class Failed(Exception):
+    """Operands that an operator cannot be computed on, or a result that is not what the program declares."""
+
+
+def _no_blocks(block: Block, inputs: Sequence[Any]) -> list[Any]:
+    raise Failed("an operator without blocks has nothing to run")
+
+
 @dataclass(frozen=True)
 class Call:
     """What a kernel may know of its operator beside the operands.
@@ -45,7 +53,7 @@ class Call:
     opset: str
     strict: bool
     dtypes: Mapping[str, str]
-    run: Callable[[Block, Sequence[Any]], list[Any]]
+    run: Callable[[Block, Sequence[Any]], list[Any]] = _no_blocks
 
     @property
     def result(self) -> Type:
@@ -63,7 +71,7 @@ class Call:
 
 
 KERNELS: dict[str, Kernel] = {}
-_TAKES_CALL: dict[str, bool] = {}
+_TAKES_CALL: set[Kernel] = set()
 
 
 def kernel(*names: str) -> Callable[[Kernel], Kernel]:
@@ -74,14 +82,16 @@ def kernel(*names: str) -> Callable[[Kernel], Kernel]:
             if name in KERNELS:
                 raise ValueError(f"{name} has a kernel already: {KERNELS[name]}")
             KERNELS[name] = function
-            _TAKES_CALL[name] = "call" in inspect.signature(function).parameters
+        if "call" in inspect.signature(function).parameters:
+            _TAKES_CALL.add(function)
         return function
 
     return register
 
 
-def apply(name: str, operands: Mapping[str, Any], call: Call) -> Any:
-    """Runs the kernel of the operator `name`; KeyError where there is none."""
-    function = KERNELS[name]
+def apply(function: Kernel | None, operands: Mapping[str, Any], call: Call) -> Any:
+    """Runs the kernel of an operator."""
+    if function is None:
+        raise Failed(f"{call.operation.type} {call.operation.name!r}: the evaluator has no such operator")
     with np.errstate(all="ignore"):
-        return function(**operands, call=call) if _TAKES_CALL[name] else function(**operands)
+        return function(**operands, call=call) if function in _TAKES_CALL else function(**operands)

@@ -14,10 +14,13 @@ from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds,
 from onnxport.validate.runtimes.mil.ends import MAIN, ends, entering, leaving
 from onnxport.validate.runtimes.mil.evaluator import Evaluator
 from onnxport.validate.runtimes.mil.program import read_package
-from onnxport.validate.runtimes.mil.registry import Undefined
+from onnxport.validate.runtimes.mil.registry import Failed, Undefined
 from onnxport.validate.runtimes.options import RuntimeOptions
 
 _DEFAULT = RuntimeOptions()
+_EVALUATED = (
+    "the package was evaluated as Apple documents its operators, not run by Core ML: that is done on macOS"
+)
 
 
 class MilRuntime(Closing):
@@ -36,14 +39,19 @@ class MilRuntime(Closing):
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
         self._path = path
         self._package = read_package(path)
+        found = ends(self._package, path)
+        self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
         self._function = self._package.functions[MAIN]
         self._evaluator = Evaluator(self._function)
-        found = ends(self._package)
-        self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
 
     @property
     def name(self) -> str:
-        return "evaluator of ML programs (Core ML itself runs on macOS only)"
+        return "evaluator of ML programs, as Apple documents them"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the report has to say of every answer from here."""
+        return (_EVALUATED,)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -71,6 +79,8 @@ class MilRuntime(Closing):
             found = self._evaluator.run(given, keep=keep)
         except Undefined as error:
             raise RunError(f"{self._path} computes what Core ML does not define", why=str(error)) from error
+        except Failed as error:
+            raise RunError(f"{self._path} cannot be evaluated", why=str(error)) from error
         outputs = {port.name: leaving(found[port.key], port) for port in self._outputs}
         return outputs | {name: np.asarray(found[self._taps[name].key]) for name in taps}
 

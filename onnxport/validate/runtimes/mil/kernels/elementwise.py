@@ -66,7 +66,7 @@ def inverse(x: Array, call: Call, epsilon: Array | None = None) -> Array:
 
 @kernel("log")
 def log(x: Array, call: Call, epsilon: Array | None = None) -> Array:
-    return np.log(x + _epsilon(epsilon, 1e-45, call))
+    return np.asarray(np.log(x + _epsilon(epsilon, 1e-45, call)))
 
 
 @kernel("rsqrt")

@@ -52,6 +52,8 @@ def list_read(ls: TensorList, index: Array) -> Array:
 
 @kernel("list_gather")
 def list_gather(ls: TensorList, indices: Array) -> Array:
+    if not indices.size:
+        raise Undefined("list_gather of no elements: MIL has no tensor without elements")
     return np.stack([_read(ls, _number(each)) for each in np.ravel(indices)])
 
 

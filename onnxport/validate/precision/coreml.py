@@ -1,0 +1,111 @@
+"""The precision of an `.mlpackage`, by the types that its program declares; the first rule that fits decides.
+
+1. A `dequantize` of something that the program `quantize`s itself: "int8".
+2. Products (convolution, linear, matmul, recurrent) on weights that a `constexpr_` operator unpacks: "int8 weights",
+   "int4 weights", "palettized weights", "sparse weights" or "float16 weights", whatever they are computed in.
+3. What most products compute in: "float16" or "float32"; of a program without products, what most operators do. A
+   package of ours that lists what it keeps in float32 is "float16": the judge knows which values these are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from onnxport.manifest import KEY, Manifest
+from onnxport.validate.report import Precision
+from onnxport.validate.runtimes.mil.program import Block, Operation, Package, read_package
+
+_PRODUCTS = frozenset(
+    "conv conv_transpose linear matmul einsum lstm gru rnn scaled_dot_product_attention conv_quantized".split()
+)
+# What computes nothing: a model without products is told by the others.
+_SILENT = frozenset(
+    (
+        "const cast identity quantize dequantize reshape transpose expand_dims squeeze slice_by_index slice_by_size "
+        "concat split stack gather gather_nd gather_along_axis shape tile pad"
+    ).split()
+)
+_FLOATS: Mapping[str, Precision] = {"float16": "float16", "float32": "float32"}
+_NARROW = frozenset(("int4", "uint4", "uint1", "uint2", "uint3", "uint6"))
+
+
+def precision(path: Path) -> Precision:
+    """The precision of the package at `path`; "unknown" where nothing is computed.
+
+    Raises:
+        InputError: no package, or a damaged one.
+    """
+    package = read_package(path)
+    operations = [each for function in package.functions.values() for each in _all(function.block)]
+    makers = {name: each for each in operations for name, _ in each.outputs}
+    if any(_is_requantized(each, makers) for each in operations):
+        return "int8"
+    products = [each for each in operations if each.type in _PRODUCTS]
+    stored = Counter(filter(None, (_stored(each, makers) for each in products)))
+    if stored:
+        return stored.most_common(1)[0][0]
+    kinds = Counter(_computed(products)) or Counter(_computed(operations))
+    if kinds["float16"] and _islands(package):
+        return "float16"
+    if not kinds:
+        return "unknown"
+    kind, count = kinds.most_common(1)[0]
+    return kind if count * 2 > kinds.total() else "mixed"
+
+
+def islands(path: Path) -> frozenset[str]:
+    """The ONNX values that a float16 package of ours computes in float32; none of a foreign one."""
+    return _islands(read_package(path))
+
+
+def _islands(package: Package) -> frozenset[str]:
+    note = package.description.metadata.userDefined.get(KEY)
+    return frozenset(Manifest.from_json(note).islands) if note else frozenset()
+
+
+def _all(block: Block) -> Iterator[Operation]:
+    for operation in block.operations:
+        yield operation
+        for inner in operation.blocks:
+            yield from _all(inner)
+
+
+def _is_requantized(operation: Operation, makers: Mapping[str, Operation]) -> bool:
+    """Whether it takes back what the program itself has quantized at run time."""
+    return operation.type == "dequantize" and any(
+        isinstance(name, str) and name in makers and makers[name].type != "const"
+        for name in operation.inputs.get("input", ())
+    )
+
+
+def _stored(product: Operation, makers: Mapping[str, Operation]) -> Precision | None:
+    """How its weights are stored, where a constexpr operator unpacks them."""
+    names = [name for bound in product.inputs.values() for name in bound if isinstance(name, str)]
+    unpacking = [each for name in names if (each := makers.get(name)) and each.type.startswith("constexpr_")]
+    return _packed(unpacking[0], makers) if unpacking else None
+
+
+def _packed(unpacking: Operation, makers: Mapping[str, Operation]) -> Precision:
+    if "lut" in unpacking.type:
+        return "palettized weights"
+    if "sparse" in unpacking.type:
+        return "sparse weights"
+    if unpacking.type == "constexpr_cast":
+        return "float16 weights"
+    return "int4 weights" if _dtype(unpacking, makers) in _NARROW else "int8 weights"
+
+
+def _dtype(unpacking: Operation, makers: Mapping[str, Operation]) -> str:
+    """The type of the numbers that it unpacks."""
+    for bound in unpacking.inputs.get("data", ()):
+        if isinstance(bound, str) and bound in makers:
+            return dict(makers[bound].outputs)[bound].dtype
+    return ""  # of bytes: before iOS18, where these are attributes, there are no others
+
+
+def _computed(operations: list[Operation]) -> Iterator[Precision]:
+    for operation in operations:
+        if operation.type not in _SILENT and not operation.type.startswith("constexpr_"):
+            yield from (_FLOATS[type_.dtype] for _, type_ in operation.outputs[:1] if type_.dtype in _FLOATS)
