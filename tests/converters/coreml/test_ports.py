@@ -1,4 +1,4 @@
-"""Inputs and outputs as a package carries them: types, ranks and names that Core ML does not have, and no value lost."""
+"""Inputs and outputs as a package carries them: types, ranks and names that Core ML lacks, and no value lost."""
 
 from __future__ import annotations
 
