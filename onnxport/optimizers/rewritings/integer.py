@@ -22,6 +22,7 @@ def dynamic_quantize_linear(node: Rewrite) -> None:
 
     ONNX's definition divides by zero where x is 0 throughout; ONNX Runtime takes the scale 1 then.
     """
+    node.is_exact = True  # the scale and the zero point are of the range as it is
     x, zero = node.input(0), np.float32(0)
     low = node.op("Min", node.op("ReduceMin", x, keepdims=0), zero)
     high = node.op("Max", node.op("ReduceMax", x, keepdims=0), zero)
@@ -66,7 +67,7 @@ def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value],
         if weight > 1:
             result = node.op("Mul", result, np.int32(weight))
         total = result if total is None else node.op("Add", total, result)
-    assert total is not None
+    assert isinstance(total, ir.Value)
     return total
 
 
