@@ -6,7 +6,7 @@ and gives `Value`s. Python floats, float arrays and float Values become the elem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -103,6 +103,33 @@ class MilBuilder:
             raise NoMil(_words(op, error)) from error
         return [wrap(var) for var in result] if isinstance(result, list | tuple) else wrap(result)
 
+    def select(self, cond: Value, a: Any, b: Any) -> Value:
+        """`a` where `cond` holds, `b` elsewhere, the three broadcast.
+
+        MIL documents that, but coremltools declares a result of the shape of a and b alone: where the condition has
+        more elements, something of its shape that changes nothing is added to b.
+        """
+        if covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
+            made: Value = self.emit("select", cond=cond, a=a, b=b)
+            return made
+        flags = self.emit("cast", x=cond, dtype="int32")
+        b_is_float = isinstance(b, float) or (isinstance(b, Value) and b.is_float)
+        if isinstance(b, Value) and b.dtype.kind == "b":
+            b = self.emit("logical_or", x=b, y=self.emit("less", x=flags, y=0))
+        elif b_is_float:
+            b = self.emit("add", x=self.emit("mul", x=self._real(flags), y=-0.0), y=b)
+        else:
+            b = self.emit("add", x=self.emit("mul", x=flags, y=0), y=b)
+        return self.select(cond, a, b)
+
+    def _real(self, value: Value) -> Value:
+        made: Value = self.emit("cast", x=value, dtype=self.compute)
+        return made
+
+    def _shape_of(self, given: Any) -> tuple[Any, ...]:
+        """Sizes and symbols."""
+        return tuple(self.var(given).shape) if isinstance(given, Value) else np.shape(given)
+
     def inner_name(self, op: str) -> str:
         self._count += 1
         return f"{op}{INNER}{self._count}"
@@ -189,6 +216,16 @@ class MilBuilder:
 
     def _rounded(self, array: Array) -> Array:
         return to_half(array) if self.compute == "fp16" else array
+
+
+def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
+    """Whether `shapes`, broadcast together, surely have all the axes and sizes that `other` would bring."""
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    brought = (1,) * (rank - len(other)) + tuple(other)
+    return len(other) <= rank and all(
+        size == 1 or any(each[axis] == size for each in aligned) for axis, size in enumerate(brought)
+    )
 
 
 def wrap(var: Var) -> Value:

@@ -108,7 +108,7 @@ class Term:
         kind = next(Term(self.mil, e.value if isinstance(e, Term) else e)
                     for e in (then, otherwise) if isinstance(e, Term | Value))  # fmt: skip
         given = [kind._given(each) for each in (then, otherwise)]
-        return Term(self.mil, self.mil.emit("select", cond=self.value, a=given[0], b=given[1]))
+        return Term(self.mil, self.mil.select(cond=self.value, a=given[0], b=given[1]))
 
     # ---- from one type to another
 

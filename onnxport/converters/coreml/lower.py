@@ -23,6 +23,7 @@ from onnxport.converters.params import CoremlParams
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.manifest import Port, Tap
 from onnxport.model import Model, dims_of
+from onnxport.optimizers.rewritings.registry import EXACT
 
 _WORTH_FREEING = 2**20  # bytes
 
@@ -146,7 +147,7 @@ class _Lowering:
 
     def _compute(self, node: onnx.Node) -> Compute:
         """The type in which a node computes its floats."""
-        if any(value.name in self.islands for value in node.outputs):
+        if EXACT in node.metadata_props or any(value.name in self.islands for value in node.outputs):
             return "fp32"
         if self.params.precision is not None:
             return "fp16" if self.params.precision in ("fp16", "mixed") else "fp32"

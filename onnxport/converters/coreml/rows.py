@@ -62,10 +62,8 @@ class _Slots:
         else:
             count = emitted(mil, "expand_dims", x=self._steps, axes=[0])
             tail = np.array(self._shape, np.int32)
-            room = count if not self._shape else emitted(mil, "concat", values=[count, tail], axis=0)
-        slots = emitted(mil, "fill", shape=room, value=zero)
-        slots._sym_val = None
-        return [slots]
+            room = count if not self._shape else mil.concat(values=[count, tail], axis=0)
+        return [emitted(mil, "fill", shape=room, value=zero)]
 
     def add(self, carried: Var, row: Value, step: Var) -> Var:
         mil = self._mil
@@ -80,7 +78,7 @@ class _Slots:
         if may_stop:
             end = emitted(mil, "expand_dims", x=steps, axes=[0])
             if self._shape:
-                end = emitted(mil, "concat", values=[end, np.array(self._shape, np.int32)], axis=0)
+                end = mil.concat(values=[end, np.array(self._shape, np.int32)], axis=0)
             slots = mil.slice_by_index(x=carried, begin=[0] * (1 + len(self._shape)), end=end)
         if self._dtype.kind == "b":
             slots = wrap(emitted(mil, "cast", x=mil.var(slots, "int32"), dtype="bool"))
@@ -93,7 +91,9 @@ class _List:
     def __init__(
         self, mil: MilBuilder, shape: tuple[int | None, ...], dtype: np.dtype[Any], type_: MilType
     ) -> None:
-        self._mil, self._shape, self._dtype, self._type = mil, shape, dtype, type_
+        self._mil, self._dtype, self._type = mil, dtype, type_
+        self._is_scalar = not shape  # a list's elements have an axis at least
+        self._shape = shape or (1,)
 
     def start(self) -> list[Var]:
         name = self._mil.inner_name("make_list")
@@ -105,12 +105,20 @@ class _List:
 
     def add(self, carried: Var, row: Value, step: Var) -> Var:
         mil = self._mil
-        return emitted(mil, "list_write", ls=carried, index=step, value=returned(mil, row, self._type))
+        value = returned(mil, row, self._type)
+        if self._is_scalar:
+            value = emitted(mil, "expand_dims", x=value, axes=[0])
+        return emitted(mil, "list_write", ls=carried, index=step, value=value)
 
     def finish(self, carried: Var, steps: Var, *, may_stop: bool) -> Value:
         mil = self._mil
         places = emitted(mil, "range_1d", start=0, end=steps, step=1)
-        return wrap(emitted(mil, "list_gather", ls=carried, indices=places))
+        gathered = wrap(emitted(mil, "list_gather", ls=carried, indices=places))
+        gathered.dtype = self._dtype
+        if not self._is_scalar:
+            return gathered
+        flat: Value = mil.squeeze(x=gathered, axes=[1])
+        return flat
 
 
 def _cast(mil: MilBuilder, value: Value, type_: MilType) -> Value:

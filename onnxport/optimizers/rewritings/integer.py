@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -21,6 +22,7 @@ def dynamic_quantize_linear(node: Rewrite) -> None:
 
     ONNX's definition divides by zero where x is 0 throughout; ONNX Runtime takes the scale 1 then.
     """
+    node.is_exact = True  # the scale and the zero point are of the range as it is
     x, zero = node.input(0), np.float32(0)
     low = node.op("Min", node.op("ReduceMin", x, keepdims=0), zero)
     high = node.op("Max", node.op("ReduceMax", x, keepdims=0), zero)
@@ -40,28 +42,63 @@ def conv_integer(node: Rewrite) -> None:
     A float convolution is exact while no sum can pass 2^24. Where one could, x is taken in pieces of so few bits
     that none does, and the results are put together as integers.
     """
+    node.is_exact = True
     x = _centred(node, 0, 2)
     w, bits = _weights(node)
     attributes = {name: node.attribute(name) for name in _CONV}
+    node.emit(_summed(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
+
+
+@rewrites("MatMulInteger")
+def matmul_integer(node: Rewrite) -> None:
+    """The product of (a - zero point) and (b - zero point) in int32 (ONNX MatMulInteger-10), as ConvInteger."""
+    node.is_exact = True
+    if min(len(node.shape(node.input(index))) for index in (0, 1)) < 2:
+        node.unsupported("multiplies a vector; reshape it to a matrix")
+    a, (b, bits) = _centred(node, 0, 2, column=True), _matrix(node)
+    node.emit(_summed(node, a, bits, lambda piece: node.op("MatMul", piece, b)))
+
+
+def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """The product with x in int32, piece by piece."""
     total = None
     for piece, weight in _pieces(node, x, bits):
-        result = node.op("Cast", node.op("Conv", piece, w, **attributes), to=ir.DataType.INT32)
+        result = node.op("Cast", product(piece), to=ir.DataType.INT32)
         if weight > 1:
             result = node.op("Mul", result, np.int32(weight))
         total = result if total is None else node.op("Add", total, result)
-    assert total is not None
-    node.emit(total)
+    assert isinstance(total, ir.Value)
+    return total
 
 
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def _centred(node: Rewrite, index: int, zero_point: int) -> ir.Value:
+def _centred(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
+    """An operand less its zero point, of which there may be one a row: then it is a `column`."""
     value: ir.Value = node.op("Cast", node.input(index), to=ir.DataType.FLOAT)
     if not node.has_input(zero_point):
         return value
-    centred: ir.Value = node.op("Sub", value, node.op("Cast", node.input(zero_point), to=ir.DataType.FLOAT))
+    points = node.op("Cast", node.input(zero_point), to=ir.DataType.FLOAT)
+    shape = node.shape(node.input(zero_point))
+    if column and len(shape) == 1 and shape != (1,):
+        points = node.op("Unsqueeze", points, np.array([1]))
+    centred: ir.Value = node.op("Sub", value, points)
     return centred
+
+
+def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
+    """The second matrix less its zero points, in float32, and how many bits of the first it can be multiplied by."""
+    value, zero_point = node.input(1), node.optional(3)
+    if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
+        matrix = value.const_value.numpy().astype(np.float32)
+        if zero_point is not None and zero_point.const_value is not None:
+            matrix = matrix - zero_point.const_value.numpy().astype(np.float32)
+        return matrix, _bits(node, float(np.abs(matrix).sum(axis=-2).max(initial=1)))
+    size = node.shape(value)[-2]
+    if size is None:
+        node.unsupported("sums along an axis of open size; fix it with --shape NAME=...")
+    return _centred(node, 1, 3), _bits(node, float(_LARGEST * size))
 
 
 def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:

@@ -23,6 +23,9 @@ Rewriting = Callable[["Rewrite"], None]
 # Where a node that cannot be rewritten keeps the reason, for the converter that refuses it.
 REASON = "onnxport.refused"
 
+# Marks a node whose integers are computed in float32, which is exact; in fewer bits it would not be.
+EXACT = "onnxport.exact"
+
 _CANONICAL_IR = 10  # the IR version that came with the canonical opset
 
 _REWRITINGS: dict[str, Rewriting] = {}
@@ -98,6 +101,9 @@ class Rewrite:
     """One node, what it has, and the nodes that are to take its place.
 
     Operands of `op` are values of the graph or arrays, which become constants; None is an absent one.
+
+    Attributes:
+        is_exact: whether the nodes made from here on are to compute in no fewer bits than they say.
     """
 
     def __init__(self, model: Model, node: ir.Node) -> None:
@@ -112,6 +118,7 @@ class Rewrite:
         self._results: dict[int, ir.Value] = {}
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()
+        self.is_exact = False
 
     # ---- what the node has
 
@@ -187,6 +194,8 @@ class Rewrite:
         ]
         given = {name: value for name, value in attributes.items() if value is not None}
         node = ir.node(op, inputs, given, num_outputs=outputs, name=self._fresh(op))
+        if self.is_exact:
+            node.metadata_props[EXACT] = "float32"
         self._nodes.append(node)
         for index, value in enumerate(node.outputs):
             value.name = self._fresh(op) if index else node.name

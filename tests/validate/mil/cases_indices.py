@@ -118,7 +118,9 @@ def matmul(random: Random, opset: int) -> dict[str, Any]:
     transpose_x, transpose_y = flag(random), flag(random)
     x = values(random, (*left, *((inner, rows) if transpose_x else (rows, inner))), NUMBERS)
     y = values(
-        random, (*right[len(right) // 2 :], *((columns, inner) if transpose_y else (inner, columns))), (x.dtype.name,)
+        random,
+        (*right[len(right) // 2 :], *((columns, inner) if transpose_y else (inner, columns))),
+        (x.dtype.name,),
     )
     if x.ndim == 2 and rows == 1 and not transpose_x:
         x = x[0]
@@ -141,4 +143,3 @@ def einsum(random: Random, opset: int) -> dict[str, Any]:
     y_shape = (1 if flag(random) else b, w, 1 if flag(random) else h, u) if four else (w, h, u)
     y = values(random, y_shape, (x.dtype.name,))
     return {"values": [x, y], "equation": "nchw,nwhu->nchu" if four else "chw,whr->chr"}
-

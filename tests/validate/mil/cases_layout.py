@@ -66,7 +66,10 @@ def squeeze(random: Random, opset: int) -> dict[str, Any]:
 @case("transpose")
 def transpose(random: Random, opset: int) -> dict[str, Any]:
     x = values(random, shape_of(random), moved(opset))
-    return {"x": x, "perm": [int(axis) - x.ndim * int(random.integers(2)) for axis in random.permutation(x.ndim)]}
+    return {
+        "x": x,
+        "perm": [int(axis) - x.ndim * int(random.integers(2)) for axis in random.permutation(x.ndim)],
+    }
 
 
 @case("flatten2d")
@@ -91,7 +94,10 @@ def concat(random: Random, opset: int) -> dict[str, Any]:
 @case("stack")
 def stack(random: Random, opset: int) -> dict[str, Any]:
     first = values(random, shape_of(random, 0, 4), ANY)
-    parts = [first, *(values(random, first.shape, (first.dtype.name,)) for _ in range(int(random.integers(3))))]
+    parts = [
+        first,
+        *(values(random, first.shape, (first.dtype.name,)) for _ in range(int(random.integers(3)))),
+    ]
     return {"values": parts, "axis": int(random.integers(-first.ndim - 1, first.ndim + 1))}
 
 
@@ -198,4 +204,3 @@ def pad(random: Random, opset: int) -> dict[str, Any]:
         widths = [0] * (2 * (x.ndim - axes)) + widths  # a run-time pad has all axes
     given = {"x": x, "pad": np.array(widths, np.int32), "mode": mode}
     return given | ({"constant_val": x.dtype.type(1.5)} if mode == "constant" and flag(random) else {})
-

@@ -101,5 +101,7 @@ def attention(random: Random, opset: int) -> dict[str, Any]:
     if flag(random):
         mask = random.random((queries, keys)) < 0.7
         mask[:, 0] = True  # none is masked altogether
-        given["attn_mask"] = mask if flag(random) else random.uniform(-2, 2, (queries, keys)).astype(query.dtype)
+        given["attn_mask"] = (
+            mask if flag(random) else random.uniform(-2, 2, (queries, keys)).astype(query.dtype)
+        )
     return given

@@ -9,10 +9,10 @@ import numpy as np
 from tests.validate.mil.draws import (
     ANY,
     CASES,
-    Draw,
     FLOATS,
     NARROW,
     NUMBERS,
+    Draw,
     Random,
     axes_of,
     axis_of,
@@ -23,7 +23,6 @@ from tests.validate.mil.draws import (
     shape_of,
     values,
 )
-
 
 UNARY = {
     **dict.fromkeys(("atan", "ceil", "cos", "cosh", "erf", "exp", "floor", "round"), (-8.0, 8.0)),
@@ -119,8 +118,7 @@ def floor_div(random: Random, opset: int) -> dict[str, Any]:
 
 @case("pow")
 def power(random: Random, opset: int) -> dict[str, Any]:
-    given = pair(random, NUMBERS, 0.5, 4)
-    return given
+    return pair(random, NUMBERS, 0.5, 4)
 
 
 @case("select")
@@ -159,4 +157,3 @@ def position(random: Random, opset: int) -> dict[str, Any]:
     if opset >= 17 and flag(random):
         given["output_dtype"] = str(random.choice(["int32", "uint16"]))
     return given
-

@@ -34,7 +34,9 @@ def shape_of(random: Random, lowest: int = 1, highest: int = 5, largest: int = 5
     return tuple(int(size) for size in random.integers(1, largest + 1, rank))
 
 
-def values(random: Random, shape: tuple[int, ...], dtypes: tuple[str, ...], low: float = -8, high: float = 8) -> Any:
+def values(
+    random: Random, shape: tuple[int, ...], dtypes: tuple[str, ...], low: float = -8, high: float = 8
+) -> Any:
     dtype = str(random.choice(dtypes))
     if dtype == "bool":
         return random.random(shape) < 0.5
@@ -65,4 +67,3 @@ def distinct(random: Random, shape: tuple[int, ...], dtypes: tuple[str, ...]) ->
     """No value twice, so that nothing hangs on the order of equals."""
     size = int(np.prod(shape))
     return (random.permutation(size) - size // 2).reshape(shape).astype(str(random.choice(dtypes)))
-

@@ -122,7 +122,9 @@ def take_values(operator: str, opset: str) -> set[str]:
     from coremltools.converters.mil.mil.ops.registry import SSAOpRegistry
 
     versions = SSAOpRegistry.core_ops[operator]
-    newest = max((each for each in versions if each.value <= target(opset).value), key=lambda each: each.value)
+    newest = max(
+        (each for each in versions if each.value <= target(opset).value), key=lambda each: each.value
+    )
     types = versions[newest].input_spec.input_types
     constant_tuples = {"begins", "ends", "end_masks"}
     return {

@@ -41,7 +41,7 @@ def quantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
         node.unsupported("divides in another precision than float32; leave out its attribute 'precision'")
     parameters = _Parameters(node, mil)
     x, scale, points = node.x, parameters.scale, parameters.zero_point
-    if None not in (x.constant, scale.constant) and (points is None or points.constant is not None):
+    if x.constant is not None and parameters.are_constant:
         node.emit(mil.constant(_numbers(node, parameters, _LIMITS[name])))
     elif name in _BYTES and parameters.are_known and mil.at_least("iOS17") and x.rank:
         node.emit(_byte_quantized(node, mil, parameters, _BYTES[name]))
@@ -62,7 +62,7 @@ def dequantize_linear(node: NodeView[Value], mil: MilBuilder) -> None:
     x, scale, points = node.x, parameters.scale, parameters.zero_point
     if x.dtype.name not in (*_LIMITS, "int32"):
         node.unsupported(f"holds {x.dtype.name}, which Core ML does not; quantize to an integer type")
-    if None not in (x.constant, scale.constant) and (points is None or points.constant is not None):
+    if x.constant is not None and parameters.are_constant:
         node.emit(_dequantized_constant(node, parameters))
         return
     if (kept := x.copies.get(x.dtype.name)) is not None and parameters.are_known:
@@ -93,11 +93,14 @@ class _Parameters:
         self.zero_point = None if zero_point is None else self._along_axis(zero_point)
 
     @property
+    def are_constant(self) -> bool:
+        return all(each is None or each.constant is not None for each in self.given)
+
+    @property
     def are_known(self) -> bool:
         """Whether MIL's own operators take them: constants, one or one for each place along an axis."""
-        scale, zero_point = self.given
-        known = scale.constant is not None and bool((scale.constant != 0).all())
-        return known and not self.is_blocked and (zero_point is None or zero_point.constant is not None)
+        scale = self.given[0].constant
+        return self.are_constant and scale is not None and bool(scale.all()) and not self.is_blocked
 
     def operands(self, mil: MilBuilder, type_: MilType) -> dict[str, Any]:
         """The parameters of MIL's quantize and dequantize; sets the type in which these compute."""
