@@ -70,7 +70,14 @@ def entering(array: Array, dtype: str, port: Port) -> Array:
                 why=f"Core ML holds it as {wanted.name}",
                 fix=f"keep it within {limits.min} to {limits.max}",
             )
-    entered = array.astype(wanted, order="C")
+    with np.errstate(over="ignore"):
+        entered = array.astype(wanted, order="C")
+    if wanted.kind == "f" and array.dtype.kind == "f" and (np.isinf(entered) & np.isfinite(array)).any():
+        raise UsageError(
+            f"input {port.name!r} has values beyond {np.finfo(wanted).max:.1e}",
+            why=f"Core ML holds it as {wanted.name}",
+            fix="scale it down",
+        )
     return entered.reshape(1) if array.ndim == 0 else entered
 
 

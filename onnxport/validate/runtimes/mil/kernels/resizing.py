@@ -7,10 +7,10 @@ import numpy as np
 from onnxport.validate.runtimes.mil.registry import Array, Call, Undefined, kernel
 
 # Two grid points may come out of a float32 and a float64 computation this far apart.
-_TIE = 1e-5
+TIE = 1e-5
 
 
-def grid(mode: str, size: int, count: int) -> Array:
+def grid(mode: str, size: float, count: int) -> Array:
     """Where `count` samples of a dimension of `size` lie, by the documentation of resize_bilinear's sampling modes."""
     steps = np.arange(count, dtype=np.float64)
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
@@ -40,7 +40,7 @@ def linear(x: Array, axis: int, points: Array) -> Array:
 
 def nearest(x: Array, axis: int, points: Array, call: Call) -> Array:
     """`x` read at the pixels nearest to `points`; nothing says which one is meant where two are as near."""
-    if call.strict and (np.abs(points % 1 - 0.5) < _TIE).any():
+    if call.strict and (np.abs(points % 1 - 0.5) < TIE).any():
         raise Undefined(f"{call.operation.type} by nearest neighbour at points halfway between two pixels")
     return np.take(x, np.ceil(points - 0.5).astype(np.int64), axis)
 
