@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from onnxport.converters.coreml.lower import lower_model
 from onnxport.converters.coreml.package import write_package
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.manifest import KEY, Manifest
+from onnxport.manifest import KEY, Manifest, Port
 from onnxport.model import Model
 
 
@@ -44,7 +44,15 @@ class Worker:
             states=dict(lowered.states),
         )
         write_package(lowered, output, {KEY: complete.to_json()})
-        return Compiled(dict(_operators(lowered.program).most_common()), lowered.notes)
+        renamed = _renamed((*lowered.inputs, *lowered.outputs))
+        return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))
+
+
+def _renamed(ports: Iterable[Port]) -> Iterator[str]:
+    """What an app has to say for names that are no identifiers of Core ML."""
+    others = [f"{port.name!r} is {port.key}" for port in ports if port.name != port.key]
+    if others:
+        yield f"Core ML does not carry these names of inputs and outputs: {', '.join(others)} in the package"
 
 
 def _operators(program: Any) -> Counter[str]:
