@@ -31,12 +31,19 @@ class Worker:
 
         Raises:
             CannotConvertError: nodes without an equivalent.
+            UsageError: sizes or states that Core ML does not have so.
             OSError: the package could not be written.
         """
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(output.parent)
         lowered = optimize(lower_model(Model.received(model), params))
-        complete = replace(manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=lowered.taps)
+        complete = replace(
+            manifest,
+            inputs=lowered.inputs,
+            outputs=lowered.outputs,
+            taps=lowered.taps,
+            states=dict(lowered.states),
+        )
         write_package(lowered, output, {KEY: complete.to_json()})
         renamed = _renamed((*lowered.inputs, *lowered.outputs))
         return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))
