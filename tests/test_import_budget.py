@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from onnxport.artifact import SUFFIXES
+
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 ROUNDS = 12
@@ -95,11 +97,11 @@ def test_no_library_is_imported(command: tuple[str, ...]) -> None:
     assert not imported & HEAVY
 
 
-@pytest.mark.parametrize("target", ["tflite", "ort"])
+@pytest.mark.parametrize("target", ["tflite", "coreml", "ort"])
 def test_conversion_spends_at_most_a_second_on_imports(target: str, tmp_path: Path) -> None:
     """In the command's own process; the compiler's child imports while this one works."""
     command = (sys.executable, "-X", "importtime", "-m", "onnxport", "convert", str(DIGITS), "--to", target)
-    found = imports(run(*command, "-o", str(tmp_path / f"digits.{target}"), "--quiet").stderr)
+    found = imports(run(*command, "-o", str(tmp_path / f"digits{SUFFIXES[target]}"), "--quiet").stderr)
     names = dict.fromkeys(
         name if name.startswith("onnxport") else name.partition(".")[0] for name, _ in found
     )

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 
 from fixtures import graphs
 from onnxport import errors
+from onnxport.artifact import SUFFIXES
 from tests.cli.failing import Case, assert_fails, error_of, registering
 from tests.cli.sandbox import ROOT, Sandbox, unprivileged
 
@@ -191,7 +192,7 @@ def tolerance_that_lets_zeros_pass(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("validate", "model.onnx", "model.onnx", "--rtol", "1e10")
 
 
-@case(2, "Missing option '--to'. Choose from: tflite, ort; see onnxport convert --help")
+@case(2, "Missing option '--to'. Choose from: tflite, coreml, ort; see onnxport convert --help")
 def no_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx")
 
@@ -535,13 +536,13 @@ def full_disk(sandbox: Sandbox) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-@pytest.mark.parametrize("target", ["tflite", "ort"])
+@pytest.mark.parametrize("target", ["tflite", "coreml", "ort"])
 def test_full_disk(target: str, full_disk: Path, sandbox: Sandbox) -> None:
     shutil.copy(sandbox.model, full_disk / "model.onnx")
     before = sandbox.contents()
     outcome = sandbox.run("convert", "disk/model.onnx", "--to", target)
     assert outcome.code == errors.MACHINE_FAILED
-    assert f"model.{target} cannot be written" in error_of(outcome)
+    assert f"model{SUFFIXES[target]} cannot be written" in error_of(outcome)
     assert "free some space" in error_of(outcome)
     assert sandbox.contents() == before
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.lower import lower_model
 from onnxport.converters.coreml.package import write_package
+from onnxport.converters.coreml.passes import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.manifest import KEY, Manifest
+from onnxport.manifest import KEY, Manifest, Port
 from onnxport.model import Model
 
 
@@ -30,14 +31,29 @@ class Worker:
 
         Raises:
             CannotConvertError: nodes without an equivalent.
+            UsageError: sizes or states that Core ML does not have so.
             OSError: the package could not be written.
         """
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(output.parent)
-        lowered = lower_model(Model.received(model), params)
-        complete = replace(manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=lowered.taps)
+        lowered = optimize(lower_model(Model.received(model), params))
+        complete = replace(
+            manifest,
+            inputs=lowered.inputs,
+            outputs=lowered.outputs,
+            taps=lowered.taps,
+            states=dict(lowered.states),
+        )
         write_package(lowered, output, {KEY: complete.to_json()})
-        return Compiled(dict(_operators(lowered.program).most_common()), lowered.notes)
+        renamed = _renamed((*lowered.inputs, *lowered.outputs))
+        return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))
+
+
+def _renamed(ports: Iterable[Port]) -> Iterator[str]:
+    """What an app has to say for names that are no identifiers of Core ML."""
+    others = [f"{port.name!r} is {port.key}" for port in ports if port.name != port.key]
+    if others:
+        yield f"Core ML does not carry these names of inputs and outputs: {', '.join(others)} in the package"
 
 
 def _operators(program: Any) -> Counter[str]:

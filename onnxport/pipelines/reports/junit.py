@@ -68,6 +68,7 @@ def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str,
     yield "verdict", report.verdict
     yield "reason", report.reason
     yield "reference", report.reference.path
+    yield "run by", report.candidate.runtime
     yield "bytes", artifact.size
     yield "input sets", len(report.fed)
     for judgement in report.judgements:

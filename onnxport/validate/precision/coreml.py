@@ -43,7 +43,7 @@ def precision(path: Path) -> Precision:
     if any(_is_requantized(each, makers) for each in operations):
         return "int8"
     products = [each for each in operations if each.type in _PRODUCTS]
-    stored = Counter(filter(None, (_stored(each, makers) for each in products)))
+    stored: Counter[Precision] = Counter(kind for each in products if (kind := _stored(each, makers)))
     if stored:
         return stored.most_common(1)[0][0]
     kinds = Counter(_computed(products)) or Counter(_computed(operations))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
@@ -108,12 +109,17 @@ def group_normalization(node: NodeView[Value], mil: MilBuilder) -> None:
     if node.attribute("stash_type", 1) != 1:
         node.unsupported("has a stash_type other than float32, in which it is computed")
     x, groups, epsilon = node.x, node.attribute("num_groups"), node.attribute("epsilon", 1e-5)
-    grouped = mil.reshape(x=x, shape=[0, groups, -1])
+    sizes = [size_of(mil, x, axis) for axis in range(x.rank)]
+    rest = multiplied(mil, sizes[1:])
+    grouped = reshaped(mil, x, [sizes[0], groups, _part_of(mil, rest, groups)])
     standard = mil.instance_norm(x=grouped, **_parameters(mil, epsilon=epsilon))
-    shape = [dim or 0 for dim in x.shape] if x.is_static else mil.shape(x=x)
-    whole = mil.reshape(x=standard, shape=shape)
+    whole = reshaped(mil, standard, sizes)
     scaled = mil.mul(x=whole, y=channels(mil, node.input(1), x.rank))
     node.emit(mil.add(x=scaled, y=channels(mil, node.input(2), x.rank)))
+
+
+def _part_of(mil: MilBuilder, size: Size, count: int) -> Size:
+    return size // count if isinstance(size, int) else mil.floor_div(x=size, y=count)
 
 
 @lower("LayerNormalization")

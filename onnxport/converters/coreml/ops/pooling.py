@@ -56,8 +56,9 @@ def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
         return
     if counts_pads and declared != window.after:
         # What ceil_mode adds never counts: the declared padding becomes elements.
-        x = _zeros_around(mil, x, window.before, declared)
-        window = window.with_padding_written(declared)
+        written = tuple(min(a, b) for a, b in zip(declared, window.after, strict=True))
+        x = _zeros_around(mil, x, window.before, written)
+        window = window.with_padding_written(written)
         counts_pads = False
     pads = window_pads(window)
     excludes = not counts_pads and pads["pad_type"] != "valid"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from string import ascii_letters
 
 import numpy as np
 
+from onnxport.converters.equations import letters_of
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Shape
 from onnxport.converters.tflite.ops.matmul import product
@@ -44,26 +44,14 @@ def einsum(node: TflNode, tfl: TflBuilder) -> None:
 
 def _parsed(node: TflNode, tfl: TflBuilder, values: list[Value]) -> tuple[list[_Term], str]:
     """The operands' letters and the result's, an ellipsis written out."""
-    equation = node.attribute("equation").replace(" ", "")
-    left, arrow, result = equation.partition("->")
-    texts = left.split(",")
-    free = [letter for letter in ascii_letters if letter not in equation]
-    widest = max(v.rank - len(t.replace("...", "")) for t, v in zip(texts, values, strict=True))
+    operands, result = letters_of(node.attribute("equation"), [value.rank for value in values])
     terms = []
-    for text, value in zip(texts, values, strict=True):
-        count = value.rank - len(text.replace("...", ""))
-        letters = text.replace("...", "".join(free[widest - count : widest]))
+    for letters, value in zip(operands, values, strict=True):
         term = _Term(letters, value)
         while len(set(term.letters)) < len(term.letters):
             term = _diagonal(node, tfl, term)
         terms.append(term)
     every = "".join(term.letters for term in terms)
-    if not arrow:
-        # Implicit: the ellipsis, then the letters that occur once, in alphabetical order.
-        result = "..." + "".join(
-            sorted(letter for letter in set(left) - set(",.") if left.count(letter) == 1)
-        )
-    result = result.replace("...", "".join(free[:widest]))
     for letter in set(every):
         sizes = {size for term in terms if letter in term.letters and (size := term.size(letter)) is not None}
         if len(sizes) > 1:

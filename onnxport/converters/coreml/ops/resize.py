@@ -1,0 +1,150 @@
+"""Resize: by MIL's own operators where these sample the very same, by gathering or by a matrix elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.resizing import is_last, resized_at_run_time, sampled_from
+from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.lowering import NodeView
+from onnxport.converters.resizing import (
+    Axis,
+    Sampling,
+    axes_of,
+    nearest_indices,
+    outside,
+    sampling_of,
+    source_positions,
+    weight_matrix,
+)
+
+# MIL's sampling_mode -> where it samples an axis of `before` elements for one of `after`.
+_POSITIONS = {
+    "UNALIGN_CORNERS": lambda before, after: (np.arange(after) + 0.5) * before / after - 0.5,
+    "STRICT_ALIGN_CORNERS": lambda before, after: np.arange(after) * (before - 1) / (after - 1),
+    "DEFAULT": lambda before, after: np.arange(after) * (before - before / after) / (after - 1),
+}
+
+
+@lower("Resize")
+def resize(node: NodeView[Value], mil: MilBuilder) -> None:
+    """Samples axes at another density (ONNX Resize-19)."""
+    x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
+    if sampling.mode != "nearest" and not x.is_float:
+        node.unsupported(f"samples {x.dtype} elements by {sampling.mode}, whose rounding ONNX leaves open")
+    if None in x.shape or None in shape or _is_open(node, sampling):
+        node.emit(resized_at_run_time(node, mil, sampling))
+        return
+    axes = axes_of(node, sampling)
+    if not axes:
+        node.emit(mil.identity(x=x))
+        return
+    native = _native(mil, x, sampling, axes)
+    if native is not None:
+        node.emit(native)
+        return
+    result = x
+    for axis, description in axes.items():
+        if sampling.mode == "nearest":
+            indices = nearest_indices(sampling, description).astype(np.int32)
+            result = mil.gather(x=result, indices=indices, axis=axis)
+        else:
+            result = _weighted(mil, result, axis, weight_matrix(sampling, description))
+    node.emit(_extrapolated(mil, result, axes, sampling))
+
+
+def _is_open(node: NodeView[Value], sampling: Sampling) -> bool:
+    """Whether more than sizes must be known: a region, a scale, or what is to keep its aspect ratio."""
+    matters = {
+        1: sampling.coordinates == "tf_crop_and_resize",
+        2: True,
+        3: node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch",
+    }
+    operands = [node.optional(index) for index, counts in matters.items() if counts]
+    return any(o is not None and o.constant is None and o.shape != (0,) for o in operands)
+
+
+def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
+    """The last two axes by the operator that samples both the same as the node, if there is such."""
+    if (
+        x.rank < 3
+        or not x.is_float
+        or not is_last(axes, x.rank)
+        or sampling.coordinates == "tf_crop_and_resize"
+    ):
+        return None
+    height, width = (axes.get(axis) or _kept(x, axis) for axis in (x.rank - 2, x.rank - 1))
+    if sampling.mode == "nearest":
+        if not all(_repeats(sampling, axis) for axis in (height, width)):
+            return None
+        return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
+            x=x,
+            scale_factor_height=height.after // height.before,
+            scale_factor_width=width.after // width.before,
+        )
+    shrinks = sampling.antialias and any(axis.scale < 1 for axis in axes.values())
+    if sampling.mode == "cubic" or shrinks or sampling.exclude_outside:
+        return None
+    for mode in _POSITIONS:
+        if all(_samples_alike(sampling, mode, axis) for axis in (height, width)):
+            return sampled_from(mil, x, mode, [height.after, width.after])
+    return None
+
+
+def _kept(x: Value, axis: int) -> Axis:
+    size = x.shape[axis] or 0
+    return Axis(size, size, np.float32(1))
+
+
+def _repeats(sampling: Sampling, axis: Axis) -> bool:
+    """Whether every element is copied as often as any other."""
+    if axis.after % axis.before:
+        return False
+    repeated = np.repeat(np.arange(axis.before), axis.after // axis.before)
+    return bool(np.array_equal(nearest_indices(sampling, axis), repeated))
+
+
+def _samples_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
+    """Whether MIL samples the axis as the node does, to float32 noise in a position."""
+    if axis.before == axis.after and axis.scale == 1:
+        return axis.after > 1 or mode == "UNALIGN_CORNERS"
+    if axis.after == 1 and mode != "UNALIGN_CORNERS":
+        return False
+    last = axis.before - 1
+    ours, theirs = _POSITIONS[mode](axis.before, axis.after), source_positions(sampling, axis)
+    noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
+    return bool(np.allclose(np.clip(ours, 0, last), np.clip(theirs, 0, last), rtol=0, atol=noise))
+
+
+# ---- any sampling
+
+
+def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
+    """The axis multiplied by a matrix [after, before]."""
+    weights = mil.constant(matrix.astype(np.float32))
+    if x.rank > 1 and axis == x.rank - 2:
+        return mil.matmul(x=weights, y=x)  # type: ignore[no-any-return]
+    order = [each for each in range(x.rank) if each != axis] + [axis]
+    last = axis == x.rank - 1
+    rows = x if last else mil.transpose(x=x, perm=order)
+    if x.rank == 1:
+        rows = mil.expand_dims(x=rows, axes=[0])
+    result = mil.matmul(x=rows, y=weights, transpose_y=True)
+    if x.rank == 1:
+        return mil.squeeze(x=result, axes=[0])  # type: ignore[no-any-return]
+    return result if last else mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
+
+
+def _extrapolated(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
+    """The extrapolation value put where a sample lies outside the input along any axis."""
+    lies_outside = np.zeros((1,) * result.rank, bool)
+    for axis, description in axes.items():
+        along = [-1 if a == axis else 1 for a in range(result.rank)]
+        lies_outside = lies_outside | outside(sampling, description).reshape(along)
+    if not lies_outside.any():
+        return result
+    whole = np.broadcast_to(lies_outside, [dim or 0 for dim in result.shape])
+    fill = float(sampling.extrapolation) if result.is_float else int(sampling.extrapolation)
+    return mil.select(cond=np.ascontiguousarray(whole), a=fill, b=result)  # type: ignore[no-any-return]

@@ -1,0 +1,164 @@
+"""The steps of recurrent cells over time: one after another in the program, or a loop with one step as its body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from coremltools.converters.mil.mil import Var
+
+from onnxport.converters.coreml.blocks import emitted, entered, returned, widened
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.cells import Cell, State, Step
+from onnxport.converters.coreml.elements import Elements
+from onnxport.converters.coreml.rows import Rows, rows
+from onnxport.converters.coreml.values import Value
+
+_FLOAT = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction through time.
+
+    Attributes:
+        projected: [time, batch, gates * hidden], of which each step takes its row.
+    """
+
+    cell: Cell
+    is_backwards: bool
+    projected: Value
+    initial: State
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one direction: [time, batch, hidden] of all steps, None if not asked for, and the state at the end."""
+
+    sequence: Value | None
+    final: State
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one recurrent node.
+
+    Attributes:
+        batch: how many sequences there are, None if that is open.
+        lengths: float [batch, 1], how many steps each sequence has; None if all.
+        collects: whether the results of all steps are asked for.
+    """
+
+    mil: MilBuilder
+    step: Step
+    batch: int | None
+    lengths: Elements | None
+    collects: bool
+
+    def unrolled(self, direction: Direction, count: int) -> Outcome:
+        mil, state, given = self.mil, direction.initial, {}
+        parts = (
+            mil.split(x=direction.projected, num_splits=count, axis=0) if count > 1 else [direction.projected]
+        )
+        for time in reversed(range(count)) if direction.is_backwards else range(count):
+            row = Elements(mil, mil.squeeze(x=parts[time], axes=[0]))
+            left = None if self.lengths is None else self.lengths - float(time)
+            state, given[time] = self._advanced(direction.cell, row, state, left)
+        if not self.collects:
+            return Outcome(None, state)
+        values = [given[time].value for time in range(count)]
+        return Outcome(mil.stack(values=values, axis=0), state)
+
+    def _advanced(
+        self, cell: Cell, row: Elements, state: State, left: Elements | None
+    ) -> tuple[State, Elements]:
+        """The state after a step and what it gives; past a sequence's end the state stays and it gives 0.
+
+        `left` is [batch, 1], 1 or more for the sequences that have the step; None if all have.
+        """
+        after = self.step(cell, row, state)
+        if left is None:
+            return after, after.hidden
+        memory = None
+        if state.cell is not None and after.cell is not None:
+            memory = left.where_at_least(0.5, after.cell, state.cell)
+        hidden = left.where_at_least(0.5, after.hidden, state.hidden)
+        return State(hidden, memory), left.where_at_least(0.5, after.hidden, 0.0)
+
+    def looped(self, direction: Direction) -> Outcome:
+        return _Loop(self, direction).run()
+
+
+class _Loop:
+    """One direction as a loop: it carries a counter, the state, and the rows collected."""
+
+    def __init__(self, steps: Steps, direction: Direction) -> None:
+        self.steps, self.direction, self.mil = steps, direction, steps.mil
+        cell = direction.cell
+        # What a block made of them would not be seen outside of it, nor in the block made next.
+        for value in (cell.recurrence, cell.candidate_bias, cell.peepholes, direction.projected):
+            if value is not None:
+                self.mil.var(value)
+        if steps.lengths is not None:
+            self.mil.var(steps.lengths.value)
+        self.shape = (steps.batch, cell.size)
+
+    @cached_property
+    def count(self) -> Var | int:
+        known = self.direction.projected.shape[0]
+        if known is not None:
+            return known
+        sizes = emitted(self.mil, "shape", x=self.direction.projected)
+        return emitted(self.mil, "gather", x=sizes, indices=np.int32(0), axis=0)
+
+    @cached_property
+    def rows(self) -> Rows:
+        return rows(self.mil, self.shape, _FLOAT, self.count)
+
+    def run(self) -> Outcome:
+        mil, initial = self.mil, self.direction.initial
+        variables = [returned(mil, mil.constant(np.array(0, np.int32)))]
+        variables += [returned(mil, each.value) for each in _parts(initial)]
+        variables += self.rows.start() if self.steps.collects else []
+        results = mil.while_loop(_cond=self._continues, _body=self._step, loop_vars=variables)
+        counter, *left = [next(iter(value.copies.values())) for value in results]
+        final = self._state(iter(left))
+        sequence = self.rows.finish(left[-1], counter, may_stop=False) if self.steps.collects else None
+        return Outcome(sequence, final)
+
+    def _continues(self, counter: Var, *_: Var) -> Var:
+        return emitted(self.mil, "less", x=counter, y=self.count)
+
+    def _step(self, counter: Var, *carried: Var) -> list[Var]:
+        mil, direction = self.mil, self.direction
+        for var in (counter, *carried):
+            widened(var, ())
+        now: Var = counter
+        if direction.is_backwards:
+            last = (
+                emitted(mil, "sub", x=self.count, y=1) if not isinstance(self.count, int) else self.count - 1
+            )
+            now = emitted(mil, "sub", x=last, y=counter)
+        row = Elements(mil, mil.gather(x=direction.projected, indices=now, axis=0))
+        lengths = self.steps.lengths
+        left = None
+        if lengths is not None:
+            left = lengths - Elements(mil, entered(emitted(mil, "cast", x=now, dtype="fp32"), _FLOAT))
+        after, given = self.steps._advanced(direction.cell, row, self._state(iter(carried)), left)
+        following = [emitted(mil, "add", x=counter, y=1)]
+        following += [returned(mil, each.value) for each in _parts(after)]
+        if self.steps.collects:
+            following.append(self.rows.add(carried[-1], given.value, now))
+        return following
+
+    def _state(self, variables: Iterator[Var]) -> State:
+        """The next variables as a state of the direction's parts."""
+        return State(
+            *(Elements(self.mil, entered(next(variables), _FLOAT)) for _ in _parts(self.direction.initial))
+        )
+
+
+def _parts(state: State) -> Sequence[Elements]:
+    return [each for each in (state.hidden, state.cell) if each is not None]
