@@ -53,5 +53,12 @@ class Value:
     def is_static(self) -> bool:
         return None not in self.shape
 
+    def turned(self) -> Value:
+        """A constant matrix with its axes exchanged, stored as this one is."""
+        assert self.constant is not None
+        kept = None if self.quantized is None else self.quantized.transposed((1, 0))
+        matrix = np.ascontiguousarray(self.constant.T)
+        return Value(matrix.shape, self.dtype, constant=matrix, quantized=kept)
+
 
 Lookup = Mapping[str, Value]
