@@ -73,9 +73,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Constant:
-    """A value in the file: an array, a Python string, or a tuple of them for a list."""
+    """A value in the file: an array, a Python string, or a tuple of them for a list.
+
+    Attributes:
+        dtype: as in Type, where it is a tensor: what is held in bytes may stand for fewer bits.
+    """
 
     value: Any
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,11 +226,12 @@ def _constant(spec: Any, folder: Path) -> Constant:
     if spec.WhichOneof("value") == "blobFileValue":
         file = folder / spec.blobFileValue.fileName.removeprefix("@model_path/")
         type_ = _type(spec.type)
-        return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)))
+        return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)), type_.dtype)
     value = spec.immediateValue
     kind = value.WhichOneof("value")
     if kind == "tensor":
-        return Constant(_tensor(value.tensor, _type(spec.type)))
+        type_ = _type(spec.type)
+        return Constant(_tensor(value.tensor, type_), type_.dtype)
     if kind in ("list", "tuple"):
         return Constant(tuple(_constant(each, folder).value for each in getattr(value, kind).values))
     raise ValueError(f"a constant of kind {kind}")
