@@ -14,7 +14,7 @@ help:
 	@echo "make demo    convert real trained models and print what came of it"
 	@echo "make test    all that CI checks: lint, types, layers, tests"
 	@echo "make lint    the same without the tests"
-	@echo "make conformance  run all of ONNX's own tests and write docs/coverage-tflite.md anew"
+	@echo "make conformance  run all of ONNX's own tests and write docs/coverage-*.md anew"
 	@echo "make venv    only install, with everything the tests need, into $(VENV)"
 	@echo "make wheel   build the sdist and the wheel into dist/"
 	@echo "make clean   remove $(VENV), dist/ and the caches of the tools"

@@ -64,6 +64,8 @@ class Manifest:
         inputs, outputs: in the source model's order.
         taps: intermediate ONNX value name to its place, where the runtime can show it.
         islands: ONNX values that an artefact of lower precision computes in float32.
+        states: inputs that the artefact keeps between runs, to the output that is each one's next value; both are
+            found under the state's key.
     """
 
     source: str
@@ -74,6 +76,7 @@ class Manifest:
     outputs: tuple[Port, ...] = ()
     taps: Mapping[str, Tap] = field(default_factory=dict)
     islands: tuple[str, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no white space."""
@@ -92,6 +95,7 @@ class Manifest:
             outputs=tuple(_port(port) for port in data["outputs"]),
             taps={name: Tap(tap["key"], tuple(tap["permutation"])) for name, tap in data["taps"].items()},
             islands=tuple(data.get("islands", ())),
+            states=dict(data.get("states", {})),
         )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from onnxport.converters.describing import Labels, Normalizations
+from onnxport.pairs import Texts
 from onnxport.shapes import Shapes
 
 Layout = Literal["keep", "nhwc"]
@@ -99,6 +100,12 @@ class CoremlParams(BaseModel):
     minimum_target: CoremlTarget = Field(
         default="iOS17",
         description="The oldest system that is to run the model (iOS17 is macOS 14), which decides what it may use.",
+    )
+    state: Texts = Field(
+        default={},
+        description="An input that is fed back from an output, as INPUT=OUTPUT: a state of Core ML's (iOS18), which "
+        "keeps it in float16 between predictions.",
+        json_schema_extra={"metavar": "INPUT=OUTPUT"},
     )
 
 

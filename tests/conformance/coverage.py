@@ -1,10 +1,10 @@
-"""Runs everything that says what converts to TFLite, and writes it down: `make conformance`.
+"""Runs everything that says what converts to a target, and writes it down: `make conformance`.
 
-    python -m tests.conformance.coverage
+    python -m tests.conformance.coverage [tflite] [coreml]
 
-All of ONNX's tests go through one warm worker, fed and bound, then every element type of the types' sweep and a few
-nodes of each random family. What comes of it are lists, and docs/coverage-tflite.md made of the lists alone (page.py).
-Ends with 1 if anything is wrong, crashed or is a bug.
+All of ONNX's tests go through one warm worker, fed and bound, then com.microsoft's operators, and for TFLite every element
+type of the types' sweep and a few nodes of each random family. What comes of it are lists, and docs/coverage-*.md made
+of the lists alone (page.py). Ends with 1 if anything is wrong, crashed or is a bug.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,12 +21,13 @@ import onnx_ir
 import onnxruntime
 
 from onnxport.converters.lowering import qualified_op
-from onnxport.converters.params import Layout
 from onnxport.errors import CannotConvertError
 from onnxport.model import Model
 from onnxport.optimizers.decompose import rewritten_ops
-from tests.conformance import page
-from tests.conformance.tflite import RIGHT_LISTS, Array, Conformance, Outcome, cases
+from tests.conformance.coreml import CoremlConformance
+from tests.conformance.harness import Array, Harness, Outcome, cases
+from tests.conformance.page import PAGES, Operator, Page, Rest
+from tests.conformance.tflite import Conformance
 from tests.converters.tflite import test_element_types, test_random_nodes, test_random_operands
 from tests.optimizers import rewritten, test_microsoft
 
@@ -52,12 +53,12 @@ class Operators:
             if dtype := _data_type(node):
                 self.dtypes[op].add(dtype)
 
-    def rows(self, native: frozenset[str]) -> dict[str, page.Operator]:
+    def rows(self, native: frozenset[str]) -> dict[str, Operator]:
         """By operator; those that nothing was measured of are listed where they have a lowering or a rewriting."""
         untested = dict.fromkeys(rewritten_ops(), "decomposed, not tested")
         untested |= dict.fromkeys(native, "native, not tested")
         return {
-            op: page.Operator(
+            op: Operator(
                 " or ".join(sorted(self.how[op], reverse=True)) or untested.get(op, ""),
                 tuple(sorted(self.dtypes[op])),
             )
@@ -65,31 +66,40 @@ class Operators:
         }
 
 
-class _Watched(Conformance):
-    """Remembers the last model that came through."""
+class _Watched(Harness):
+    """Remembers the last model that came through; stands before a target's harness."""
 
     came_through: Model | None = None
 
     def convert_and_run(
-        self, model: Model, feeds: Sequence[dict[str, Array]], layout: Layout = "keep"
+        self, model: Model, feeds: Sequence[dict[str, Array]], *options: Any
     ) -> list[dict[str, Array]]:
         self.came_through = None
-        answers = super().convert_and_run(model, feeds, layout)
+        answers: list[dict[str, Array]] = super().convert_and_run(model, feeds, *options)  # type: ignore[safe-super]
         self.came_through = model
         return answers
 
 
-def measure() -> bool:
+class _Tflite(_Watched, Conformance):
+    pass
+
+
+class _Coreml(_Watched, CoremlConformance):
+    pass
+
+
+def measure(page: Page) -> bool:
     """Runs all and writes the lists; whether everything was right, refused or disputed."""
     operators, outcomes = Operators(), {}
-    with _Watched() as conformance:
+    with _HARNESSES[page.stem]() as conformance:
         for bound in (False, True):
             found = _run_cases(conformance, operators, bound=bound)
             outcomes |= {f"{name}, bound" if bound else name: outcome for name, outcome in found.items()}
-            _write_lists(found, bound=bound)
-        faults = _sweep_types(conformance, operators)
-        faults += _sweep_families(conformance, operators)
-        faults += _sweep_microsoft(conformance, operators)
+            _write_lists(page, found, bound=bound)
+        faults = _sweep_microsoft(conformance, operators)
+        if isinstance(conformance, _Tflite):
+            faults += _sweep_types(conformance, operators)
+            faults += _sweep_families(conformance, operators)
         page.write_operators(operators.rows(conformance.native_ops))
     faults += [f"{name}: {o.verdict}, {o.detail}" for name, o in outcomes.items() if o.verdict not in _MAY_BE]
     for fault in faults:
@@ -110,7 +120,7 @@ def _run_cases(conformance: _Watched, operators: Operators, *, bound: bool) -> d
     return found
 
 
-def _sweep_types(conformance: _Watched, operators: Operators) -> list[str]:
+def _sweep_types(conformance: _Tflite, operators: Operators) -> list[str]:
     faults = []
     casts = {"Cast": (lambda dtype: [np.ones(3, dtype)], {"to": onnx.TensorProto.FLOAT})}
     for op, (operands, attributes) in (test_element_types.OPS | casts).items():
@@ -123,7 +133,7 @@ def _sweep_types(conformance: _Watched, operators: Operators) -> list[str]:
     return faults
 
 
-def _sweep_families(conformance: _Watched, operators: Operators) -> list[str]:
+def _sweep_families(conformance: _Tflite, operators: Operators) -> list[str]:
     faults = []
     for families in (test_random_nodes.FAMILIES, test_random_operands.FAMILIES):
         for family in families:
@@ -158,11 +168,11 @@ def _taken_down(conformance: _Watched, operators: Operators, fault: str) -> list
     return []
 
 
-def _write_lists(found: dict[str, Outcome], *, bound: bool) -> None:
+def _write_lists(page: Page, found: dict[str, Outcome], *, bound: bool) -> None:
     right = [name for name, outcome in found.items() if outcome.verdict == "right"]
-    RIGHT_LISTS[bound].write_text("\n".join(right) + "\n", encoding="utf-8")
+    page.right_lists[bound].write_text("\n".join(right) + "\n", encoding="utf-8")
     rest = {
-        name: page.Rest(outcome.verdict, outcome.reason)
+        name: Rest(outcome.verdict, outcome.reason)
         for name, outcome in found.items()
         if outcome.verdict != "right"
     }
@@ -189,17 +199,23 @@ def _widest(schema: onnx.defs.OpSchema, inputs: int) -> int:
     return max(places, key=lambda place: (widths.get(places[place], 0), -place), default=0)
 
 
-def main() -> int:
-    """Measures, and writes the page."""
+_HARNESSES: dict[str, type[_Tflite] | type[_Coreml]] = {"tflite": _Tflite, "coreml": _Coreml}
+
+
+def main(stems: Sequence[str]) -> int:
+    """Measures, and writes the pages."""
     onnxruntime.set_default_logger_severity(3)
+    are_sound = [_written(PAGES[stem]) for stem in stems or PAGES]
+    return 0 if all(are_sound) else 1
+
+
+def _written(page: Page) -> bool:
     start = time.perf_counter()
-    is_sound = measure()
-    page.PAGE.write_text(page.rendered(), encoding="utf-8")
-    print(
-        f"{page.PAGE.relative_to(Path.cwd())} and its lists are written, {time.perf_counter() - start:.0f} s"
-    )
-    return 0 if is_sound else 1
+    is_sound = measure(page)
+    page.path.write_text(page.rendered(), encoding="utf-8")
+    print(f"docs/{page.path.name} and its lists are written, {time.perf_counter() - start:.0f} s")
+    return is_sound
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

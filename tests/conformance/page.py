@@ -1,4 +1,4 @@
-"""docs/coverage-tflite.md: what converts to TFLite, made of the committed lists alone; a test holds it to them.
+"""docs/coverage-*.md: what converts to each target, made of the committed lists alone; a test holds it to them.
 
 The lists are those of coverage.py: the cases that come out right, the rest with the reason, and of each operator how it
 is held and on which element types it was measured right.
@@ -15,15 +15,9 @@ from pathlib import Path
 import onnx
 
 from onnxport.optimizers.opset import OLDEST_OPSET
+from tests.conformance import coreml, tflite
+from tests.conformance.harness import COLLECTIONS, cases
 from tests.conformance.onnxruntime import RIGHT as ORT_RIGHT
-from tests.conformance.tflite import COLLECTIONS, RIGHT_LISTS, cases
-
-PAGE = Path(__file__).parents[2] / "docs" / "coverage-tflite.md"
-REST_LISTS = {
-    bound: Path(__file__).with_name(name)
-    for bound, name in ((False, "tflite_rest.txt"), (True, "tflite_rest_bound.txt"))
-}
-OPERATORS = Path(__file__).with_name("tflite_operators.txt")
 
 NEWEST_OPSET = 26  # what ONNX Runtime 1.31 runs
 _MOST_REASONS = 3
@@ -50,68 +44,17 @@ class Operator:
     dtypes: tuple[str, ...]
 
 
-def write_rest(rest: Mapping[str, Rest], *, bound: bool) -> None:
-    """Writes the list of cases that are not right, with the reason."""
-    _write(REST_LISTS[bound], ((each.verdict, name, each.reason) for name, each in rest.items()))
-
-
-def write_operators(operators: Mapping[str, Operator]) -> None:
-    """Writes what was measured of each operator."""
-    _write(OPERATORS, ((op, each.how, " ".join(each.dtypes)) for op, each in operators.items()))
-
-
-def rendered() -> str:
-    """The page."""
-    for read in (_verdicts, rest, _ort_right):
-        read.cache_clear()
-    return "\n".join([_HEAD, *_summary(), *_reasons(), *_operators()]) + "\n"
-
-
 _HEAD = """\
-# What converts to TFLite, operator by operator
+# What converts to {title}, operator by operator
 
 Written by `make conformance`, which runs ONNX's own tests (those of the wheel onnx==1.20.1) through the converter; no
 row is made by hand. **Right** is what onnx's own backend test accepts: the same element type, shape and NaN pattern,
 integers exact, floats within the test's tolerance of the stored answer. **Refused** is exit 3 with a reason.
 **Disputed** is ONNX Runtime's answer where the stored one is another. Node tests count that ONNX Runtime passes itself.
-
+{how}
 Every test runs twice: with every input given at run time, so that nothing can be computed at conversion; and with all
 inputs but the first as constants, as weights, axes and sizes are in real models ("bound").
 """
-
-
-def _summary() -> Iterator[str]:
-    yield "| tests | inputs | of | right | disputed | refused | wrong |"
-    yield "|---|---|---|---|---|---|---|"
-    everything = list(cases())
-    for collection in COLLECTIONS:
-        names = [name for name in everything if name.startswith(f"{collection}/")]
-        if collection == "node":
-            names = [name for name in names if name in _ort_right()]
-        for bound in (False, True):
-            counts = Counter(_verdicts(bound)[name] for name in names)
-            known = counts["right"], counts["disputed"], counts["refused"]
-            how = "bound" if bound else "all at run time"
-            numbers = " | ".join(f"{count:,}" for count in (len(names), *known, len(names) - sum(known)))
-            yield f"| {collection} | {how} | {numbers} |"
-    yield ""
-
-
-def _reasons() -> Iterator[str]:
-    yield "## Why node tests are refused\n"
-    yield "All inputs at run time; a test that has several reasons counts under the first.\n"
-    yield "| refused because of | node tests |"
-    yield "|---|---|"
-    names = [name for name in _ort_right() if _verdicts(False)[name] == "refused"]
-    counts = Counter(_first_cause(rest(False)[name].reason) for name in names)
-    for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        yield f"| {_cell(reason)} | {count} |"
-    yield ""
-
-
-def _first_cause(reason: str) -> str:
-    cause = reason.partition("; ")[0]
-    return cause.partition(": ")[2] or cause
 
 
 _LEGEND = """\
@@ -122,39 +65,143 @@ Tests: right with all inputs at run time, right with all but the first bound, an
 """
 
 
-def _operators() -> Iterator[str]:
-    measured, tests = _measured(), _tests_of_operators()
-    yield "## Operators\n"
-    yield _LEGEND
-    for domain, title in _DOMAINS.items():
-        yield f"### {title}\n"
-        yield "| operator | opsets | held as | element types | right | bound | of | refused because of |"
-        yield "|---|---|---|---|---|---|---|---|"
-        for op, opsets in _names_of(domain, measured):
-            known = measured.get(op)
-            cells = [
-                f"`{op.rpartition('::')[2]}`",
-                opsets,
-                known.how if known else "",
-                " ".join(known.dtypes) if known else "",
-                *_test_cells(op, tests.get(op, [])),
-            ]
-            yield f"| {' | '.join(cells)} |"
+@dataclass(frozen=True)
+class Page:
+    """One target's page and the lists that it is made of.
+
+    Attributes:
+        title: the target's name in words.
+        stem: in the names of its files.
+        right_lists: the cases that come out right, fed and bound.
+        how: what else a reader has to know of what ran, a paragraph or nothing.
+    """
+
+    title: str
+    stem: str
+    right_lists: Mapping[bool, Path]
+    how: str = ""
+
+    @property
+    def path(self) -> Path:
+        return Path(__file__).parents[2] / "docs" / f"coverage-{self.stem}.md"
+
+    @property
+    def rest_lists(self) -> Mapping[bool, Path]:
+        """The cases that are not right, with the reason."""
+        return {bound: self._list(f"rest{'_bound' if bound else ''}") for bound in (False, True)}
+
+    @property
+    def operators(self) -> Path:
+        """What was measured of each operator."""
+        return self._list("operators")
+
+    def _list(self, name: str) -> Path:
+        return Path(__file__).with_name(f"{self.stem}_{name}.txt")
+
+    def write_rest(self, rest: Mapping[str, Rest], *, bound: bool) -> None:
+        """Writes the list of cases that are not right, with the reason."""
+        _write(self.rest_lists[bound], ((each.verdict, name, each.reason) for name, each in rest.items()))
+
+    def write_operators(self, operators: Mapping[str, Operator]) -> None:
+        """Writes what was measured of each operator."""
+        _write(self.operators, ((op, each.how, " ".join(each.dtypes)) for op, each in operators.items()))
+
+    def rendered(self) -> str:
+        """The page."""
+        for read in (_verdicts_of, _rest_of, _ort_right):
+            read.cache_clear()
+        return "\n".join([self._head(), *self._summary(), *self._reasons(), *self._operators()]) + "\n"
+
+    def _head(self) -> str:
+        return _HEAD.format(title=self.title, how=f"\n{self.how}" if self.how else "")
+
+    def _summary(self) -> Iterator[str]:
+        yield "| tests | inputs | of | right | disputed | refused | wrong |"
+        yield "|---|---|---|---|---|---|---|"
+        everything = list(cases())
+        for collection in COLLECTIONS:
+            names = [name for name in everything if name.startswith(f"{collection}/")]
+            if collection == "node":
+                names = [name for name in names if name in _ort_right()]
+            for bound in (False, True):
+                counts = Counter(self._verdicts(bound)[name] for name in names)
+                known = counts["right"], counts["disputed"], counts["refused"]
+                how = "bound" if bound else "all at run time"
+                numbers = " | ".join(f"{count:,}" for count in (len(names), *known, len(names) - sum(known)))
+                yield f"| {collection} | {how} | {numbers} |"
         yield ""
 
+    def _reasons(self) -> Iterator[str]:
+        yield "## Why node tests are refused\n"
+        yield "All inputs at run time; a test that has several reasons counts under the first.\n"
+        yield "| refused because of | node tests |"
+        yield "|---|---|"
+        names = [name for name in _ort_right() if self._verdicts(False)[name] == "refused"]
+        counts = Counter(_first_cause(self.rest(False)[name].reason) for name in names)
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            yield f"| {_cell(reason)} | {count} |"
+        yield ""
 
-def _test_cells(op: str, names: list[str]) -> list[str]:
-    """Right, right where bound, of how many, and the causes of refusals, the frequent ones first."""
-    counted = [name for name in names if name in _ort_right()]
-    right = [sum(_verdicts(bound)[name] == "right" for name in counted) for bound in (False, True)]
-    others = rest(False)
-    # Where ONNX Runtime passes no test of the operator, the others tell why it is refused.
-    refused = [others[name].reason for name in counted or names if name in others]
-    causes = Counter(cause for reason in refused for cause in reason.split("; ") if cause)
-    shown = [_cell(cause.removeprefix(f"{op}: ")) for cause, _ in causes.most_common(_MOST_REASONS)]
-    more = len(causes) - len(shown)
-    reasons = "; ".join([*shown, *([f"{more} more"] if more else [])])
-    return [*map(str, right), str(len(counted)), reasons] if counted else ["", "", "", reasons]
+    def _operators(self) -> Iterator[str]:
+        measured, tests = self._measured(), _tests_of_operators()
+        yield "## Operators\n"
+        yield _LEGEND
+        for domain, title in _DOMAINS.items():
+            yield f"### {title}\n"
+            yield "| operator | opsets | held as | element types | right | bound | of | refused because of |"
+            yield "|---|---|---|---|---|---|---|---|"
+            for op, opsets in _names_of(domain, measured):
+                known = measured.get(op)
+                cells = [
+                    f"`{op.rpartition('::')[2]}`",
+                    opsets,
+                    known.how if known else "",
+                    " ".join(known.dtypes) if known else "",
+                    *self._test_cells(op, tests.get(op, [])),
+                ]
+                yield f"| {' | '.join(cells)} |"
+            yield ""
+
+    def _test_cells(self, op: str, names: list[str]) -> list[str]:
+        """Right, right where bound, of how many, and the causes of refusals, the frequent ones first."""
+        counted = [name for name in names if name in _ort_right()]
+        right = [sum(self._verdicts(bound)[name] == "right" for name in counted) for bound in (False, True)]
+        others = self.rest(False)
+        # Where ONNX Runtime passes no test of the operator, the others tell why it is refused.
+        refused = [others[name].reason for name in counted or names if name in others]
+        causes = Counter(cause for reason in refused for cause in reason.split("; ") if cause)
+        shown = [_cell(cause.removeprefix(f"{op}: ")) for cause, _ in causes.most_common(_MOST_REASONS)]
+        more = len(causes) - len(shown)
+        reasons = "; ".join([*shown, *([f"{more} more"] if more else [])])
+        return [*map(str, right), str(len(counted)), reasons] if counted else ["", "", "", reasons]
+
+    def _verdicts(self, bound: bool) -> dict[str, str]:
+        return _verdicts_of(self.right_lists[bound], self.rest_lists[bound])
+
+    def rest(self, bound: bool) -> dict[str, Rest]:
+        """The cases that did not come out right."""
+        return _rest_of(self.rest_lists[bound])
+
+    def _measured(self) -> dict[str, Operator]:
+        return {op: Operator(how, tuple(dtypes.split())) for op, how, dtypes in _rows(self.operators)}
+
+
+TFLITE = Page("TFLite", "tflite", tflite.RIGHT_LISTS)
+COREML = Page(
+    "Core ML",
+    "coreml",
+    coreml.RIGHT_LISTS,
+    how="""\
+Converted for iOS17 in float32 and **evaluated as Apple documents MIL's operators**, by onnxport's own evaluator:
+Core ML itself runs on macOS only, and did not take part (docs/coreml.md says what that proves).
+""",
+)
+PAGES = {page.stem: page for page in (TFLITE, COREML)}
+
+
+def _first_cause(reason: str) -> str:
+    cause = reason.partition("; ")[0]
+    return cause.partition(": ")[2] or cause
 
 
 def _names_of(domain: str, measured: Mapping[str, Operator]) -> list[tuple[str, str]]:
@@ -197,22 +244,6 @@ def _qualified(node: onnx.NodeProto) -> str:
 
 
 @cache
-def _verdicts(bound: bool) -> dict[str, str]:
-    right = dict.fromkeys(RIGHT_LISTS[bound].read_text(encoding="utf-8").split(), "right")
-    return right | {name: each.verdict for name, each in rest(bound).items()}
-
-
-@cache
-def rest(bound: bool) -> dict[str, Rest]:
-    """The cases that did not come out right."""
-    return {name: Rest(verdict, reason) for verdict, name, reason in _rows(REST_LISTS[bound])}
-
-
-def _measured() -> dict[str, Operator]:
-    return {op: Operator(how, tuple(dtypes.split())) for op, how, dtypes in _rows(OPERATORS)}
-
-
-@cache
 def _ort_right() -> dict[str, None]:
     return dict.fromkeys(ORT_RIGHT.read_text(encoding="utf-8").split())
 
@@ -228,3 +259,14 @@ def _write(file: Path, rows: Iterable[tuple[str, ...]]) -> None:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+@cache
+def _verdicts_of(right_list: Path, rest_list: Path) -> dict[str, str]:
+    right = dict.fromkeys(right_list.read_text(encoding="utf-8").split(), "right")
+    return right | {name: each.verdict for name, each in _rest_of(rest_list).items()}
+
+
+@cache
+def _rest_of(rest_list: Path) -> dict[str, Rest]:
+    return {name: Rest(verdict, reason) for verdict, name, reason in _rows(rest_list)}

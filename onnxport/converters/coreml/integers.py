@@ -28,6 +28,11 @@ class Integers:
         return None if isinstance(self.held, Value) else self.held
 
     @property
+    def number(self) -> int | None:
+        """Of a scalar: the number, if it is known now."""
+        return None if isinstance(self.held, Value) else int(self.held)
+
+    @property
     def shape(self) -> tuple[int | None, ...]:
         return self.held.shape
 
@@ -200,8 +205,8 @@ def joined(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
 
 def counted(mil: MilBuilder, count: Integers) -> Integers:
     """0, 1, 2 ... below `count`."""
-    if count.known is not None:
-        return Integers(mil, np.arange(int(count.known)))
+    if count.number is not None:
+        return Integers(mil, np.arange(count.number))
     return Integers(mil, mil.range_1d(start=0, end=count.value, step=1))
 
 

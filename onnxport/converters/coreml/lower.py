@@ -17,6 +17,7 @@ from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.sizes import Sizes, input_sizes
+from onnxport.converters.coreml.states import checked_states
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
 from onnxport.converters.params import CoremlParams
@@ -35,6 +36,7 @@ class Lowered:
     Attributes:
         taps: ONNX name of each value that has a variable of its own, to the name of that.
         sizes: key of each input to the sizes that it takes.
+        states: name of each input that is a state to the name of the output that is its next value.
     """
 
     program: Program
@@ -42,6 +44,7 @@ class Lowered:
     outputs: tuple[Port, ...]
     taps: dict[str, Tap] = field(default_factory=dict)
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -53,10 +56,12 @@ def lower_model(model: Model, params: CoremlParams, islands: Collection[str] = (
 
     Raises:
         CannotConvertError: nodes without an equivalent, all of them listed.
+        UsageError: sizes or states that Core ML does not have so.
     """
+    states = checked_states(model, params)
     builder = MilBuilder(targets[params.minimum_target], "fp16" if params.precision == "fp16" else "fp32")
     sizes, notes = input_sizes(model.inputs, params.shape, several_enumerated=builder.at_least("iOS18"))
-    lowered = _Lowering(model, params, builder, frozenset(islands)).run()
+    lowered = _Lowering(model, params, builder, frozenset(islands), states).run()
     keys = {port.name: port.key for port in lowered.inputs}
     return replace(
         lowered, sizes={keys[name]: each for name, each in sizes.items() if name in keys}, notes=notes
@@ -67,8 +72,14 @@ class _Lowering:
     """One run over the graph; `values` maps each ONNX value to what it became."""
 
     def __init__(
-        self, model: Model, params: CoremlParams, builder: MilBuilder, islands: frozenset[str]
+        self,
+        model: Model,
+        params: CoremlParams,
+        builder: MilBuilder,
+        islands: frozenset[str],
+        states: Mapping[str, str],
     ) -> None:
+        self.states = states
         self.graph, self.params, self.mil, self.islands = model.graph, params, builder, islands
         self.values: dict[onnx.Value, Value] = {}
         self.refusals: list[Refusal] = []
@@ -79,7 +90,7 @@ class _Lowering:
         builder.scope = self
 
     def run(self) -> Lowered:
-        ports = Ports(self.graph, self.mil, self.keys)
+        ports = Ports(self.graph, self.mil, self.keys, self.states)
         self.refusals += ports.refusals
         self.function = Function(ports.placeholders, opset_version=self.mil.target)
         with self.function:
@@ -94,7 +105,7 @@ class _Lowering:
             self.function.set_outputs(outputs)
         program = Program()
         program.add_function("main", self.function)
-        return Lowered(program, ports.described, described, self.taps)
+        return Lowered(program, ports.described, described, self.taps, states=self.states)
 
     def _refused(self) -> CannotConvertError:
         ports = sum(refusal.op in ("input", "output") for refusal in self.refusals)

@@ -21,6 +21,7 @@ from coremltools.converters.mil.backend.mil.load import MILProtoExporter
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.description import describe_function
 from onnxport.converters.coreml.lower import Lowered
+from onnxport.converters.coreml.sharing import share_constants
 
 _DATA = "com.apple.CoreML"
 _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"
@@ -44,6 +45,7 @@ def write_package(lowered: Lowered, folder: Path, metadata: Mapping[str, str]) -
     exporter = MILProtoExporter(prog=lowered.program, weights_dir=str(weights), specification_version=version)
     model = proto.Model_pb2.Model(specificationVersion=version)
     model.mlProgram.CopyFrom(exporter.export())
+    share_constants(model.mlProgram)
     describe_function(model.description, function, lowered.sizes)
     model.description.metadata.userDefined.update(metadata)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as onnx
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, Placeholder, Var, get_new_symbol, types
+from coremltools.converters.mil.mil.program import StateTensorPlaceholder
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
 from onnxport.converters.coreml.names import INNER, Keys
@@ -31,14 +32,20 @@ _LARGEST_RANK = 5
 class Ports:
     """The inputs and outputs of `graph`.
 
+    Args:
+        states: input name to output name, of those that are Core ML's states.
+
     Attributes:
         refusals: those that Core ML cannot carry.
         placeholders: key to input, for the function.
         described: the inputs as the manifest holds them.
     """
 
-    def __init__(self, graph: onnx.Graph, mil: MilBuilder, keys: Keys) -> None:
-        self._graph, self._mil = graph, mil
+    def __init__(
+        self, graph: onnx.Graph, mil: MilBuilder, keys: Keys, states: Mapping[str, str] = {}
+    ) -> None:
+        self._graph, self._mil, self._states = graph, mil, states
+        self._held: dict[str, Var] = {}  # output name to the state that takes it
         self.refusals: list[Refusal] = []
         inputs = [value for value in graph.inputs if value.name not in graph.initializers]
         self._check("input", inputs)
@@ -58,8 +65,13 @@ class Ports:
         """What each input is inside the open function, cast and shaped as ONNX has it."""
         found = {}
         for value, key in zip(self._inputs, self._names, strict=True):
-            if key in function.inputs:
-                found[value] = self._entered(value, function.inputs[key])
+            if key not in function.inputs:
+                continue
+            var = function.inputs[key]
+            if value.name in self._states:
+                self._held[self._states[value.name]] = var
+                var = mb.read_state(input=var, name=self._mil.inner_name("read_state"))
+            found[value] = self._entered(value, var)
         return found
 
     def outputs(self, results: Sequence[Value | None]) -> tuple[list[Var], tuple[Port, ...]]:
@@ -67,9 +79,13 @@ class Ports:
         made: list[Var] = []
         for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
             assert result is not None, "an output whose node was refused is reported before"
-            var = self._mil.var(result, _MIL[_mil_type(value, self._mil)])
+            state = self._held.get(value.name or "")
+            var = self._mil.var(result, _MIL[_mil_type(value, self._mil)] if state is None else "fp16")
             if result.rank == 0:
                 var = mb.expand_dims(x=var, axes=[0], name=self._mil.inner_name("expand_dims"))
+            if state is not None:
+                mb.coreml_update_state(state=state, value=var, name=self._mil.inner_name("update_state"))
+                continue
             # An output that is an input, a constant or another output too makes an invalid package.
             if (
                 var.op is None
@@ -81,10 +97,15 @@ class Ports:
             var.name = var.op.name = key
             made.append(var)
         ports = [
-            Port(v.name or "", key, dtype_name(v.dtype), () if r is None else r.shape)
+            Port(v.name or "", self._place(v, key), dtype_name(v.dtype), () if r is None else r.shape)
             for v, key, r in zip(self._graph.outputs, self._out_names, results, strict=True)
         ]
         return made, tuple(ports)
+
+    def _place(self, output: onnx.Value, key: str) -> str:
+        """Where an output is found: a state under the name that it comes in by."""
+        state = self._held.get(output.name or "")
+        return key if state is None else str(state.name)
 
     def _entered(self, value: onnx.Value, var: Var) -> Value:
         assert value.dtype is not None
@@ -100,6 +121,8 @@ class Ports:
 
     def _placeholder(self, value: onnx.Value, key: str) -> Placeholder:
         shape = tuple(dim if isinstance(dim, int) else self._symbol(dim) for dim in dims_of(value))
+        if value.name in self._states:
+            return StateTensorPlaceholder(shape or (1,), types.fp16, name=key)
         return Placeholder(sym_shape=shape or (1,), dtype=_mil_type(value, self._mil), name=key)
 
     def _symbol(self, dim: object) -> Any:

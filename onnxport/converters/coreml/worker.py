@@ -12,6 +12,7 @@ from typing import Any
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.lower import lower_model
 from onnxport.converters.coreml.package import write_package
+from onnxport.converters.coreml.passes import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
 from onnxport.manifest import KEY, Manifest, Port
@@ -30,12 +31,19 @@ class Worker:
 
         Raises:
             CannotConvertError: nodes without an equivalent.
+            UsageError: sizes or states that Core ML does not have so.
             OSError: the package could not be written.
         """
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(output.parent)
-        lowered = lower_model(Model.received(model), params)
-        complete = replace(manifest, inputs=lowered.inputs, outputs=lowered.outputs, taps=lowered.taps)
+        lowered = optimize(lower_model(Model.received(model), params))
+        complete = replace(
+            manifest,
+            inputs=lowered.inputs,
+            outputs=lowered.outputs,
+            taps=lowered.taps,
+            states=dict(lowered.states),
+        )
         write_package(lowered, output, {KEY: complete.to_json()})
         renamed = _renamed((*lowered.inputs, *lowered.outputs))
         return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))

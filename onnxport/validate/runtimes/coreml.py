@@ -23,7 +23,7 @@ from onnxport.closing import Closing
 from onnxport.errors import InputError, MissingDependencyError
 from onnxport.manifest import Port
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
-from onnxport.validate.runtimes.mil.ends import MAIN, Ends, ends, entering, leaving
+from onnxport.validate.runtimes.mil.ends import MAIN, Ends, ends, entering, fed_types, held_states, leaving
 from onnxport.validate.runtimes.mil.program import Function, read_package
 from onnxport.validate.runtimes.options import RuntimeOptions, Units
 
@@ -92,8 +92,12 @@ class CoremlRuntime(Closing):
         given = fed(self._ends.inputs, self._function, feeds)
         try:
             # Core ML keeps states from one prediction to the next, which ONNX does not: each run has its own.
-            states = {"state": self._model.make_state()} if _holds_states(self._function) else {}
-            found = self._model.predict(given, **states)
+            held = held_states(self._function)
+            state = self._model.make_state() if held else None
+            for key in held & set(given):
+                state.write_state(key, given.pop(key))
+            found = self._model.predict(given, **({} if state is None else {"state": state}))
+            found = dict(found) | {key: state.read_state(key) for key in held}
         except (
             Exception
         ) as error:  # NSError comes as RuntimeError, coremltools' own checks as whatever they raise
@@ -119,7 +123,7 @@ def check_system(path: Path, specification: int, system: str) -> None:
 
 def fed(ports: Sequence[Port], function: Function, feeds: Feeds) -> dict[str, Array]:
     """The feeds under the program's names, of types that Core ML's arrays have."""
-    types = {name: type_.dtype for name, type_ in function.inputs}
+    types = fed_types(function)
     given = {}
     for port in ports:
         array = entering(feeds[port.name], types[port.key], port)
@@ -137,10 +141,6 @@ def first_line(error: Exception) -> str:
     """What Core ML says, without the object dumps that its errors carry along."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:400] if lines else type(error).__name__
-
-
-def _holds_states(function: Function) -> bool:
-    return any(type_.dtype == "state" for _, type_ in function.inputs)
 
 
 def _compiled(path: Path, units: Units) -> Any:

@@ -73,10 +73,8 @@ def hard_sigmoid(node: NodeView[Value], mil: MilBuilder) -> None:
 def hard_swish(node: NodeView[Value], mil: MilBuilder) -> None:
     """y = x * max(0, min(1, x / 6 + 1 / 2)) (ONNX HardSwish-22); in half precision a sixth of -3 is not -1/2."""
     x = Term(mil, node.x)
-    if mil.compute == "fp32":
-        factor = x.call("sigmoid_hard", alpha=1 / 6, beta=0.5)
-    else:
-        factor = (x + 3.0).call("relu6") / 6.0
+    is_exact = mil.compute == "fp32"
+    factor = x.call("sigmoid_hard", alpha=1 / 6, beta=0.5) if is_exact else (x + 3.0).call("relu6") / 6.0
     node.emit((x * factor).value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import MilBuilder, MilType
 from onnxport.converters.coreml.integers import Integers, counted, integers, size_of, sizes_of
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -60,7 +60,7 @@ def _natural(mil: MilBuilder, sizes: Integers) -> Value:
 def range_(node: Node, mil: MilBuilder) -> None:
     """start, start + delta, ... below the limit (ONNX Range-11)."""
     start, end, step = (node.input(i) for i in range(3))
-    type_ = "fp32" if start.is_float else "int32"
+    type_: MilType = "fp32" if start.is_float else "int32"
     bounds = [mil.var(value, type_) for value in (start, end, step)]
     node.emit(mil.range_1d(start=bounds[0], end=bounds[1], step=bounds[2]))
 
@@ -79,7 +79,8 @@ def constant_of_shape(node: Node, mil: MilBuilder) -> None:
 def filled(mil: MilBuilder, sizes: Integers, value: np.ndarray) -> Value:
     """`value`, a scalar of any ONNX type, throughout a shape."""
     scalar = mil.var(mil.constant(value))
-    return mil.fill(shape=sizes.value, value=scalar)
+    result: Value = mil.fill(shape=sizes.value, value=scalar)
+    return result
 
 
 # ---- diagonals
@@ -114,6 +115,7 @@ def trilu(node: Node, mil: MilBuilder) -> None:
 
 def kept(mil: MilBuilder, mask: Value, x: Value) -> Value:
     """`x` where the mask holds, 0 elsewhere."""
-    if x.dtype.kind == "b":
-        return mil.logical_and(x=x, y=mask)
-    return mil.select(cond=mask, a=x, b=mil.constant(np.zeros((), x.dtype)))
+    is_truth = x.dtype.kind == "b"
+    zero = mil.constant(np.zeros((), x.dtype))
+    result: Value = mil.logical_and(x=x, y=mask) if is_truth else mil.select(cond=mask, a=x, b=zero)
+    return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from onnxport.converters.coreml.axes import normalized
@@ -24,7 +26,8 @@ def movable(mil: MilBuilder, x: Value) -> Value:
 
 def picked(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
     """The elements of an axis at `positions`, none of which is negative."""
-    return mil.gather(x=movable(mil, x), indices=positions.value, axis=axis)
+    result: Value = mil.gather(x=movable(mil, x), indices=positions.value, axis=axis)
+    return result
 
 
 @lower("Gather")
@@ -68,13 +71,14 @@ def _cut_down(mil: MilBuilder, x: Value, indices: Value, axis: int) -> Value:
     others = [i != axis for i in range(x.rank)]
     wanted = sizes_of(mil, indices)
     ends = [wanted.element(i) if other else 0 for i, other in enumerate(others)]
-    return mil.slice_by_index(
+    result: Value = mil.slice_by_index(
         x=x,
         begin=[0] * x.rank,
         end=joined(mil, ends).value,
         begin_mask=[True] * x.rank,
         end_mask=[not other for other in others],
     )
+    return result
 
 
 def same_sizes(mil: MilBuilder, x: Value, indices: Value, axis: int) -> bool:
@@ -148,7 +152,7 @@ def compress(node: Node, mil: MilBuilder) -> None:
 
 def flat(mil: MilBuilder, x: Value) -> Value:
     """The elements of x as one row."""
-    return reshaped(mil, x, [int(np.prod(x.shape)) if x.is_static else None])
+    return reshaped(mil, x, [None if None in x.shape else prod(dim or 0 for dim in x.shape)])
 
 
 @lower("ReverseSequence")

@@ -50,4 +50,5 @@ def tile(node: Node, mil: MilBuilder) -> None:
 def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
     if repeats.known is not None and (repeats.known == 1).all():
         return x
-    return mil.tile(x=x, reps=repeats.value)
+    result: Value = mil.tile(x=x, reps=repeats.value)
+    return result

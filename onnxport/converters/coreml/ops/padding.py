@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from onnxport.converters.coreml.axes import normalized
+from onnxport.converters.coreml.axes import named_axes
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, axis_table, counted, integers, size_of
-from onnxport.converters.coreml.ops.indexing import picked
+from onnxport.converters.coreml.ops.indexing import movable, picked
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
@@ -26,13 +28,15 @@ def pad(node: Node, mil: MilBuilder) -> None:
         node.unsupported(f"mode {mode!r}")
     before, after = _amounts_per_axis(node, mil)
     fill = node.optional(2)  # for the constant mode only
-    if mode == "constant" and fill is None:
+    if fill is None:
         fill = mil.constant(np.zeros((), x.dtype))
-    if _is_mil_s(mil, x, before, after, mode, fill):
-        node.emit(_padded(mil, x, before, after, mode, fill))
+    amounts = [each.number for pair in zip(before, after, strict=True) for each in pair]
+    known = [amount for amount in amounts if amount is not None]
+    if len(known) == len(amounts) and _is_mil_s(x, known, mode, fill):
+        node.emit(_padded(mil, x, known, mode, fill))
         return
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
-        if first.known is None or last.known is None or first.known or last.known:
+        if (first.number, last.number) != (0, 0):
             x = _extended(mil, x, axis, first, last, mode, fill)
     node.emit(x)
 
@@ -49,80 +53,79 @@ def _amounts_per_axis(node: Node, mil: MilBuilder) -> tuple[list[Integers], list
         spread = [(table * each).summed(1) for each in pair]
         before, after = ([each.element(axis) for axis in range(rank)] for each in spread)
         return before, after
-    targets = range(rank) if axes is None else [normalized(int(a), rank) for a in axes.constant.reshape(-1)]
+    targets = range(rank) if axes is None else named_axes(axes, rank)
     before, after = ([Integers(mil, 0)] * rank for _ in pair)
     for place, axis in enumerate(targets):
         before[axis], after[axis] = (each.element(place) for each in pair)
     return before, after
 
 
-def _is_mil_s(
-    mil: MilBuilder, x: Value, before: list[Integers], after: list[Integers], mode: str, fill: Value | None
-) -> bool:
-    """Whether MIL's pad says it: of floats, by amounts that are known and not negative, one fill.
+def _is_mil_s(x: Value, amounts: Sequence[int], mode: str, fill: Value) -> bool:
+    """Whether MIL's pad says it: of floats, nothing cut off, one fill.
 
     Reflection and edges only along the last two axes, which is where Core ML is known to have them.
+
+    Args:
+        amounts: before and after each axis in turn.
     """
-    amounts = [(b.known, a.known) for b, a in zip(before, after, strict=True)]
-    if x.dtype.kind in "iub" or any(each is None or each < 0 for pair in amounts for each in pair):
+    if not x.is_float or min(amounts, default=0) < 0 or mode == "wrap":
         return False
     if mode == "constant":
-        return fill is not None and fill.constant is not None
-    used = [axis for axis, pair in enumerate(amounts) if any(pair)]
-    room = {"reflect": -1, "edge": 0}.get(mode)
-    if room is None or any(axis < x.rank - 2 for axis in used):
+        return fill.constant is not None
+    room = {"reflect": -1, "edge": 0}[mode]
+    most = [max(amounts[2 * axis : 2 * axis + 2]) for axis in range(x.rank)]
+    if any(most[:-2]):
         return False
-    return all(x.shape[axis] is not None and max(amounts[axis]) <= x.shape[axis] + room for axis in used)
+    return all(
+        not m or (size is not None and m <= size + room) for m, size in zip(most, x.shape, strict=True)
+    )
 
 
-def _padded(
-    mil: MilBuilder, x: Value, before: list[Integers], after: list[Integers], mode: str, fill: Value | None
-) -> Value:
-    pairs = [int(each.known) for pair in zip(before, after, strict=True) for each in pair]
-    if not any(pairs):
+def _padded(mil: MilBuilder, x: Value, amounts: Sequence[int], mode: str, fill: Value) -> Value:
+    if not any(amounts):
         return x
-    extra = {}
-    if mode == "constant":
+    extra: dict[str, float] = {}
+    if mode == "constant" and fill.constant is not None:
         extra["constant_val"] = float(fill.constant.reshape(-1)[0])
-    else:
-        pairs = pairs[-4:]
-    return mil.pad(x=x, pad=pairs, mode=_MODES[mode], **extra)
+    elif mode != "constant":
+        amounts = amounts[-4:]
+    result: Value = mil.pad(x=x, pad=list(amounts), mode=_MODES[mode], **extra)
+    return result
 
 
 def _extended(
-    mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value | None
+    mil: MilBuilder, x: Value, axis: int, before: Integers, after: Integers, mode: str, fill: Value
 ) -> Value:
     """One axis gathered from its own elements, of which negative amounts cut some off."""
     start, end = before.negated().maximum(0), after.negated().maximum(0)
     length = size_of(mil, x, axis) - start - end
     first = before.maximum(0)
     places = counted(mil, first + length + after.maximum(0)) - first
-    final = length - 1
-    if mode == "wrap":
-        source = places % length
-    elif mode == "reflect":
-        period = (final * 2).maximum(1)
-        source = final - ((places % period) - final).absolute()
-    else:
-        source = places.maximum(0).minimum(final)
-    result = picked(mil, x, axis, source + start)
-    if mode != "constant":
-        return result
+    result = picked(mil, x, axis, _source(places, length, mode) + start)
     is_own = (places >= 0).and_(places < length)
-    if is_own.known is not None and is_own.known.all():
+    if mode != "constant" or (is_own.known is not None and is_own.known.all()):
         return result
-    form = [-1 if i == axis else 1 for i in range(x.rank)]
-    assert fill is not None
-    value = _scalar(mil, fill)
-    if x.dtype.kind == "b":
-        value = Value((), np.dtype(np.int32), copies={"int32": mil.var(value, "int32")})
-    result.dtype = np.dtype(np.int32) if x.dtype.kind == "b" else x.dtype
-    filled = mil.select(cond=is_own.reshaped(*form).value, a=result, b=value)
+    column = is_own.reshaped(*(-1 if i == axis else 1 for i in range(x.rank))).value
+    filled: Value = mil.select(cond=column, a=result, b=_scalar(mil, fill))
     filled.dtype = x.dtype
     return filled
 
 
+def _source(places: Integers, length: Integers, mode: str) -> Integers:
+    """The element of an axis of `length` that stands at each place, which may lie outside."""
+    final = length - 1
+    if mode == "wrap":
+        return places % length
+    if mode == "reflect":
+        period = (final * 2).maximum(1)
+        return final - ((places % period) - final).absolute()
+    return places.maximum(0).minimum(final)
+
+
 def _scalar(mil: MilBuilder, fill: Value) -> Value:
+    """The fill as a scalar, of a type that is picked and chosen from: a bool as an integer."""
+    fill = movable(mil, fill)
     if fill.constant is not None:
         return mil.constant(fill.constant.reshape(()))
-    return mil.squeeze(x=fill) if fill.rank else fill
+    result: Value = mil.squeeze(x=fill) if fill.rank else fill
+    return result

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.converters.coreml.axes import normalized
+from onnxport.converters.coreml.axes import named_axes, normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, axis_table, integers, joined, sizes_of
 from onnxport.converters.coreml.registry import lower
@@ -77,16 +77,16 @@ def reshaped(mil: MilBuilder, x: Value, shape: Sequence[int | None]) -> Value:
     var = mil.var(x)
     if tuple(shape) == tuple(var.shape):
         return x
-    if not shape:
-        return mil.squeeze(x=mil.reshape(x=x, shape=[1]))
-    return mil.reshape(x=x, shape=[-1 if dim is None else dim for dim in shape])
+    result: Value = mil.reshape(x=x, shape=[-1 if dim is None else dim for dim in shape] or [1])
+    return result if shape else without_axes(mil, result, [0])
 
 
 def with_sizes(mil: MilBuilder, x: Value, sizes: Integers) -> Value:
     """`x` with dimensions that may be computed at run time."""
     if sizes.known is not None:
         return reshaped(mil, x, [None if size < 0 else int(size) for size in sizes.known])
-    return mil.reshape(x=x, shape=sizes.value)
+    result: Value = mil.reshape(x=x, shape=sizes.value)
+    return result
 
 
 @lower("Flatten")
@@ -109,7 +109,7 @@ def squeeze(node: Node, mil: MilBuilder) -> None:
         node.emit(_without_axes_at_run_time(node, mil, axes))
         return
     if axes is not None:
-        gone = [normalized(int(axis), x.rank) for axis in axes.constant.reshape(-1)]
+        gone = named_axes(axes, x.rank)
     elif None in x.shape:
         node.unsupported("takes out all axes of size 1, where others are open; give it axes")
     else:
@@ -124,7 +124,8 @@ def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
         return reshaped(mil, x, [x.shape[axis] for axis in left]) if gone else x
     # MIL leaves an axis in if it does not see that its size is 1.
     if all(mil.var(x).shape[axis] == 1 for axis in gone):
-        return mil.squeeze(x=x, axes=list(gone))
+        result: Value = mil.squeeze(x=x, axes=list(gone))
+        return result
     if sum(x.shape[axis] is None for axis in left) < 2:
         return reshaped(mil, x, [x.shape[axis] for axis in left])
     sizes = sizes_of(mil, x)
@@ -152,9 +153,7 @@ def unsqueeze(node: Node, mil: MilBuilder) -> None:
     if axes.constant is None:
         node.emit(_with_axes_at_run_time(node, mil, axes))
         return
-    named = axes.constant.reshape(-1)
-    rank = x.rank + len(named)
-    node.emit(with_axes(mil, x, sorted(normalized(int(axis), rank) for axis in named)))
+    node.emit(with_axes(mil, x, sorted(named_axes(axes, x.rank + axes.constant.size))))
 
 
 def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
@@ -163,7 +162,8 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
         return x
     if x.constant is not None:
         return mil.constant(np.expand_dims(x.constant, tuple(axes)), x.dtype)
-    return mil.expand_dims(x=x, axes=list(axes))
+    result: Value = mil.expand_dims(x=x, axes=list(axes))
+    return result
 
 
 def _with_axes_at_run_time(node: Node, mil: MilBuilder, axes: Value) -> Value:
@@ -192,4 +192,5 @@ def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
         return x
     if x.constant is not None:
         return mil.constant(np.transpose(x.constant, perm), x.dtype)
-    return mil.transpose(x=x, perm=list(perm))
+    result: Value = mil.transpose(x=x, perm=list(perm))
+    return result

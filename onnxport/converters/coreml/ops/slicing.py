@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from onnxport.converters.coreml.axes import normalized
+from onnxport.converters.coreml.axes import named_axes, normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import (
     LIMIT,
@@ -22,93 +23,91 @@ from onnxport.converters.lowering import NodeView
 
 Node = NodeView[Value]
 
+_WHOLE = (0, LIMIT, 1)  # start, end and step of an axis that stays whole
+
 
 @lower("Slice")
 def slice_(node: Node, mil: MilBuilder) -> None:
     """NumPy's slice with steps along some axes (ONNX Slice-13); bounds beyond the end are clamped."""
     if node.input(1).shape[0] is None:
         node.unsupported("the number of its axes is known only at run time")
-    bounds = _Bounds(node, mil)
-    if all(step.known is not None and step.known > 0 for _, _, step in bounds):
-        node.emit(_forward(node, mil, bounds))
+    cuts = _cuts(node, mil)
+    if all(cut.is_forward for cut in cuts):
+        node.emit(_forward(node, mil, cuts))
         return
     x = node.x
-    for axis, (start, end, step) in enumerate(bounds):
-        if not bounds.is_whole(axis):
-            x = picked(mil, x, axis, _positions(node, mil, axis, start, end, step))
+    for axis, cut in enumerate(cuts):
+        if not cut.is_whole:
+            x = picked(mil, x, axis, _positions(node, mil, axis, cut))
     node.emit(x)
 
 
-class _Bounds:
-    """Start, end and step of every axis of x, scalars; those of an axis that stays whole are 0, LIMIT and 1."""
+class _Cut(NamedTuple):
+    """What a slice takes of one axis, scalars."""
 
-    def __init__(self, node: Node, mil: MilBuilder) -> None:
-        count, rank = node.input(1).shape[0] or 0, node.x.rank
-        axes, steps = node.optional(3), node.optional(4)
-        given = [integers(mil, node.input(1)), integers(mil, node.input(2))]
-        given.append(Integers(mil, [1] * count) if steps is None else integers(mil, steps))
-        whole = (0, LIMIT, 1)
-        self._axes: list[tuple[Integers, ...]]
-        if axes is not None and axes.constant is None:
-            table = axis_table(mil, axes, rank)
-            is_cut = table.summed(1).equals(1)
-            spread = [
-                is_cut.where((table * each).summed(1), other)
-                for each, other in zip(given, whole, strict=True)
-            ]
-            self._axes = [tuple(each.element(axis) for each in spread) for axis in range(rank)]
-            self._whole: set[int] = set()
-            return
-        named = range(count) if axes is None else [int(axis) for axis in axes.constant.reshape(-1)]
-        targets = [normalized(axis, rank) for axis in named]
-        self._axes = [tuple(Integers(mil, each) for each in whole)] * rank
-        for place, axis in enumerate(targets):
-            self._axes[axis] = tuple(each.element(place) for each in given)
-        self._whole = {axis for axis in range(rank) if axis not in targets}
+    start: Integers
+    end: Integers
+    step: Integers
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self._axes)
+    @property
+    def is_forward(self) -> bool:
+        return self.step.number is not None and self.step.number > 0
 
-    def is_whole(self, axis: int) -> bool:
-        start, end, step = (each.known for each in self._axes[axis])
-        return axis in self._whole or (start == 0 and end == LIMIT and step == 1)
+    @property
+    def is_whole(self) -> bool:
+        return tuple(bound.number for bound in self) == _WHOLE
 
 
-def _forward(node: Node, mil: MilBuilder, bounds: _Bounds) -> Value:
+def _cuts(node: Node, mil: MilBuilder) -> list[_Cut]:
+    """Of every axis of x, also of those that stay whole."""
+    count, rank = node.input(1).shape[0] or 0, node.x.rank
+    axes, steps = node.optional(3), node.optional(4)
+    given = [integers(mil, node.input(1)), integers(mil, node.input(2))]
+    given.append(Integers(mil, [1] * count) if steps is None else integers(mil, steps))
+    if axes is not None and axes.constant is None:
+        table = axis_table(mil, axes, rank)
+        is_cut = table.summed(1).equals(1)
+        spread = [is_cut.where((table * each).summed(1), w) for each, w in zip(given, _WHOLE, strict=True)]
+        return [_Cut(*(each.element(axis) for each in spread)) for axis in range(rank)]
+    targets = list(range(count)) if axes is None else named_axes(axes, rank)
+    cuts = [_Cut(*(Integers(mil, each) for each in _WHOLE))] * rank
+    for place, axis in enumerate(targets):
+        cuts[axis] = _Cut(*(each.element(place) for each in given))
+    return cuts
+
+
+def _forward(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
+    """NumPy's slice, which MIL's is as well while it runs forwards."""
     x = node.x
-    begins, ends, steps = [], [], []
-    for axis, (start, end, step) in enumerate(bounds):
-        size = x.shape[axis]
-        if size is not None and start.known is not None and end.known is not None:
-            first, last, _ = slice(int(start.known), int(end.known)).indices(size)
+    begins, ends, steps = [], [], [cut.step.number or 1 for cut in cuts]
+    for cut, size in zip(cuts, x.shape, strict=True):
+        begin, end = cut.start, cut.end
+        if size is not None and begin.number is not None and end.number is not None:
+            first, last, _ = slice(begin.number, end.number).indices(size)
             if first >= last:
                 node.unsupported("gives a tensor without elements, which Core ML does not hold")
-            start, end = Integers(mil, first), Integers(mil, last)
-        begins.append(start)
+            begin, end = Integers(mil, first), Integers(mil, last)
+        begins.append(begin)
         ends.append(end)
-        steps.append(int(step.known))
-    whole_begin = [begin.known is not None and begin.known == 0 for begin in begins]
-    whole_end = [
-        end.known is not None and (end.known == LIMIT or (end.known == size and size is not None))
-        for end, size in zip(ends, x.shape, strict=True)
-    ]
-    if all(whole_begin) and all(whole_end) and max(steps) == 1:
+    from_first = [begin.number == 0 for begin in begins]
+    to_last = [end.number in (LIMIT, size or LIMIT) for end, size in zip(ends, x.shape, strict=True)]
+    if all(from_first) and all(to_last) and max(steps) == 1:
         return x
-    return mil.slice_by_index(
+    result: Value = mil.slice_by_index(
         x=x,
         begin=joined(mil, begins).value,
-        end=joined(mil, [0 if whole else end for end, whole in zip(ends, whole_end, strict=True)]).value,
+        end=joined(mil, [0 if whole else end for end, whole in zip(ends, to_last, strict=True)]).value,
         stride=steps,
-        begin_mask=[bool(each) for each in whole_begin],
-        end_mask=[bool(each) for each in whole_end],
+        begin_mask=from_first,
+        end_mask=to_last,
     )
+    return result
 
 
-def _positions(
-    node: Node, mil: MilBuilder, axis: int, start: Integers, end: Integers, step: Integers
-) -> Integers:
+def _positions(node: Node, mil: MilBuilder, axis: int, cut: _Cut) -> Integers:
     """Which elements of an axis a slice takes, in order, when it may run backwards."""
-    if step.known is not None and step.known < 0 and end.known is not None and end.known >= LIMIT:
+    start, end, step = cut
+    if (step.number or 0) < 0 and end.number == LIMIT:
         node.unsupported(
             "steps backwards to the largest integer, which is nothing to ONNX and everything to ONNX Runtime; "
             "write the smallest integer for the end"
@@ -122,7 +121,7 @@ def _positions(
     first = start.within(size).maximum(0).minimum(highest)
     last = end.within(size).maximum(lowest).minimum(highest)
     count = (last - first + step - backwards.where(-1, 1)) // step
-    if count.known is not None and count.known <= 0:
+    if count.number is not None and count.number <= 0:
         node.unsupported("gives a tensor without elements, which Core ML does not hold")
     return counted(mil, count.maximum(0)) * step + first
 
@@ -152,7 +151,7 @@ def split(node: Node, mil: MilBuilder) -> None:
     for index in range(node.output_count):
         if node.wants_output(index):
             begin, end = starts.element(index), ends.element(index)
-            if begin.known is not None and begin.known == end.known:
+            if begin.number is not None and begin.number == end.number:
                 node.unsupported("gives a tensor without elements, which Core ML does not hold")
             node.emit(between(mil, x, axis, begin, end), index)
 
@@ -169,10 +168,11 @@ def between(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers
     """The elements of an axis from `begin` up to `end`."""
     others = [i != axis for i in range(x.rank)]
     begins, ends = ([0 if other else bound for other in others] for bound in (begin, end))
-    return mil.slice_by_index(
+    result: Value = mil.slice_by_index(
         x=x,
         begin=joined(mil, begins).value,
         end=joined(mil, ends).value,
         begin_mask=others,
         end_mask=others,
     )
+    return result

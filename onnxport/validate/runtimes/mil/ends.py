@@ -11,7 +11,7 @@ import numpy as np
 from onnxport.errors import InputError, UsageError
 from onnxport.manifest import KEY, Manifest, Port, Tap
 from onnxport.validate.runtimes.base import Array
-from onnxport.validate.runtimes.mil.program import Package
+from onnxport.validate.runtimes.mil.program import Function, Package
 
 MAIN = "main"
 
@@ -45,7 +45,8 @@ def ends(package: Package, path: Path) -> Ends:
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is damaged", fix="copy, download or convert it again") from error
         return Ends(manifest.inputs, manifest.outputs, dict(manifest.taps))
-    declared = {name: type_ for each in function.block.operations for name, type_ in each.outputs}
+    declared = dict(function.inputs)
+    declared |= {name: type_ for each in function.block.operations for name, type_ in each.outputs}
     return Ends(
         tuple(
             Port(name, name, type_.dtype, type_.shape or ())
@@ -57,6 +58,18 @@ def ends(package: Package, path: Path) -> Ends:
             for name in function.block.outputs
         ),
     )
+
+
+def fed_types(function: Function) -> dict[str, str]:
+    """The dtype of each input, of a state what it holds."""
+    return {
+        name: type_.dtype if type_.inner is None else type_.inner.dtype for name, type_ in function.inputs
+    }
+
+
+def held_states(function: Function) -> frozenset[str]:
+    """The inputs that are states. One of ours is given and read like an input and an output, as in the source."""
+    return frozenset(name for name, type_ in function.inputs if type_.dtype == "state")
 
 
 def entering(array: Array, dtype: str, port: Port) -> Array:

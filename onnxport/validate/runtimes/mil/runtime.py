@@ -11,7 +11,7 @@ import numpy as np
 from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
-from onnxport.validate.runtimes.mil.ends import MAIN, ends, entering, leaving
+from onnxport.validate.runtimes.mil.ends import MAIN, ends, entering, fed_types, held_states, leaving
 from onnxport.validate.runtimes.mil.evaluator import Evaluator
 from onnxport.validate.runtimes.mil.program import read_package
 from onnxport.validate.runtimes.mil.registry import Failed, Undefined
@@ -70,13 +70,14 @@ class MilRuntime(Closing):
         check_feeds(self.inputs, feeds)
         check_taps(self.taps, taps, str(self._path))
         self._check_sizes(feeds)
-        types = dict(self._function.inputs)
-        given = {port.key: entering(feeds[port.name], types[port.key].dtype, port) for port in self._inputs}
+        types, held = fed_types(self._function), held_states(self._function)
+        given = {port.key: entering(feeds[port.name], types[port.key], port) for port in self._inputs}
+        states = {key: given.pop(key) for key in held if key in given}
         keep = [self._taps[name].key for name in taps]
         if missing := self._evaluator.missing():
             raise RunError(f"{self._path} holds operators that the evaluator does not know: {missing}")
         try:
-            found = self._evaluator.run(given, keep=keep)
+            found = self._evaluator.run(given, states, keep=keep) | states
         except Undefined as error:
             raise RunError(f"{self._path} computes what Core ML does not define", why=str(error)) from error
         except Failed as error:

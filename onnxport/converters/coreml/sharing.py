@@ -1,0 +1,70 @@
+"""Constants that are alike stand in a package once: weights in the weight file, small ones in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+_Key = tuple[Any, ...]
+
+
+def share_weights(operations: Iterable[Any]) -> None:
+    """Gives constants of the same bytes one place in the weight file."""
+    seen: dict[_Key, list[Any]] = {}
+    for operation in operations:
+        if operation.op_type != "const" or not isinstance(operation.outputs[0].val, np.ndarray):
+            continue
+        array = operation.outputs[0].val
+        if array.dtype.kind not in "fiu":
+            continue
+        alike = seen.setdefault((array.dtype, array.shape, array.reshape(-1)[:16].tobytes()), [])
+        same = next((each for each in alike if _same_bytes(each.outputs[0].val, array)), None)
+        if same is None:
+            alike.append(operation)
+        else:
+            if same.weight_id is None:
+                same.weight_id = f"{same.outputs[0].name}_shared"
+            operation.weight_id = same.weight_id
+
+
+def _same_bytes(one: Any, other: Any) -> bool:
+    # 0 and -0 are equal, and not the same; NaN is not equal, and the same.
+    bits = f"u{one.dtype.itemsize}"
+    return np.array_equal(np.ascontiguousarray(one).view(bits), np.ascontiguousarray(other).view(bits))
+
+
+def share_constants(program: Any) -> None:
+    """Has operators of a serialized program read the first of equal constants, and drops the others.
+
+    Args:
+        program: MIL's protobuf message.
+    """
+    for function in program.functions.values():
+        for block in function.block_specializations.values():
+            _share_in(block, {}, {})
+
+
+def _share_in(block: Any, outer: dict[bytes, str], renamed: dict[str, str]) -> None:
+    """`outer` holds the constants of the blocks around, `renamed` what became of those that were dropped."""
+    seen, renamed = dict(outer), dict(renamed)
+    kept = []
+    for operation in block.operations:
+        if operation.type == "const" and operation.outputs[0].name not in block.outputs:
+            name = operation.outputs[0].name
+            first = seen.setdefault(operation.attributes["val"].SerializeToString(deterministic=True), name)
+            if first != name:
+                renamed[name] = first
+                continue
+        for argument in operation.inputs.values():
+            for binding in argument.arguments:
+                if binding.name in renamed:
+                    binding.name = renamed[binding.name]
+        for inner in operation.blocks:
+            _share_in(inner, seen, renamed)
+        kept.append(operation)
+    if len(kept) < len(block.operations):
+        copies = [type(operation).FromString(operation.SerializeToString()) for operation in kept]
+        del block.operations[:]
+        block.operations.extend(copies)

@@ -1,0 +1,60 @@
+"""Pairs of an input and an output that become states of Core ML: what it keeps between two predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnxport.converters.params import CoremlParams
+from onnxport.errors import UsageError
+from onnxport.model import Model
+from onnxport.samples.states import given_states
+
+
+def checked_states(model: Model, params: CoremlParams) -> Mapping[str, str]:
+    """Input name to the output that is its next value, as the user gave them (`--state`).
+
+    Raises:
+        UsageError: a name that the model does not have, shapes that do not fit or are open, a target or a precision
+            that has no such states, or no output left besides.
+    """
+    states = given_states(params.state, model.inputs, model.outputs)
+    if not states:
+        return states
+    if int(params.minimum_target.removeprefix("iOS")) < 18:
+        raise UsageError(
+            f"Core ML has states from iOS18 on, not in {params.minimum_target}",
+            fix="give --minimum-target iOS18, or leave out --state: the state is an input and an output then",
+        )
+    shapes = {spec.name: spec.shape for spec in model.outputs}
+    for spec in model.inputs:
+        if spec.name not in states:
+            continue
+        _check(spec.name, spec.dtype, spec.shape, params)
+        after = shapes[states[spec.name]]
+        if after != spec.shape:
+            raise UsageError(
+                f"--state {spec.name}={states[spec.name]}: the output does not fit the input",
+                why=f"it has the shape {list(after)}, the state has {list(spec.shape)}",
+            )
+    if len(states) == len(model.outputs):
+        raise UsageError(
+            "--state leaves no output that is no state", fix="Core ML's models have one at least"
+        )
+    return states
+
+
+def _check(name: str, dtype: str, shape: tuple[object, ...], params: CoremlParams) -> None:
+    if not dtype.startswith("float"):
+        raise UsageError(
+            f"--state {name!r} is of {dtype}, and Core ML's states hold float16", fix="leave it an input"
+        )
+    if dtype != "float16" and params.precision not in ("fp16", "mixed"):
+        raise UsageError(
+            f"--state {name!r} is of {dtype}, and Core ML's states hold float16",
+            fix="give --precision fp16 or mixed, which rounds it at every step",
+        )
+    if not all(isinstance(dim, int) for dim in shape):
+        raise UsageError(
+            f"--state {name!r} has open sizes, and Core ML's states have none",
+            fix=f"fix them with --shape {name}={','.join(str(d) if isinstance(d, int) else 'N' for d in shape)}",
+        )

@@ -1,0 +1,134 @@
+"""Which variable of a program holds which ONNX value, while passes rewrite the program.
+
+A name proves nothing: passes of coremltools give the name of an intermediate value to what they fuse it into, and move
+transposes past operators that keep theirs. What counts is that the variable is still there and computed from the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from onnxport.manifest import Tap
+
+
+class TapTracker:
+    """The tapped variables of a program's main function.
+
+    Args:
+        function: before the first pass.
+        taps: ONNX name to the name of its variable.
+    """
+
+    def __init__(self, function: Any, taps: Mapping[str, Tap]) -> None:
+        self._function = function
+        named = {var.name: var for operation in function.operations for var in operation.outputs}
+        self._vars = {name: named[tap.key] for name, tap in taps.items() if tap.key in named}
+
+    def replaced(self, old: Any, new: Any) -> None:
+        """`new` holds from now on what `old` held, and no longer what it held itself."""
+        self._vars = {name: var for name, var in self._vars.items() if var is not new}
+        self._vars = {name: new if var is old else var for name, var in self._vars.items()}
+
+    def moving(self) -> Arrangement:
+        """Where everything is; to be asked before a pass that moves transposes, for `keep_unmoved`."""
+        return Arrangement(self._function)
+
+    def keep_unmoved(self, before: Arrangement) -> None:
+        """Forgets the variables that hold their value with its axes in another order than `before`, or might."""
+        now = before.after(self._function)
+        self._vars = {
+            name: var
+            for name, var in self._vars.items()
+            if now.get(var) is not None and now.get(var) == before.held.get(var)
+        }
+
+    def taps(self) -> dict[str, Tap]:
+        """Those that are left, by the names that they have now."""
+        present = {var for operation in self._function.operations for var in operation.outputs}
+        return {name: Tap(var.name, ()) for name, var in self._vars.items() if var in present}
+
+
+_Held = dict[Any, tuple[Any, tuple[int, ...]] | None]
+
+
+class Arrangement:
+    """The order of every variable's axes: which variable it is the transpose of, and by what permutation.
+
+    Attributes:
+        held: variable to that variable, itself where no transpose made it, and the permutation.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._operands = {operation: _operands(operation) for operation in function.operations}
+        self.held: _Held = {var: _itself(var) for var in function.inputs.values()}
+        for operation in function.operations:
+            transposed = _transposed(operation, self.held)
+            self.held |= {var: transposed or _itself(var) for var in operation.outputs}
+
+    def after(self, function: Any) -> _Held:
+        """What the variables hold after a pass, in terms of what they held before; None where that is not known."""
+        held: _Held = {var: _itself(var) for var in function.inputs.values()}
+        for operation in function.operations:
+            if operation.op_type == "transpose":
+                result = _transposed(operation, held)
+                held |= dict.fromkeys(operation.outputs, result)
+                continue
+            order = self._order(operation, held)
+            for var in operation.outputs:
+                unmoved = _itself(var)
+                held[var] = unmoved if order == () else None if order is None else (var, order)
+                if order and len(order) != len(unmoved[1]):
+                    held[var] = None
+        return held
+
+    def _order(self, operation: Any, held: _Held) -> tuple[int, ...] | None:
+        """By what permutation an operator's operands are now transposed; None if that cannot be told."""
+        before, now = self._operands.get(operation), _operands(operation)
+        if operation.op_type == "const":
+            return ()
+        if before is None or len(before) != len(now) or operation.blocks:
+            return None
+        orders = set()
+        for old, new in zip(before, now, strict=True):
+            if new.op is not None and new.op.op_type == "const":
+                continue  # the pass transposes those as it needs them
+            was, is_ = self.held.get(old), held.get(new)
+            if was is None or is_ is None or was[0] is not is_[0]:
+                return None
+            orders.add(tuple(was[1].index(axis) for axis in is_[1]))
+        moved = {order for order in orders if order != _sorted(order)}
+        if not moved:
+            return ()
+        return moved.pop() if len(orders) == 1 else None
+
+
+def _itself(var: Any) -> tuple[Any, tuple[int, ...]]:
+    return var, tuple(range(len(getattr(var, "shape", None) or ())))
+
+
+def _sorted(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(order))
+
+
+def _transposed(operation: Any, held: _Held) -> tuple[Any, tuple[int, ...]] | None:
+    """What a transpose's result is the transpose of."""
+    if operation.op_type != "transpose" or operation.perm.val is None:
+        return None
+    source = held.get(operation.x)
+    if source is None:
+        return None
+    root, order = source
+    return root, tuple(order[int(axis) % len(order)] for axis in operation.perm.val)
+
+
+def _operands(operation: Any) -> tuple[Any, ...]:
+    return tuple(_flat(operation.inputs.values()))
+
+
+def _flat(operands: Any) -> Iterator[Any]:
+    for operand in operands:
+        if isinstance(operand, list | tuple):
+            yield from _flat(operand)
+        elif operand is not None:
+            yield operand
