@@ -61,4 +61,9 @@ class Value:
         return Value(matrix.shape, self.dtype, constant=matrix, quantized=kept)
 
 
+def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
+    """A tensor without elements: Core ML holds none, but a Concat, say, just leaves it out."""
+    return Value(shape, dtype, constant=np.zeros([dim or 0 for dim in shape], dtype))
+
+
 Lookup = Mapping[str, Value]
