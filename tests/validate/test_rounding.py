@@ -125,3 +125,45 @@ def test_dithered_weights_are_other_numbers_of_the_same_precision() -> None:
 def test_old_opsets_have_no_bfloat16() -> None:
     assert rounded(model(CHAIN, opset=11), "bfloat16") is None
     assert rounded(model(CHAIN, opset=11), "float16") is not None
+
+
+ISLAND = "g (float[N, 4] x) => (float[N, 4] y) { a = Exp(x) b = Mul(a, a) c = Log(b) y = Mul(c, x) }"
+
+
+def test_what_is_kept_in_float32_is_not_rounded_and_does_not_overflow() -> None:
+    x = np.array([[1.0, 6.0, 8.0, 9.3]], np.float32)  # exp(2 * 6) is beyond float16, exp(9.3) is within
+
+    def r(values: Array) -> Array:
+        return values.astype(np.float16).astype(np.float32)
+
+    made = rounded(model(ISLAND), "float16", keep={"a", "b", "c"})
+    assert made is not None
+    with OrtRuntime.of_model(made) as runtime:
+        found = runtime.run({"x": x})["y"]
+    # Inside the island nothing is rounded, x on its way into it neither; what leaves it is.
+    expected = r(r(np.log(np.exp(x) * np.exp(x))) * r(x))
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    np.testing.assert_array_equal(found, r(found))
+    assert np.isinf(answer(model(ISLAND), "float16", {"x": x})).any()
+
+
+def test_weights_that_only_an_island_reads_stay_float32() -> None:
+    source = model(
+        "g (float[N, 4] x) => (float[N, 4] y) <float[4] w = {0.1, 0.2, 0.3, 0.7}, float[4] v = {0.1, 0.2, 0.3, 0.7}>"
+        "{ a = Mul(x, w) y = Add(a, v) }"
+    )
+    made = rounded(source, "float16", keep={"a"})
+    assert made is not None
+    kept, others = (made.graph.initializers[name].const_value for name in "wv")
+    assert kept is not None
+    assert others is not None
+    np.testing.assert_array_equal(kept.numpy(), np.array([0.1, 0.2, 0.3, 0.7], np.float32))
+    assert (others.numpy() != np.array([0.1, 0.2, 0.3, 0.7], np.float32)).any()
+
+
+def test_an_output_that_is_computed_in_float32_is_not_rounded() -> None:
+    x = np.array([[0.1, 0.2, 0.3, 0.7]], np.float32)
+    made = rounded(model("g (float[N, 4] x) => (float[N, 4] y) { y = Exp(x) }"), "float16", keep={"y"})
+    assert made is not None
+    with OrtRuntime.of_model(made) as runtime:
+        np.testing.assert_allclose(runtime.run({"x": x})["y"], np.exp(x), rtol=1e-6)

@@ -166,6 +166,8 @@ class MilBuilder:
         found = value.copies.get(type_)
         if found is not None:
             return found
+        if 0 in value.shape:
+            raise NoMil("reads a tensor without elements, which Core ML does not hold")
         if value.constant is not None:
             made = self._weights(value, type_)
         else:

@@ -18,7 +18,7 @@ from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.states import checked_states
-from onnxport.converters.coreml.values import Value
+from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
 from onnxport.converters.params import CoremlParams
 from onnxport.errors import CannotConvertError, Refusal
@@ -138,6 +138,8 @@ class _Lowering:
             self.depth -= 1
 
     def _lower_node(self, node: onnx.Node) -> None:
+        if self._is_nothing(node):
+            return
         operands = [None if value is None else self._operand(value) for value in node.inputs]
         if qualified_op(node) in REGISTRY.ops and any(
             o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)
@@ -155,6 +157,18 @@ class _Lowering:
         except NoMil as error:
             self.refusals.append(Refusal(qualified_op(node), node_name(node), str(error)))
             self._stand_in(node)
+
+    def _is_nothing(self, node: onnx.Node) -> bool:
+        """Notes the results of a node that gives tensors without elements only: what they hold is known."""
+        shapes = [_shape(value) if value.shape is not None else () for value in node.outputs if value.name]
+        if not shapes or any(0 not in shape for shape in shapes):
+            return False
+        if any(value.is_graph_output() or value.dtype is None for value in node.outputs if value.name):
+            return False
+        for value in node.outputs:
+            if value.name and value.dtype is not None:
+                self.values[value] = nothing(_shape(value), np.dtype(value.dtype.numpy()))
+        return True
 
     def _compute(self, node: onnx.Node) -> Compute:
         """The type in which a node computes its floats."""
@@ -193,7 +207,7 @@ class _Lowering:
         dims = _shape(value) if known is not None else result.shape
         shape = tuple(a if a is not None else b for a, b in zip(result.shape, dims, strict=True))
         dtype = result.dtype if value.dtype is None else np.dtype(value.dtype.numpy())
-        if 0 in shape:
+        if 0 in shape and (result.constant is None or value.is_graph_output()):
             view.unsupported("gives a tensor without elements, which Core ML does not hold")
         bound = Value(shape, dtype, result.constant, dict(result.copies), result.is_natural, result.quantized)
         self.values[value] = bound

@@ -100,8 +100,7 @@ def _packed(unpacking: Operation, makers: Mapping[str, Operation]) -> Precision:
 def _dtype(unpacking: Operation, makers: Mapping[str, Operation]) -> str:
     """The type of the numbers that it unpacks."""
     for bound in unpacking.inputs.get("data", ()):
-        if isinstance(bound, str) and bound in makers:
-            return dict(makers[bound].outputs)[bound].dtype
+        return dict(makers[bound].outputs)[bound].dtype if isinstance(bound, str) else bound.dtype
     return ""  # of bytes: before iOS18, where these are attributes, there are no others
 
 

@@ -52,7 +52,9 @@ class _Equation:
             left = self.result + "".join(term.letters for term in terms[place + 1 :])
             whole = self._multiplied(whole, other, left)
         value = self._arranged(self._summed(whole, self.result), self.result)
-        self.node.emit(self.mil.identity(x=value) if value in self.node.rest() else value)
+        self.node.emit(
+            self.mil.identity(x=value) if any(value is each for each in self.node.rest()) else value
+        )
 
     # ---- reading
 

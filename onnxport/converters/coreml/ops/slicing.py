@@ -18,7 +18,7 @@ from onnxport.converters.coreml.integers import (
 )
 from onnxport.converters.coreml.ops.indexing import picked
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.values import Value
+from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.lowering import NodeView
 
 Node = NodeView[Value]
@@ -85,7 +85,7 @@ def _forward(node: Node, mil: MilBuilder, cuts: Sequence[_Cut]) -> Value:
         if size is not None and begin.number is not None and end.number is not None:
             first, last, _ = slice(begin.number, end.number).indices(size)
             if first >= last:
-                node.unsupported("gives a tensor without elements, which Core ML does not hold")
+                return nothing(node.output_shape(), x.dtype)
             begin, end = Integers(mil, first), Integers(mil, last)
         begins.append(begin)
         ends.append(end)
@@ -152,7 +152,10 @@ def split(node: Node, mil: MilBuilder) -> None:
         if node.wants_output(index):
             begin, end = starts.element(index), ends.element(index)
             if begin.number is not None and begin.number == end.number:
-                node.unsupported("gives a tensor without elements, which Core ML does not hold")
+                node.emit(
+                    nothing(tuple(0 if i == axis else dim for i, dim in enumerate(x.shape)), x.dtype), index
+                )
+                continue
             node.emit(between(mil, x, axis, begin, end), index)
 
 

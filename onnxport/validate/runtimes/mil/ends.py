@@ -45,7 +45,8 @@ def ends(package: Package, path: Path) -> Ends:
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is damaged", fix="copy, download or convert it again") from error
         return Ends(manifest.inputs, manifest.outputs, dict(manifest.taps))
-    declared = {name: type_ for each in function.block.operations for name, type_ in each.outputs}
+    declared = dict(function.inputs)
+    declared |= {name: type_ for each in function.block.operations for name, type_ in each.outputs}
     return Ends(
         tuple(
             Port(name, name, type_.dtype, type_.shape or ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 
 from onnxport.errors import InputError
 from onnxport.validate.runtimes.mil.schema import messages
+from onnxport.validate.runtimes.mil.soundness import check
 from onnxport.validate.runtimes.mil.weights import read_blob, unpacked
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -33,6 +35,8 @@ _NAMES = {
 }
 _MANIFEST = "Manifest.json"
 _LIST = "list"
+# Numbers in a message itself; larger constants are in the weight file.
+_FILLED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Constant:
-    """A value in the file: an array, a Python string, or a tuple of them for a list."""
+    """A value in the file: an array, a Python string, or a tuple of them for a list.
+
+    Attributes:
+        dtype: as in Type, where it is a tensor: what is held in bytes may stand for fewer bits.
+    """
 
     value: Any
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,32 +124,54 @@ def read_package(folder: Path) -> Package:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         root = manifest["itemInfoEntries"][manifest["rootModelIdentifier"]]["path"]
         file = folder / "Data" / root
-        spec = messages("Model").Model.FromString(file.read_bytes())
+        content = file.read_bytes()
     except FileNotFoundError as error:
         raise InputError(
             f"{folder} is no Core ML package", why=f"it has no {Path(error.filename).name}"
         ) from error
     except OSError as error:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} is damaged", fix="copy, download or convert it again") from error
-    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
-        raise InputError(f"{folder} is damaged", fix="copy, download or convert it again") from error
-    if spec.WhichOneof("Type") != "mlProgram":
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
+    spec = _parsed(content, folder, file.name)
+    kind = spec.WhichOneof("Type")
+    if kind is None:
+        raise _damaged(folder, f"{file.name} holds no model")
+    if kind != "mlProgram":
         raise InputError(
-            f"{folder} holds a {spec.WhichOneof('Type')}, not an ML program",
+            f"{folder} holds a {kind}, not an ML program",
             fix="only programs (iOS15 and newer) can be evaluated; convert the model again",
         )
+    return Package(_functions(spec, folder, file.parent), spec.description, spec)
+
+
+def _parsed(content: bytes, folder: Path, name: str) -> Any:
+    model = messages("Model").Model
     try:
-        functions = {
-            name: _function(each, file.parent) for name, each in sorted(spec.mlProgram.functions.items())
-        }
-    except (ValueError, KeyError, IndexError, struct.error, OSError) as error:
-        raise InputError(f"{folder} is damaged", why=str(error), fix="convert it again") from error
-    return Package(functions, spec.description, spec)
+        return model.FromString(content)
+    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
+        raise _damaged(folder, f"{name} is cut off or no model at all") from error
+
+
+def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
+    try:
+        functions = {name: _function(each, root) for name, each in sorted(spec.mlProgram.functions.items())}
+        for function in functions.values():
+            check(function)
+        return functions
+    except FileNotFoundError as error:
+        raise _damaged(folder, f"{Path(error.filename).name}, which holds its weights, is missing") from error
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error, OSError) as error:
+        raise _damaged(folder, str(error)) from error
+
+
+def _damaged(folder: Path, why: str) -> InputError:
+    return InputError(f"{folder} is damaged", why=why, fix="copy, download or convert it again")
 
 
 def _function(spec: Any, folder: Path) -> Function:
+    if spec.opset not in spec.block_specializations:
+        raise ValueError(f"a function has nothing for the opset {spec.opset!r} that it names")
     block = spec.block_specializations[spec.opset]
     inputs = tuple((each.name, _type(each.type)) for each in spec.inputs)
     return Function(inputs, spec.opset, _block(block, folder))
@@ -195,11 +226,12 @@ def _constant(spec: Any, folder: Path) -> Constant:
     if spec.WhichOneof("value") == "blobFileValue":
         file = folder / spec.blobFileValue.fileName.removeprefix("@model_path/")
         type_ = _type(spec.type)
-        return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)))
+        return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)), type_.dtype)
     value = spec.immediateValue
     kind = value.WhichOneof("value")
     if kind == "tensor":
-        return Constant(_tensor(value.tensor, _type(spec.type)))
+        type_ = _type(spec.type)
+        return Constant(_tensor(value.tensor, type_), type_.dtype)
     if kind in ("list", "tuple"):
         return Constant(tuple(_constant(each, folder).value for each in getattr(value, kind).values))
     raise ValueError(f"a constant of kind {kind}")
@@ -215,14 +247,18 @@ def _tensor(spec: Any, type_: Type) -> Any:
     if kind == "bytes":  # types that the message has no field for, in their own representation
         data = np.frombuffer(spec.bytes.values, np.uint8)
         if type_.dtype in ("int4", "uint1", "uint2", "uint3", "uint4", "uint6"):
-            return unpacked(data, type_.dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+            return unpacked(data, type_.dtype, math.prod(shape)).reshape(shape)
         return data.view(np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))).reshape(shape)
     values = getattr(spec, kind).values if kind else []
     dtype = np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))
     numbers = np.array(values, dtype=dtype)
-    size = int(np.prod(shape, dtype=np.int64))
-    if numbers.size != size and numbers.size <= 1:  # a default that protobuf leaves out, or one for all
+    size = math.prod(shape)
+    if (
+        numbers.size != size and numbers.size <= 1 and size <= _FILLED
+    ):  # one for all, or zeros that are left out
         numbers = np.full(size, numbers[0] if numbers.size else 0, dtype)
+    if numbers.size != size:
+        raise ValueError(f"a constant of {numbers.size} numbers has the shape {shape}")
     return numbers.reshape(shape)
 
 

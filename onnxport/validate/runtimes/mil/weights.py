@@ -6,6 +6,7 @@ in bytes and the offset of the data; numbers of fewer than 8 bits are packed, th
 
 from __future__ import annotations
 
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -25,25 +26,43 @@ def read_blob(file: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> Ar
     """The array whose header is at `offset`; packed numbers come as uint8 or int8.
 
     Raises:
-        ValueError: no header there, or fewer data than the shape wants.
+        ValueError: no header there, or other data than the shape wants.
     """
+    if file.stat().st_size < offset + _HEADER.size:
+        raise ValueError(f"{file.name} is cut off: it ends before the weights at {offset}")
     mapped = np.memmap(file, np.uint8, "r")
     sentinel, _, size, start, _ = _HEADER.unpack(mapped[offset : offset + _HEADER.size].tobytes())
-    if sentinel != _SENTINEL or start + size > len(mapped):
+    if sentinel != _SENTINEL:
         raise ValueError(f"{file.name} holds no weights at {offset}")
-    data = mapped[start : start + size]
-    count = int(np.prod(shape, dtype=np.int64))
-    if dtype in _PACKED:
-        return unpacked(np.asarray(data), dtype, count).reshape(shape)
-    numpy_type = np.dtype(getattr(ml_dtypes, dtype, dtype))
-    return np.asarray(data[: count * numpy_type.itemsize]).view(numpy_type).reshape(shape)
+    if start + size > len(mapped):
+        raise ValueError(f"{file.name} is cut off: it ends within the weights at {offset}")
+    data = np.asarray(mapped[start : start + size])
+    count = math.prod(shape)
+    packed = _PACKED.get(dtype)
+    numpy_type = np.dtype(np.uint8 if packed else getattr(ml_dtypes, dtype, dtype))
+    if size != (-(-count * packed // 8) if packed else count * numpy_type.itemsize):
+        raise ValueError(f"{file.name} has {size} bytes at {offset}, which are not {shape} of {dtype}")
+    return (unpacked(data, dtype, count) if packed else data.view(numpy_type)).reshape(shape)
 
 
 def unpacked(data: Array, dtype: str, count: int) -> Array:
-    """`count` numbers of fewer than 8 bits each."""
+    """`count` numbers of fewer than 8 bits each.
+
+    Raises:
+        ValueError: there are fewer.
+    """
     width = _PACKED[dtype]
-    bits = np.unpackbits(data, bitorder="little")[: count * width].reshape(count, width)
-    numbers = (bits << np.arange(width, dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
+    if data.size * 8 < count * width:
+        raise ValueError(f"{data.size} bytes hold fewer than {count} of {dtype}")
+    if 8 % width:
+        bits = np.unpackbits(data, bitorder="little", count=count * width).reshape(count, width)
+        numbers = (bits << np.arange(width, dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
+    else:  # whole numbers to the byte
+        each = 8 // width
+        numbers = np.empty(data.size * each, np.uint8)
+        for place in range(each):
+            numbers[place::each] = (data >> (place * width)) & ((1 << width) - 1)
+        numbers = numbers[:count]
     if dtype != "int4":
         return np.asarray(numbers)
     return np.asarray((numbers.astype(np.int8) ^ 8) - 8)  # the sign bit of 4
