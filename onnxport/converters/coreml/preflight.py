@@ -68,6 +68,7 @@ def _session(model: Model, path: Path) -> onnxruntime.InferenceSession:
     ]
     graph.outputs.clear()
     for value in values:
+        assert value.dtype is not None
         magnitude = ir.node("Abs", [value])
         peak = ir.node("ReduceMax", [magnitude.outputs[0]], {"keepdims": 0})
         peak.outputs[0].name, peak.outputs[0].dtype = f"{_PEAK}{value.name}", value.dtype

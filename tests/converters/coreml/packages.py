@@ -17,7 +17,9 @@ from onnxport.validate.runtimes.mil import MilRuntime
 from tests.conformance.harness import MANIFEST, Array
 
 
-def convert(model: Model, output: Path, *, samples: Sequence[Mapping[str, Array]] = (), **params: Any) -> Compiled:
+def convert(
+    model: Model, output: Path, *, samples: Sequence[Mapping[str, Array]] = (), **params: Any
+) -> Compiled:
     """Writes `model` to the package `output` as the command line would, with nobody to judge it and all in one process.
 
     A float16 conversion has its pre-flight where there are samples for it.

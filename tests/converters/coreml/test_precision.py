@@ -82,7 +82,9 @@ def test_the_users_samples_decide(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6])
-def test_an_epsilon_that_float16_does_not_hold_keeps_its_sum_in_float32(tmp_path: Path, epsilon: float) -> None:
+def test_an_epsilon_that_float16_does_not_hold_keeps_its_sum_in_float32(
+    tmp_path: Path, epsilon: float
+) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["r"]),
         helper.make_node("Add", ["r", "e"], ["a"]),
@@ -92,7 +94,9 @@ def test_an_epsilon_that_float16_does_not_hold_keeps_its_sum_in_float32(tmp_path
     convert(model, package, precision="fp16", samples=[{"x": X}])
     assert islands(package) == {"a", "y"}
     feeds: dict[str, Array] = {"x": X * 1e-3}
-    np.testing.assert_allclose(evaluate(package, feeds)["y"], run_onnx(model, feeds)["y"], rtol=4e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        evaluate(package, feeds)["y"], run_onnx(model, feeds)["y"], rtol=4e-3, atol=1e-3
+    )
 
 
 def test_positions_beyond_2048_stay_whole(tmp_path: Path) -> None:
