@@ -45,7 +45,11 @@ def coreml() -> Iterator[Worker]:
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
-                    model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
+                    model,
+                    shapes=params.shape,
+                    native=converter.native_ops,
+                    equivalence=work.equivalence,
+                    unrolls=True,
                 )
             with work.phases.phase("convert"):
                 compiled = converter.convert(prepared.model, work.output, params, work.manifest)
