@@ -110,8 +110,7 @@ class MilBuilder:
         more elements, something of its shape that changes nothing is added to b.
         """
         if covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
-            made: Value = self.emit("select", cond=cond, a=a, b=b)
-            return made
+            return self._select(cond, a, b)
         flags = self.emit("cast", x=cond, dtype="int32")
         b_is_float = isinstance(b, float) or (isinstance(b, Value) and b.is_float)
         if isinstance(b, Value) and b.dtype.kind == "b":
@@ -120,7 +119,11 @@ class MilBuilder:
             b = self.emit("add", x=self.emit("mul", x=self._real(flags), y=-0.0), y=b)
         else:
             b = self.emit("add", x=self.emit("mul", x=flags, y=0), y=b)
-        return self.select(cond, a, b)
+        return self._select(cond, a, b)  # whose sizes may still be symbols of another name
+
+    def _select(self, cond: Value, a: Any, b: Any) -> Value:
+        made: Value = self.emit("select", cond=cond, a=a, b=b)
+        return made
 
     def _real(self, value: Value) -> Value:
         made: Value = self.emit("cast", x=value, dtype=self.compute)
