@@ -48,7 +48,11 @@ def coreml() -> Iterator[Worker]:
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
-                    model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
+                    model,
+                    shapes=params.shape,
+                    native=converter.native_ops,
+                    equivalence=work.equivalence,
+                    unrolls=True,
                 )
             with work.phases.phase("convert"):
                 samples = _samples(prepared.model, work) if params.precision in ("fp16", "mixed") else ()
