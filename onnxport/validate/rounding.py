@@ -38,10 +38,14 @@ _KEEPS = CARRIERS - {"Cast", "Pad"} | frozenset(
     "Identity MaxPool Max Min Relu Neg Abs Where TopK Constant".split()
 )
 # Operands that stay float32 in a float16 model: sizes of a Resize, bounds of a Range, and what is folded into the
-# weights before it (variances of 1e-9 and 1e6 are common there, and mean nothing in float16).
-_FLOAT32_OPERANDS = {("Resize", 1), ("Resize", 2), ("Upsample", 1), *(("Range", i) for i in range(3))} | {
-    ("BatchNormalization", i) for i in range(1, 5)
-}
+# weights before it (variances of 1e-9 and 1e6 are common there, and mean nothing in float16), as are the scales of
+# quantized biases, which are products of two small ones.
+_SCALES = {("QuantizeLinear", 1), ("DequantizeLinear", 1)}
+_FLOAT32_OPERANDS = (
+    _SCALES
+    | {("Resize", 1), ("Resize", 2), ("Upsample", 1), *(("Range", i) for i in range(3))}
+    | {("BatchNormalization", i) for i in range(1, 5)}
+)
 
 
 def rounded(

@@ -15,9 +15,8 @@ from coremltools.converters.mil.mil import Var, types
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Numbers of float16 below it lose digits.
-_LEAST = float(np.finfo(np.float16).smallest_normal)
-_LARGEST = float(np.finfo(np.float16).max)
+# What float16 rounds by, of the largest scale of a tensor: those of faint channels may be off by as much.
+_ROUNDING = 2.0**-11
 # Fewer numbers than these take less room as floats than with an operator of their own.
 _FEW = 64
 
@@ -51,9 +50,10 @@ class Grid:
 
 
 def holds_scale(scale: Array) -> bool:
-    """Whether float16 holds scales to its full precision."""
-    sizes = np.abs(scale.astype(np.float64))
-    return bool(((sizes >= _LEAST) & (sizes <= _LARGEST)).all())
+    """Whether float16 holds a tensor's scales as well as it does numbers that are not small."""
+    with np.errstate(over="ignore"):
+        held = scale.astype(np.float16).astype(np.float64)
+    return bool((np.abs(held - scale) <= _ROUNDING * np.abs(scale).max(initial=0)).all())
 
 
 def stored(grid: Grid, type_: str, ios: int, name: str) -> Var | None:

@@ -71,6 +71,13 @@ class Value:
     def is_static(self) -> bool:
         return None not in self.shape
 
+    def turned(self) -> Value:
+        """A constant matrix with its axes exchanged, stored as this one is."""
+        assert self.constant is not None
+        kept = None if self.quantized is None else self.quantized.transposed((1, 0))
+        matrix = np.ascontiguousarray(self.constant.T)
+        return Value(matrix.shape, self.dtype, constant=matrix, quantized=kept)
+
 
 def nothing(shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> Value:
     """A tensor without elements: Core ML holds none, but a Concat, say, just leaves it out."""

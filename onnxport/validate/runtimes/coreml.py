@@ -93,14 +93,12 @@ class CoremlRuntime(Closing):
         try:
             # Core ML keeps states from one prediction to the next, which ONNX does not: each run has its own.
             held = held_states(self._function)
-            state = self._model.make_state() if held else None
+            state: Any = self._model.make_state() if held else None
             for key in held & set(given):
                 state.write_state(key, given.pop(key))
             found = self._model.predict(given, **({} if state is None else {"state": state}))
             found = dict(found) | {key: state.read_state(key) for key in held}
-        except (
-            Exception
-        ) as error:  # NSError comes as RuntimeError, coremltools' own checks as whatever they raise
+        except Exception as error:  # whatever Core ML's own errors and coremltools' checks come as
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
             raise RunError(
                 f"Core ML cannot run {self._path.name} on {shapes}", why=first_line(error)

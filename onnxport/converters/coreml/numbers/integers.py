@@ -22,6 +22,13 @@ def is_narrow(dtype: np.dtype[np.generic]) -> bool:
     return dtype.name in _NARROW
 
 
+def is_natural(value: Value) -> bool:
+    """Whether an integer is surely not negative."""
+    if value.constant is not None:
+        return value.is_integer and bool((value.constant >= 0).all())
+    return value.is_natural
+
+
 def wrapped(x: Term, dtype: np.dtype[np.generic]) -> Term:
     """Any int32 as the type wraps it around."""
     if not is_narrow(dtype):

@@ -11,6 +11,7 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.formulas import Term, terms
 from onnxport.converters.coreml.numbers.integers import (
     bitwise,
+    is_natural,
     power,
     product,
     quotient,
@@ -42,22 +43,31 @@ def _smallest(a: Term, b: Term, dtype: Dtype) -> Term:
 
 
 _Joined = Callable[[Term, Term, Dtype], Term]
-_BINARY: dict[str, _Joined] = {"Add": _sum, "Sub": _difference, "Mul": product}
-_VARIADIC: dict[str, _Joined] = {"Max": _largest, "Min": _smallest, "Sum": _sum}
+_JOINED: dict[str, _Joined] = {
+    "Add": _sum,
+    "Max": _largest,
+    "Min": _smallest,
+    "Mul": product,
+    "Sub": _difference,
+    "Sum": _sum,
+}
 
 
-def _binary(joined: _Joined, node: NodeView[Value], mil: MilBuilder) -> None:
-    a, b = terms(mil, (node.input(0), node.input(1)))
-    node.emit(joined(a, b, a.value.dtype).value)
+# Of which operands, none of them negative, the result is not negative either; sizes and indices are of 64 bits.
+_NATURAL = {"Add": all, "Max": any, "Min": all, "Mul": all, "Sum": all}
 
 
-def _variadic(joined: _Joined, node: NodeView[Value], mil: MilBuilder) -> None:
-    dtype = node.x.dtype
-    node.emit(reduce(lambda a, b: joined(a, b, dtype), terms(mil, node.rest())).value)
+def _emit_joined(joined: _Joined, node: NodeView[Value], mil: MilBuilder) -> None:
+    """All operands joined one after the other."""
+    values = node.rest()
+    dtype = values[0].dtype
+    found = reduce(lambda a, b: joined(a, b, dtype), terms(mil, values)).value
+    if dtype == np.int64 and node.op in _NATURAL and found is not values[0]:
+        found.is_natural = _NATURAL[node.op](map(is_natural, values))
+    node.emit(found)
 
 
-REGISTRY.table({op: partial(_binary, joined) for op, joined in _BINARY.items()})
-REGISTRY.table({op: partial(_variadic, joined) for op, joined in _VARIADIC.items()})
+REGISTRY.table({op: partial(_emit_joined, joined) for op, joined in _JOINED.items()})
 
 
 @lower("Mean")
@@ -75,9 +85,10 @@ def div(node: NodeView[Value], mil: MilBuilder) -> None:
         node.emit((a / b).value)
         return
     _refuse_zero(node, b.value)
-    known = b.value.constant
-    if a.value.is_natural and (b.value.is_natural or (known is not None and (known > 0).all())):
-        node.emit((a // b).value)
+    if is_natural(a.value) and is_natural(b.value):
+        found = (a // b).value
+        found.is_natural = True
+        node.emit(found)
     else:
         node.emit(quotient(a, b, a.value.dtype).value)
 
@@ -145,9 +156,13 @@ def clip(node: NodeView[Value], mil: MilBuilder) -> None:
             if held[0] < held[1]:
                 node.emit(mil.clip(x=x, alpha=bounds[0], beta=bounds[1]))
                 return
+    natural = all(is_natural(each) for each in (low, high) if each is not None) and (
+        low is not None or is_natural(x)
+    )
     for name, bound in (("maximum", low), ("minimum", high)):
         if bound is not None:
             x = mil.emit(name, x=x, y=bound)
+    x.is_natural |= natural
     node.emit(x)
 
 
@@ -168,8 +183,11 @@ REGISTRY.table({f"Bitwise{name.capitalize()}": partial(_bitwise, name) for name 
 def bitwise_not(node: NodeView[Value], mil: MilBuilder) -> None:
     """Every bit flipped (ONNX BitwiseNot-18), which is the largest number (or -1) less so many."""
     x = node.x
-    narrow = x.dtype.kind == "u" and x.dtype.itemsize < 4
-    node.emit(((int(np.iinfo(x.dtype).max) if narrow else -1) - Term(mil, x)).value)
+    if x.dtype.name in ("uint32", "uint64"):
+        node.unsupported(
+            f"of {x.dtype.name} gives numbers beyond the 32 bits, one of them the sign, of Core ML's integers"
+        )
+    node.emit(((int(np.iinfo(x.dtype).max) if x.dtype.kind == "u" else -1) - Term(mil, x)).value)
 
 
 @lower("BitShift")

@@ -20,10 +20,14 @@ def cast(node: NodeView[Value], mil: MilBuilder) -> None:
     x, target = node.x, node.output_dtype()
     node.attribute("to")
     node.ignore("round_mode", "saturate")  # of float8 only, which are refused
+    if x.dtype.kind in "OUSc" or target.kind in "OUSc":
+        node.unsupported("to or from strings or complex numbers, which Core ML does not hold")
     if target.kind == "V" or target.name in ("int4", "uint4", "int2", "uint2"):
         node.unsupported(f"to {target.name}, which MIL's tensors do not hold")
     if x.dtype == target:
         node.emit(x)
+    elif x.constant is not None:
+        node.emit(mil.constant(x.constant.astype(target)))
     elif target.kind == "b":
         node.emit(Term(mil, x).differs(0).value)
     elif target.kind in "iu":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import Lowering, NodeView
@@ -49,4 +50,7 @@ def logical_not(node: NodeView[Value], mil: MilBuilder) -> None:
 @lower("Where")
 def where(node: NodeView[Value], mil: MilBuilder) -> None:
     """y = a where the condition holds, b elsewhere, all broadcast (ONNX Where-16)."""
-    node.emit(mil.select(cond=node.input(0), a=node.input(1), b=node.input(2)))
+    a, b = node.input(1), node.input(2)
+    chosen = mil.select(cond=node.input(0), a=a, b=b)
+    chosen.is_natural = is_natural(a) and is_natural(b)
+    node.emit(chosen)

@@ -21,7 +21,7 @@ def matmul(node: NodeView[Value], mil: MilBuilder) -> None:
 def product(mil: MilBuilder, a: Value, b: Value) -> Value:
     """The matrix product of two values, as NumPy's matmul."""
     if b.constant is not None and b.rank == 2 and 2 <= a.rank <= _LINEAR_RANK and a.constant is None:
-        weights = mil.constant(np.ascontiguousarray(b.constant.T))
+        weights = b.turned()
         return mil.linear(x=a, weight=weights, bias=_no_bias(mil, weights))  # type: ignore[no-any-return]
     if a.rank > 1 and b.rank > 1:
         return mil.matmul(x=a, y=b)  # type: ignore[no-any-return]
@@ -49,12 +49,11 @@ def gemm(node: NodeView[Value], mil: MilBuilder) -> None:
     if beta == 0:
         c = None
     if b.constant is not None and a.constant is None:
-        weights = b.constant if transposes_b else b.constant.T
+        whole = b if transposes_b else b.turned()
         if alpha != 1:
-            weights = weights * weights.dtype.type(alpha)
+            whole = _scaled(mil, whole, alpha)
         left = mil.transpose(x=a, perm=[1, 0]) if transposes_a else a
-        bias = _bias(c, beta, len(weights))
-        whole = mil.constant(np.ascontiguousarray(weights))
+        bias = _bias(c, beta, whole.shape[0] or 0)
         result = mil.linear(
             x=left, weight=whole, bias=_no_bias(mil, whole) if bias is None else mil.constant(bias)
         )

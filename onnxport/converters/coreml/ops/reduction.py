@@ -151,6 +151,17 @@ def _place(extreme: str, node: NodeView[Value], mil: MilBuilder) -> None:
     node.emit(found.value)
 
 
+@lower("Hardmax")
+def hardmax(node: NodeView[Value], mil: MilBuilder) -> None:
+    """1 at the first of the largest elements along an axis, 0 elsewhere (ONNX Hardmax-13)."""
+    x = Term(mil, node.x)
+    axis = int(node.attribute("axis", -1)) % node.x.rank
+    is_largest = x.equals(x.call("reduce_max", axes=[axis], keep_dims=True))
+    places, final = _places(mil, node.x, axis, is_largest)
+    first = is_largest.where(places, final).call("reduce_min", axes=[axis], keep_dims=True)
+    node.emit(places.equals(first).real().value)
+
+
 def _places(mil: MilBuilder, x: Value, axis: int, like: Term) -> tuple[Term, Term]:
     """0, 1, 2 ... along the axis, and the last of them."""
     size = x.shape[axis]
