@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from onnxport.converters.coreml import tall
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, integers, joined, size_of, sizes_of
@@ -26,6 +27,14 @@ def movable(mil: MilBuilder, x: Value) -> Value:
 
 def picked(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
     """The elements of an axis at `positions`, none of which is negative."""
+    if tall.is_tall(x, x.rank + len(positions.shape) - 1):
+        row = positions.reshaped(-1)
+
+        def change(part: Value) -> Value:
+            result: Value = mil.gather(x=movable(mil, part), indices=row.value, axis=1)
+            return result
+
+        return tall.along(mil, x, axis, change, tall.sizes(mil, positions.value))
     result: Value = mil.gather(x=movable(mil, x), indices=positions.value, axis=axis)
     return result
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from onnxport.converters.coreml import tall
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import Integers, integers, joined, sizes_of
+from onnxport.converters.coreml.integers import Integers, integers, joined, size_of, sizes_of
 from onnxport.converters.coreml.ops.reshaping import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -20,9 +23,27 @@ def concat(node: Node, mil: MilBuilder) -> None:
     values = [value for value in node.rest() if value.shape[axis] != 0]
     if not values:
         node.unsupported("joins tensors without elements, which Core ML does not hold")
-    result = values[0] if len(values) == 1 else mil.concat(values=values, axis=axis)
+    result = _joined(mil, values, axis)
     result.is_natural = all(value.is_natural for value in values)
     node.emit(result)
+
+
+def _joined(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
+    first = values[0]
+    if len(values) == 1:
+        return first
+    if not any(tall.is_tall(value) for value in values):
+        result: Value = mil.concat(values=values, axis=axis)
+        return result
+    length = joined(mil, [size_of(mil, value, axis) for value in values]).summed(0)
+    total: tall.Size = length if length.number is None else length.number
+
+    def change(part: Value) -> Value:
+        others = [tall.sides(mil, value, axis) for value in values[1:]]
+        result: Value = mil.concat(values=[part, *others], axis=1)
+        return result
+
+    return tall.along(mil, first, axis, change, [total])
 
 
 @lower("Expand")
@@ -50,5 +71,7 @@ def tile(node: Node, mil: MilBuilder) -> None:
 def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
     if repeats.known is not None and (repeats.known == 1).all():
         return x
+    if tall.is_tall(x):
+        return tall.tiled(mil, x, repeats)
     result: Value = mil.tile(x=x, reps=repeats.value)
     return result
