@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from coremltools.converters.mil import Builder as mb
@@ -60,6 +61,6 @@ def from_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
     return var
 
 
-def _per_channel(numbers: Sequence[float], dtype: type) -> np.ndarray:  # type: ignore[type-arg]
-    array = np.asarray(numbers, dtype)
+def _per_channel(numbers: Sequence[float], dtype: Any) -> Any:
+    array: Any = np.asarray(numbers, dtype)
     return array.reshape(1, -1, 1, 1) if len(numbers) > 1 else array.reshape(())[()]

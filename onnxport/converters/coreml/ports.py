@@ -123,8 +123,8 @@ class Ports:
             var = mb.squeeze(x=var, axes=[0], name=self._mil.inner_name("squeeze"))
         if dtype.kind == "b":
             var = mb.cast(x=var, dtype="bool", name=self._mil.inner_name("cast"))
-        if value.name in self._images:
-            var = from_pixels(var, self._images[value.name], var.name, self._mil.compute == "fp16")
+        if (image := self._images.get(value.name or "")) is not None:
+            var = from_pixels(var, image, var.name, self._mil.compute == "fp16")
         entered = wrap(var)
         entered.dtype = dtype
         return entered

@@ -99,9 +99,13 @@ def pixels(package: Package) -> dict[str, tuple[Array, Array]]:
     """Key of each input of ours that apps give as a picture, to scale and bias as they broadcast."""
     note = package.description.metadata.userDefined.get(PIXELS)
     return {
-        key: tuple(np.asarray(image[name], np.float64).reshape(-1, 1, 1) for name in ("scale", "bias"))
+        key: (_by_channel(image["scale"]), _by_channel(image["bias"]))
         for key, image in (json.loads(note) if note else {}).items()
     }
+
+
+def _by_channel(numbers: list[float]) -> Array:
+    return np.asarray(numbers, np.float64).reshape(-1, 1, 1)
 
 
 def to_pixels(array: Array, scale: Array, bias: Array) -> Array:
