@@ -14,6 +14,7 @@ from coremltools.converters.mil.mil import Function, Program, Var
 from onnxport.converters.coreml import ops, tall  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
 from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.sizes import Sizes, input_sizes
@@ -27,6 +28,8 @@ from onnxport.model import Model, dims_of
 from onnxport.optimizers.rewritings.registry import EXACT
 
 _WORTH_FREEING = 2**20  # bytes
+# Operators whose results are elements of their first operand.
+_MOVES = frozenset("Expand Flatten Gather Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split())
 
 
 @dataclass
@@ -215,7 +218,7 @@ class _Lowering:
             dtype,
             result.constant,
             dict(result.copies),
-            result.is_natural,
+            result.is_natural or (view.op in _MOVES and is_natural(view.x)),
             result.quantized,
             result.row,
         )
