@@ -41,9 +41,11 @@ _KEEPS = CARRIERS - {"Cast", "Pad"} | frozenset(
 # weights before it (variances of 1e-9 and 1e6 are common there, and mean nothing in float16), as are the scales of
 # quantized biases, which are products of two small ones.
 _SCALES = {("QuantizeLinear", 1), ("DequantizeLinear", 1)}
-_FLOAT32_OPERANDS = _SCALES | {("Resize", 1), ("Resize", 2), ("Upsample", 1), *(("Range", i) for i in range(3))} | {
-    ("BatchNormalization", i) for i in range(1, 5)
-}
+_FLOAT32_OPERANDS = (
+    _SCALES
+    | {("Resize", 1), ("Resize", 2), ("Upsample", 1), *(("Range", i) for i in range(3))}
+    | {("BatchNormalization", i) for i in range(1, 5)}
+)
 
 
 def rounded(
