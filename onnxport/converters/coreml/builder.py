@@ -122,7 +122,9 @@ class MilBuilder:
             made: Value = self.emit("logical_or", x=given, y=nothing)
             return made
         if isinstance(given, float) or (isinstance(given, Value) and given.is_float):
-            nothing = self.emit("mul", x=self._real(flags), y=-0.0)  # which leaves even the other zero as it is
+            nothing = self.emit(
+                "mul", x=self._real(flags), y=-0.0
+            )  # which leaves even the other zero as it is
         else:
             nothing = self.emit("mul", x=flags, y=0)
         made = self.emit("add", x=nothing, y=given)
