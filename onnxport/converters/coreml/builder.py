@@ -18,7 +18,7 @@ from onnxport.converters.coreml import library  # noqa: F401 - before coremltool
 from onnxport.converters.coreml.halves import to_half
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import stored
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import LARGEST_RANK, Array, Value
 from onnxport.converters.lowering import UnsupportedOp
 
 Compute = Literal["fp16", "fp32"]
@@ -101,7 +101,11 @@ class MilBuilder:
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
             raise NoMil(_words(op, error)) from error
-        return [wrap(var) for var in result] if isinstance(result, list | tuple) else wrap(result)
+        values = [wrap(var) for var in result] if isinstance(result, list | tuple) else [wrap(result)]
+        highest = max(value.rank for value in values)
+        if highest > LARGEST_RANK:
+            raise NoMil(f"makes a tensor of {highest} dimensions, and Core ML's have {LARGEST_RANK} at most")
+        return values if isinstance(result, list | tuple) else values[0]
 
     def select(self, cond: Any, a: Any, b: Any) -> Value:
         """`a` where `cond` holds, `b` elsewhere, the three broadcast.
@@ -174,6 +178,10 @@ class MilBuilder:
         found = value.copies.get(type_)
         if found is not None:
             return found
+        if value.rank > LARGEST_RANK:
+            raise NoMil(
+                f"reads a tensor of {value.rank} dimensions, and Core ML's have {LARGEST_RANK} at most"
+            )
         if 0 in value.shape:
             raise NoMil("reads a tensor without elements, which Core ML does not hold")
         if value.constant is not None:
