@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coremltools.converters.mil.mil import types
+
+from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.manifest import Tap
 
 
@@ -104,7 +107,8 @@ class Arrangement:
 
 
 def _itself(var: Any) -> tuple[Any, tuple[int, ...]]:
-    return var, tuple(range(len(getattr(var, "shape", None) or ())))
+    rank = 0 if types.is_list(var.sym_type) else len(var.shape or ())  # a list has no axes
+    return var, tuple(range(rank))
 
 
 def _sorted(order: tuple[int, ...]) -> tuple[int, ...]:
