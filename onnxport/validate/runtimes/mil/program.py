@@ -219,7 +219,9 @@ def _type(spec: Any) -> Type:
         return Type(_LIST, (), _type(spec.listType.type))
     if kind == "stateType":
         return Type("state", (), _type(spec.stateType.wrappedType))
-    return Type(str(kind).removesuffix("Type"))
+    if kind == "dictionaryType":
+        return Type("dictionary")
+    raise ValueError(f"a value of type {kind}")
 
 
 def _constant(spec: Any, folder: Path) -> Constant:
