@@ -5,6 +5,8 @@ Exporters guard shape checks by If; once shapes are known so are the conditions,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from onnxport.model import Model
@@ -55,6 +57,21 @@ def moved_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> l
     for value in (value for each in moved for value in each.outputs):
         _rename(value, taken)
     graph.insert_before(node, moved)
+    return results
+
+
+def applied(
+    model: Model, node: ir.Node, body: ir.Graph, operands: Sequence[ir.Value | None]
+) -> list[ir.Value]:
+    """The results of a body on these operands, its nodes moved in front of `node`."""
+    given = dict(zip(body.inputs, operands, strict=True))
+    results = [given.get(value) or value for value in body.outputs]
+    body.outputs.clear()
+    for parameter, operand in given.items():
+        if operand is not None:
+            parameter.replace_all_uses_with(operand)
+    assert isinstance(node.graph, ir.Graph)
+    moved_out(model, node.graph, node, body)
     return results
 
 

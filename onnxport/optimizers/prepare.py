@@ -20,6 +20,7 @@ from onnxport.optimizers.opset import lift
 from onnxport.optimizers.quantization import settle_quantization
 from onnxport.optimizers.scans import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
+from onnxport.optimizers.unroll import unroll_changing_loops
 from onnxport.shapes import GivenShape
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
@@ -57,6 +58,7 @@ def prepare(
     shapes: Mapping[str, GivenShape],
     native: Callable[[], Collection[str]],
     equivalence: Equivalence | None = None,
+    unrolls: bool = False,
 ) -> Prepared:
     """Brings a copy of `model` into canonical form; the weights are shared with the original.
 
@@ -64,6 +66,7 @@ def prepare(
         shapes: sizes for open input dimensions (--shape).
         native: gives the operators that the target holds, asked late, since a compiler may still be starting;
             others are decomposed where ONNX defines how.
+        unrolls: whether loops of few steps are written out where what they carry changes its shape.
         equivalence: checks the result; when it differs, every pass is checked and a culprit skipped.
 
     Raises:
@@ -71,7 +74,7 @@ def prepare(
         CannotConvertError: nodes that have no form in the canonical opset, or a required pass that changes
             the model's answers.
     """
-    passes = _passes(shapes, native)
+    passes = _passes(shapes, native, unrolls=unrolls)
     candidate = model.clone()
     for step in passes:
         step.run(candidate)
@@ -80,7 +83,9 @@ def prepare(
     return _without_culprits(model, passes, equivalence)
 
 
-def _passes(shapes: Mapping[str, GivenShape], native: Callable[[], Collection[str]]) -> list[Pass]:
+def _passes(
+    shapes: Mapping[str, GivenShape], native: Callable[[], Collection[str]], *, unrolls: bool
+) -> list[Pass]:
     """The order matters: folding and some lifts need shapes."""
     return [
         Pass("fix input shapes", lambda model: shape_passes.pin_inputs(model, shapes), optional=False),
@@ -88,6 +93,7 @@ def _passes(shapes: Mapping[str, GivenShape], native: Callable[[], Collection[st
         Pass("infer shapes and fold constants", _restate_shapes, optional=False),
         Pass("lift opset", _lift, optional=False),
         Pass("rewrite Scan as Loop", _rewrite_scans),
+        *([Pass("unroll loops", _unroll)] if unrolls else []),
         Pass("drop impossible branches", _drop_branches),
         Pass("resolve sequences", _resolve_sequences, optional=False),
         Pass("eliminate identities", _eliminate_identities),
@@ -148,6 +154,11 @@ def _refresh(model: Model) -> None:
 
 def _rewrite_scans(model: Model) -> None:
     if scans_to_loops(model):
+        _refresh(model)
+
+
+def _unroll(model: Model) -> None:
+    while unroll_changing_loops(model):
         _refresh(model)
 
 

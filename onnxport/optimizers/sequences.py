@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.model import Model, dims_of
-from onnxport.optimizers.branches import moved_out
+from onnxport.optimizers.branches import applied
 
 # Written out one by one, more elements than these would make a graph that nobody wants.
 _MOST_ELEMENTS = 256
@@ -181,24 +181,9 @@ def _map(resolver: _Resolver, node: ir.Node) -> None:
         for inner in body.all_nodes():
             inner.name = f"{node.name or node.outputs[0].name}.{number}/{inner.name or inner.op_type}"
         operands = [v if e is None else e[number] for e, v in zip(held, node.inputs, strict=True)]
-        rows.append(_applied(resolver.model, node, body, operands))
+        rows.append(applied(resolver.model, node, body, operands))
     for index, result in enumerate(node.outputs):
         resolver.elements[result] = [row[index] for row in rows]
-
-
-def _applied(
-    model: Model, node: ir.Node, body: ir.Graph, operands: Sequence[ir.Value | None]
-) -> list[ir.Value]:
-    """The results of a body on these operands, its nodes moved in front of `node`."""
-    given = dict(zip(body.inputs, operands, strict=True))
-    results = [given.get(value) or value for value in body.outputs]
-    body.outputs.clear()
-    for parameter, operand in given.items():
-        if operand is not None:
-            parameter.replace_all_uses_with(operand)
-    assert isinstance(node.graph, ir.Graph)
-    moved_out(model, node.graph, node, body)
-    return results
 
 
 # ---- what reads them

@@ -22,7 +22,7 @@ from onnxport.pipelines.judging import JudgeAhead, blaming_the_model, started, v
 from onnxport.pipelines.records import placed, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
-from onnxport.pipelines.stages import Product, Work, Worker
+from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
 
 if TYPE_CHECKING:
     from onnxport.model import Model
@@ -115,7 +115,14 @@ class _Workshop:
             ),
             equivalence=self.judge.differs if self.judge is not None and self.check_passes else None,
             phases=self.clock,
+            inputs=_users_inputs(self.job),
         )
+
+
+def _users_inputs(job: Job) -> UsersInputs | None:
+    if job.validation is None or job.validation.inputs is None:
+        return None
+    return UsersInputs(job.validation.inputs, job.validation.preprocess)
 
 
 def _staged(job: Job, folder: Path, number: int) -> Path:

@@ -40,6 +40,14 @@ class Phases(Protocol):
 
 
 @dataclass(frozen=True)
+class UsersInputs:
+    """See `--inputs` and `--preprocess`."""
+
+    folder: Path
+    preprocess: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Work:
     """What the runner hands to a worker beside the model and the params.
 
@@ -48,12 +56,15 @@ class Work:
         manifest: what the artefact is to say of itself, but for its ports and taps.
         equivalence: the judge's opinion on an intermediate graph; None when the user asked for no proof.
         phases: steps worth a line of their own in the progress and the timings.
+        inputs: the user's folder of inputs and how its images are preprocessed, for workers that measure; None where
+            there is none.
     """
 
     output: Path
     manifest: Manifest
     equivalence: Equivalence | None
     phases: Phases
+    inputs: UsersInputs | None = None
 
 
 @dataclass(frozen=True)

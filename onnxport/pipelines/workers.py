@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnxport.artifact import Artifact
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
@@ -18,6 +18,9 @@ from onnxport.pipelines.stages import Product, Work, Worker
 if TYPE_CHECKING:
     from onnxport.converters.tflite.compiled import Compiled
     from onnxport.model import Model
+
+# How many of the user's inputs a conversion to float16 measures values on.
+_MEASURED = 8
 
 
 @contextmanager
@@ -45,14 +48,33 @@ def coreml() -> Iterator[Worker]:
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
-                    model, shapes=params.shape, native=converter.native_ops, equivalence=work.equivalence
+                    model,
+                    shapes=params.shape,
+                    native=converter.native_ops,
+                    equivalence=work.equivalence,
+                    unrolls=True,
                 )
             with work.phases.phase("convert"):
-                compiled = converter.convert(prepared.model, work.output, params, work.manifest)
+                samples = _samples(prepared.model, work) if params.precision in ("fp16", "mixed") else ()
+                compiled = converter.convert(prepared.model, work.output, params, work.manifest, samples)
             facts = {"operators": compiled.operators}
             return Product(Artifact(work.output, "coreml"), prepared.notes + compiled.notes, facts)
 
         yield make
+
+
+def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
+    """A few of the user's inputs; none where there are none, or where they lack a state that begins with zeros."""
+    if work.inputs is None:
+        return ()
+    from onnxport.samples.preprocessing import preprocessing
+    from onnxport.samples.readers import find_samples
+
+    settings = preprocessing(work.inputs.preprocess, work.inputs.folder)
+    names = frozenset(spec.name for spec in model.inputs)
+    files = find_samples(work.inputs.folder, model.inputs, _MEASURED, settings=settings, optional=names)
+    feeds = [file.load().feeds for file in files]
+    return tuple(dict(each) for each in feeds if names <= set(each))
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class CoremlConformance(Harness):
     def convert(self, model: Model, output: Path) -> dict[str, int]:
         """Prepares and converts `model`; returns the operators of the program, counted by name."""
         self._running()
-        prepared = prepare(model, shapes={}, native=lambda: self._native).model
+        prepared = prepare(model, shapes={}, native=lambda: self._native, unrolls=True).model
         self.operators = frozenset(map(qualified_op, prepared.graph.all_nodes()))
         handed_over = Path(self._folder.name, "model.onnx")
         prepared.save(handed_over)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance.coreml import CoremlConformance
 from tests.conformance.listed import all_faults, check_lists, sample_faults
 from tests.conformance.page import COREML as PAGE
-from tests.conformance.coreml import CoremlConformance
 
 BOUND = pytest.mark.parametrize("bound", [False, True], ids=["fed", "bound"])
 

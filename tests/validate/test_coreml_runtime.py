@@ -44,7 +44,7 @@ def test_where_core_ml_is_not_the_evaluator_answers_and_predict_says_what_to_do(
     with load(package) as runtime:
         assert isinstance(runtime, MilRuntime)
     with pytest.raises(
-        MissingDependencyError, match="Core ML is not here, Linux has none; run this on macOS"
+        MissingDependencyError, match=r"Core ML is not here, Linux has none; run this on macOS"
     ):
         load(package, PREDICT)
 
@@ -95,7 +95,7 @@ def test_answers_come_back_in_the_source_s_names_ranks_and_types() -> None:
 @pytest.mark.parametrize(("system", "refused"), [("13.6", True), ("14.0", False), ("26.1", False)])
 def test_a_package_younger_than_the_system_is_refused(system: str, refused: bool) -> None:
     if refused:
-        with pytest.raises(InputError, match="needs macOS 14, this is 13.6; convert it with an older"):
+        with pytest.raises(InputError, match=r"needs macOS 14, this is 13\.6; convert it with an older"):
             check_system(Path("m.mlpackage"), 8, system)
     else:
         check_system(Path("m.mlpackage"), 8, system)

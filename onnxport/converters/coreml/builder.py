@@ -18,7 +18,7 @@ from onnxport.converters.coreml import library  # noqa: F401 - before coremltool
 from onnxport.converters.coreml.halves import to_half
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import stored
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import LARGEST_RANK, Array, Value
 from onnxport.converters.lowering import UnsupportedOp
 
 Compute = Literal["fp16", "fp32"]
@@ -101,26 +101,38 @@ class MilBuilder:
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
             raise NoMil(_words(op, error)) from error
-        return [wrap(var) for var in result] if isinstance(result, list | tuple) else wrap(result)
+        values = [wrap(var) for var in result] if isinstance(result, list | tuple) else [wrap(result)]
+        highest = max(value.rank for value in values)
+        if highest > LARGEST_RANK:
+            raise NoMil(f"makes a tensor of {highest} dimensions, and Core ML's have {LARGEST_RANK} at most")
+        return values if isinstance(result, list | tuple) else values[0]
 
-    def select(self, cond: Value, a: Any, b: Any) -> Value:
+    def select(self, cond: Any, a: Any, b: Any) -> Value:
         """`a` where `cond` holds, `b` elsewhere, the three broadcast.
 
         MIL documents that, but coremltools declares a result of the shape of a and b alone: where the condition has
         more elements, something of its shape that changes nothing is added to b.
         """
-        if covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
-            made: Value = self.emit("select", cond=cond, a=a, b=b)
+        if not covers([self._shape_of(each) for each in (a, b)], self._shape_of(cond)):
+            b = self._spread(b, cond)
+        made: Value = self.emit("select", cond=cond, a=a, b=b)
+        return made
+
+    def _spread(self, given: Any, like: Value) -> Value:
+        """`given`, broadcast with the condition `like`."""
+        flags = self.emit("cast", x=like, dtype="int32")
+        if isinstance(given, Value) and given.dtype.kind == "b":
+            nothing = self.emit("less", x=flags, y=0)
+            made: Value = self.emit("logical_or", x=given, y=nothing)
             return made
-        flags = self.emit("cast", x=cond, dtype="int32")
-        b_is_float = isinstance(b, float) or (isinstance(b, Value) and b.is_float)
-        if isinstance(b, Value) and b.dtype.kind == "b":
-            b = self.emit("logical_or", x=b, y=self.emit("less", x=flags, y=0))
-        elif b_is_float:
-            b = self.emit("add", x=self.emit("mul", x=self._real(flags), y=-0.0), y=b)
+        if isinstance(given, float) or (isinstance(given, Value) and given.is_float):
+            nothing = self.emit(
+                "mul", x=self._real(flags), y=-0.0
+            )  # which leaves even the other zero as it is
         else:
-            b = self.emit("add", x=self.emit("mul", x=flags, y=0), y=b)
-        return self.select(cond, a, b)
+            nothing = self.emit("mul", x=flags, y=0)
+        made = self.emit("add", x=nothing, y=given)
+        return made
 
     def _real(self, value: Value) -> Value:
         made: Value = self.emit("cast", x=value, dtype=self.compute)
@@ -166,6 +178,10 @@ class MilBuilder:
         found = value.copies.get(type_)
         if found is not None:
             return found
+        if value.rank > LARGEST_RANK:
+            raise NoMil(
+                f"reads a tensor of {value.rank} dimensions, and Core ML's have {LARGEST_RANK} at most"
+            )
         if 0 in value.shape:
             raise NoMil("reads a tensor without elements, which Core ML does not hold")
         if value.constant is not None:

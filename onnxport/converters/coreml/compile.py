@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from onnxport.closing import Closing
 from onnxport.converters.coreml.compiled import Compiled
@@ -14,6 +18,9 @@ from onnxport.manifest import Manifest
 
 if TYPE_CHECKING:
     from onnxport.model import Model  # its import would delay the start of the child
+
+
+Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
 
 class CoremlConverter(Closing):
@@ -27,8 +34,19 @@ class CoremlConverter(Closing):
         ops: frozenset[str] = self._child.call("native_ops")
         return ops
 
-    def convert(self, model: Model, output: Path, params: CoremlParams, manifest: Manifest) -> Compiled:
+    def convert(
+        self,
+        model: Model,
+        output: Path,
+        params: CoremlParams,
+        manifest: Manifest,
+        samples: Sequence[Feeds] = (),
+    ) -> Compiled:
         """Writes the prepared `model` to the package `output`.
+
+        Args:
+            samples: inputs of the user's, on which a float16 conversion measures how far values go; generated ones
+                unless given.
 
         Raises:
             CannotConvertError: nodes without an equivalent in Core ML, all of them listed.
@@ -37,11 +55,27 @@ class CoremlConverter(Closing):
         handed_over = output.with_name("prepared.onnx")
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:
-            compiled: Compiled = self._child.call("compile", handed_over, output, params, manifest)
+            islands, notes = self._islands(model, handed_over, params, samples)
+            compiled: Compiled = self._child.call("compile", handed_over, output, params, manifest, islands)
         except CannotConvertError as error:
             named = f"{model.path} cannot be converted to Core ML, {error.what}"
             raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=error.refusals) from error
-        return compiled
+        return replace(compiled, notes=(*notes, *compiled.notes))
+
+    def _islands(
+        self, model: Model, handed_over: Path, params: CoremlParams, samples: Sequence[Feeds]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The values that a float16 program computes in float32, and what the report says of them."""
+        if params.precision not in ("fp16", "mixed"):
+            return (), ()
+        from onnxport.converters.coreml.islands import islands, said
+
+        with Child(
+            "onnxport.converters.coreml.preflight:Preflight", purpose="the float16 pre-flight"
+        ) as child:
+            measured = child.call("measure", handed_over, params.shape, list(samples))
+        found = islands(model.graph, measured.peaks, mixed=params.precision == "mixed")
+        return found, said(model.graph, found, measured)
 
     def close(self) -> None:
         self._child.close()

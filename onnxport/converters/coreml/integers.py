@@ -181,6 +181,11 @@ def sizes_of(mil: MilBuilder, x: Value) -> Integers:
     """The sizes of x's axes; of a scalar, none."""
     if x.is_static:
         return Integers(mil, np.array(x.shape, np.int64))
+    if x.row is not None:
+        held = list(x.row.sizes)
+        others = joined(mil, [size for size in held if size is not None]).product()
+        total = sizes_of(mil, x.row.held).element(0)
+        return joined(mil, [total // others if size is None else size for size in held])
     return Integers(mil, mil.shape(x=x))
 
 

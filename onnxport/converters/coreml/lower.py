@@ -11,10 +11,11 @@ import onnx_ir as onnx
 from coremltools import target as targets
 from coremltools.converters.mil.mil import Function, Program, Var
 
-from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
+from onnxport.converters.coreml import ops, tall  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
 from onnxport.converters.coreml.epsilons import is_delicate
 from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.sizes import Sizes, input_sizes
@@ -28,6 +29,8 @@ from onnxport.model import Model, dims_of
 from onnxport.optimizers.rewritings.registry import EXACT
 
 _WORTH_FREEING = 2**20  # bytes
+# Operators whose results are elements of their first operand.
+_MOVES = frozenset("Expand Flatten Gather Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split())
 
 
 @dataclass
@@ -146,12 +149,13 @@ class _Lowering:
             o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)
         ):
             return  # downstream of a refused node whose result has no known rank
-        view: NodeView[Value] = NodeView(node, operands)
         self.mil.compute = self._compute(node)
+        rows = tall.rows_of(self.mil, qualified_op(node), operands)
+        view: NodeView[Value] = NodeView(node, rows or operands)
         try:
             REGISTRY.run(view, self.mil)
             for index, result in view.results.items():
-                self._bind(view, index, result)
+                self._bind(view, index, tall.raised(self.mil, result, operands) if rows else result)
         except UnsupportedOp as error:
             self.refusals.append(error.refusal)
             self._stand_in(node)
@@ -211,7 +215,15 @@ class _Lowering:
         dtype = result.dtype if value.dtype is None else np.dtype(value.dtype.numpy())
         if 0 in shape and (result.constant is None or value.is_graph_output()):
             view.unsupported("gives a tensor without elements, which Core ML does not hold")
-        bound = Value(shape, dtype, result.constant, dict(result.copies), result.is_natural, result.quantized)
+        bound = Value(
+            shape,
+            dtype,
+            result.constant,
+            dict(result.copies),
+            result.is_natural or (view.op in _MOVES and is_natural(view.x)),
+            result.quantized,
+            result.row,
+        )
         self.values[value] = bound
         var = next(iter(bound.copies.values()), None)
         if not value.name or self.depth or value.is_graph_output() or var is None or not _can_be_named(var):
@@ -234,7 +246,13 @@ class _Lowering:
 
 def _frozen(value: Value) -> Value:
     return Value(
-        value.shape, value.dtype, value.constant, dict(value.copies), value.is_natural, value.quantized
+        value.shape,
+        value.dtype,
+        value.constant,
+        dict(value.copies),
+        value.is_natural,
+        value.quantized,
+        value.row,
     )
 
 

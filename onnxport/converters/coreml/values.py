@@ -14,6 +14,22 @@ from onnxport.converters.coreml.quantized import Grid
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+LARGEST_RANK = 5  # of MIL's tensors
+
+
+@dataclass(frozen=True)
+class Row:
+    """The elements of a value of more dimensions than MIL holds (tall.py).
+
+    Attributes:
+        held: one dimension of them all.
+        sizes: of each of the value's own dimensions: a number, Integers, or None for at most one that follows.
+    """
+
+    held: Value
+    sizes: tuple[Any, ...]
+
+
 @dataclass
 class Value:
     """One ONNX value: a constant of the model, or a MIL variable that stands for it.
@@ -27,6 +43,7 @@ class Value:
         constant: the numbers, if they are known now; of ONNX's dtype.
         copies: MIL type name ("fp16", "fp32", "int32", "bool") to the variable that holds the value in it.
         quantized: the numbers, scales and zero points that a float constant was made of.
+        row: in place of copies where there are more dimensions than MIL holds.
         is_natural: whether an integer is surely not negative, so that an index of it needs no wrapping.
     """
 
@@ -36,6 +53,7 @@ class Value:
     copies: dict[str, Var] = field(default_factory=dict)
     is_natural: bool = False
     quantized: Grid | None = None
+    row: Row | None = None
 
     @property
     def rank(self) -> int:

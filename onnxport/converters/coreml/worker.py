@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,13 @@ class Worker:
         """The ONNX operators that have a lowering; others may be decomposed."""
         return REGISTRY.ops
 
-    def compile(self, model: Path, output: Path, params: CoremlParams, manifest: Manifest) -> Compiled:
+    def compile(
+        self, model: Path, output: Path, params: CoremlParams, manifest: Manifest, islands: Sequence[str] = ()
+    ) -> Compiled:
         """Converts the prepared ONNX file `model` to the package `output`.
+
+        Args:
+            islands: values that a float16 program computes in float32.
 
         Raises:
             CannotConvertError: nodes without an equivalent.
@@ -36,12 +41,13 @@ class Worker:
         """
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(output.parent)
-        lowered = optimize(lower_model(Model.received(model), params))
+        lowered = optimize(lower_model(Model.received(model), params, islands))
         complete = replace(
             manifest,
             inputs=lowered.inputs,
             outputs=lowered.outputs,
             taps=lowered.taps,
+            islands=tuple(islands),
             states=dict(lowered.states),
         )
         write_package(lowered, output, {KEY: complete.to_json()})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxport.converters.coreml.compiled import Compiled
+from onnxport.converters.coreml.islands import islands
+from onnxport.converters.coreml.preflight import Preflight
 from onnxport.converters.coreml.worker import Worker
 from onnxport.converters.params import CoremlParams
 from onnxport.model import Model
@@ -15,14 +17,23 @@ from onnxport.validate.runtimes.mil import MilRuntime
 from tests.conformance.harness import MANIFEST, Array
 
 
-def convert(model: Model, output: Path, **params: Any) -> Compiled:
-    """Writes `model` to the package `output` as the command line would, with nobody to judge it."""
+def convert(
+    model: Model, output: Path, *, samples: Sequence[Mapping[str, Array]] = (), **params: Any
+) -> Compiled:
+    """Writes `model` to the package `output` as the command line would, with nobody to judge it and all in one process.
+
+    A float16 conversion has its pre-flight where there are samples for it.
+    """
     worker = Worker()
     asked = CoremlParams(**params)
     prepared = prepare(model, shapes=asked.shape, native=worker.native_ops).model
     handed_over = output.with_suffix(".onnx")
     prepared.save(handed_over)
-    return worker.compile(handed_over, output, asked, MANIFEST)
+    found: tuple[str, ...] = ()
+    if samples:
+        measured = Preflight().measure(handed_over, asked.shape, samples)
+        found = islands(prepared.graph, measured.peaks, mixed=asked.precision == "mixed")
+    return worker.compile(handed_over, output, asked, MANIFEST, found)
 
 
 def spec_of(package: Path) -> Any:

@@ -8,7 +8,7 @@ from onnxport.errors import CannotConvertError
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import difference
 from tests.converters.tflite.models import run_onnx
-from tests.converters.tflite.test_control_flow import CASES, REFUSED, Case, model_from
+from tests.converters.tflite.test_control_flow import CASES, REFUSED, Case, counts, model_from
 
 # What Core ML does not hold is refused, not computed: the reason of each.
 NOT_HELD = {
@@ -35,6 +35,44 @@ def test_what_no_loop_or_branch_can_be_is_refused_with_the_reason(
     with pytest.raises(CannotConvertError) as caught:
         coreml.convert_and_run(model_from(REFUSED[reason]), [])
     assert any(reason in refusal.why for refusal in caught.value.refusals)
+
+
+# Loops of a known number of steps that TFLite's tests need not have: written out.
+KNOWN = {
+    "a state that grows from nothing": Case(
+        """g (float[2,3] x) => (float[P,3] y, float[Q,3] z, float[N,2,3] w) <float[0,3] e = {}, int64 n = {3}> {
+            y, z, w = Loop (n, , x, e) <
+                body = l (int64 i, bool c, s, f) => (bool c2, float[A,3] s2, float[B,3] f2, float[2,3] w2) {
+                    c2 = Identity(c)
+                    s2 = Concat<axis=0>(s, x)
+                    f2 = Concat<axis=0>(f, s)
+                    k = Cast<to=1>(i)
+                    w2 = Mul(x, k)
+                }
+            >
+        }""",
+        counts(1)[:1],
+    ),
+    "a state that gains dimensions": Case(
+        """g (float[2,3] x) => (y) <int64 n = {3}, int64[1] first = {0}> {
+            y = Loop (n, , x) <
+                body = l (int64 i, bool c, s) => (bool c2, s2) {
+                    c2 = Identity(c)
+                    t = Neg(s)
+                    s2 = Unsqueeze(t, first)
+                }
+            >
+        }""",
+        counts(1)[:1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_loops_that_change_shapes_are_written_out(coreml: CoremlConformance, name: str) -> None:
+    case = KNOWN[name]
+    check(coreml, Case(case.graph, [{"x": feed["x"]} for feed in case.feeds]))
+    assert "Loop" not in coreml.operators
 
 
 def check(coreml: CoremlConformance, case: Case, noise: float = 1e-5) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,20 @@ def take_values(operator: str, opset: str) -> set[str]:
 
 
 def evaluated(
-    folder: Path, operator: str, cases: Sequence[Arguments], opset: str, *, strict: bool = True
+    folder: Path,
+    operator: str,
+    cases: Sequence[Arguments],
+    opset: str,
+    *,
+    strict: bool = True,
+    fixed: Collection[str] = (),
 ) -> list[list[Array]]:
-    """What the evaluator makes of each case: all in one package, every operand that may be one an input."""
-    variable = take_values(operator, opset)
+    """What the evaluator makes of each case: all in one package.
+
+    Args:
+        fixed: parameters that stay constants; all others that may be inputs are inputs.
+    """
+    variable = take_values(operator, opset) - set(fixed)
     feeds: dict[str, Array] = {}
     for number, case in enumerate(cases):
         for name in variable & case.keys():

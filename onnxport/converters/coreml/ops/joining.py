@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from onnxport.converters.coreml import tall
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import Integers, integers, joined, sizes_of
+from onnxport.converters.coreml.integers import Integers, integers, joined, size_of, sizes_of
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ops.reshaping import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -20,9 +24,27 @@ def concat(node: Node, mil: MilBuilder) -> None:
     values = [value for value in node.rest() if value.shape[axis] != 0]
     if not values:
         node.unsupported("joins tensors without elements, which Core ML does not hold")
-    result = values[0] if len(values) == 1 else mil.concat(values=values, axis=axis)
-    result.is_natural = all(value.is_natural for value in values)
+    result = _joined(mil, values, axis)
+    result.is_natural = all(is_natural(value) for value in values)
     node.emit(result)
+
+
+def _joined(mil: MilBuilder, values: Sequence[Value], axis: int) -> Value:
+    first = values[0]
+    if len(values) == 1:
+        return first
+    if not any(tall.is_tall(value) for value in values):
+        result: Value = mil.concat(values=values, axis=axis)
+        return result
+    length = joined(mil, [size_of(mil, value, axis) for value in values]).summed(0)
+    total: tall.Size = length if length.number is None else length.number
+
+    def change(part: Value) -> Value:
+        others = [tall.sides(mil, value, axis) for value in values[1:]]
+        result: Value = mil.concat(values=[part, *others], axis=1)
+        return result
+
+    return tall.along(mil, first, axis, change, [total])
 
 
 @lower("Expand")
@@ -33,11 +55,13 @@ def expand(node: Node, mil: MilBuilder) -> None:
     aligned = with_axes(mil, x, range(rank - x.rank))
     asked = joined(mil, [*[1] * (rank - wanted.length), wanted])
     own = sizes_of(mil, aligned)
-    # Sizes differ only where one of them is 1.
-    repeats = [
-        1 if dim not in (1, None) else (own.element(axis).equals(1).where(asked.element(axis), 1))
-        for axis, dim in enumerate(aligned.shape)
-    ]
+    repeats: list[Integers | int] = []
+    for axis, (dim, result) in enumerate(zip(aligned.shape, node.output_shape(), strict=True)):
+        if dim is None:
+            # Sizes differ only where one of them is 1.
+            repeats.append(own.element(axis).equals(1).where(asked.element(axis), 1))
+        else:
+            repeats.append(1 if dim != 1 else result or asked.element(axis))
     node.emit(tiled(mil, aligned, joined(mil, repeats)))
 
 
@@ -50,5 +74,7 @@ def tile(node: Node, mil: MilBuilder) -> None:
 def tiled(mil: MilBuilder, x: Value, repeats: Integers) -> Value:
     if repeats.known is not None and (repeats.known == 1).all():
         return x
+    if tall.is_tall(x):
+        return tall.tiled(mil, x, repeats)
     result: Value = mil.tile(x=x, reps=repeats.value)
     return result

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxport.converters.coreml import tall
 from onnxport.converters.coreml.axes import named_axes, normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, axis_table, integers, joined, sizes_of
@@ -45,10 +46,26 @@ def reshape(node: Node, mil: MilBuilder) -> None:
     x, wanted = node.input(0), node.input(1)
     shape = node.output_shape()
     keeps_zeros = bool(node.attribute("allowzero", 0))
-    if shape.count(None) > 1:
+    if tall.is_tall(x, len(shape)):
+        node.emit(tall.shaped(mil, x, _sizes(node, mil, wanted, keeps_zeros)))
+    elif shape.count(None) > 1:
         node.emit(with_sizes(mil, x, _target(node, mil, integers(mil, wanted), keeps_zeros)))
     else:
         node.emit(reshaped(mil, x, shape))
+
+
+def _sizes(node: Node, mil: MilBuilder, wanted: Value, keeps_zeros: bool) -> Sequence[tall.Size]:
+    """One by one, for more axes than MIL has."""
+    shape = node.output_shape()
+    if shape.count(None) < 2:
+        return shape
+    target = _target(node, mil, integers(mil, wanted), keeps_zeros)
+    if target.known is not None:
+        return [None if size < 0 else int(size) for size in target.known]
+    # The product is negative where a -1 stands for the rest.
+    rest = sizes_of(mil, node.x).product() // target.product().negated()
+    target = (target < 0).where(rest, target)
+    return [target.element(axis) if size is None else size for axis, size in enumerate(shape)]
 
 
 def _target(node: Node, mil: MilBuilder, wanted: Integers, keeps_zeros: bool) -> Integers:
@@ -94,6 +111,10 @@ def flatten(node: Node, mil: MilBuilder) -> None:
     """A matrix of the axes before `axis` and those from it on (ONNX Flatten-21)."""
     x = node.x
     axis = normalized(node.attribute("axis", 1), x.rank, last=True)
+    if tall.is_tall(x):
+        own = tall.sizes(mil, x)
+        node.emit(tall.shaped(mil, x, [tall.product(mil, part) for part in (own[:axis], own[axis:])]))
+        return
     if node.output_shape().count(None) < 2:
         node.emit(reshaped(mil, x, node.output_shape()))
         return
@@ -120,6 +141,9 @@ def squeeze(node: Node, mil: MilBuilder) -> None:
 def without_axes(mil: MilBuilder, x: Value, gone: Sequence[int]) -> Value:
     """`x` without axes of size 1."""
     left = [axis for axis in range(x.rank) if axis not in gone]
+    if tall.is_tall(x):
+        own = tall.sizes(mil, x)
+        return tall.shaped(mil, x, [own[axis] for axis in left])
     if x.constant is not None or not gone:
         return reshaped(mil, x, [x.shape[axis] for axis in left]) if gone else x
     # MIL leaves an axis in if it does not see that its size is 1.
@@ -162,6 +186,9 @@ def with_axes(mil: MilBuilder, x: Value, axes: Sequence[int]) -> Value:
         return x
     if x.constant is not None:
         return mil.constant(np.expand_dims(x.constant, tuple(axes)), x.dtype)
+    if tall.is_tall(x, x.rank + len(axes)):
+        own = iter(tall.sizes(mil, x))
+        return tall.shaped(mil, x, [1 if i in axes else next(own) for i in range(x.rank + len(axes))])
     result: Value = mil.expand_dims(x=x, axes=list(axes))
     return result
 
@@ -192,5 +219,7 @@ def transposed(mil: MilBuilder, x: Value, perm: Sequence[int]) -> Value:
         return x
     if x.constant is not None:
         return mil.constant(np.transpose(x.constant, perm), x.dtype)
+    if tall.is_tall(x):
+        return tall.transposed(mil, x, perm)
     result: Value = mil.transpose(x=x, perm=list(perm))
     return result

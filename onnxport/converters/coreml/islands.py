@@ -1,0 +1,129 @@
+"""Which nodes of a float16 program compute in float32: float32 islands (docs/coreml.md).
+
+A node does if a value that it reads or makes is one that float16 does not hold well, or if it goes beyond float16 on
+the way to a result that does not:
+
+- larger than half of float16's largest number on the samples: other inputs may go further;
+- not 0, and smaller than float16's least normal number everywhere;
+- moved by an epsilon that float16 does not hold;
+- integers beyond 2048, from a Cast, and what is computed from them: positions and offsets;
+- squares that are so large, on the way to a norm;
+
+and with `mixed` also where a small error becomes a large one: powers, logarithms, norms, long sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.converters.coreml.measured import Measured
+from onnxport.samples.uses import CARRIERS
+
+_LARGEST = float(np.finfo(np.float16).max)
+_MOST = _LARGEST / 2
+_LEAST = float(np.finfo(np.float16).smallest_normal)
+_NAMED = 8  # nodes in a note
+_INTEGERS = 2048.0  # float16 holds whole numbers up to here
+
+_SQUARES = frozenset(
+    (
+        "ReduceL2 ReduceSumSquare LpNormalization LayerNormalization RMSNormalization InstanceNormalization "
+        "GroupNormalization MeanVarianceNormalization SkipLayerNormalization SimplifiedLayerNormalization"
+    ).split()
+)
+# What an epsilon keeps away from 0.
+_SHIFTS = frozenset("Add Sub Max Clip Where".split())
+# What is computed from positions is one again.
+_POSITIONS = CARRIERS | frozenset("Add Sub Mul Div Floor Ceil Round Mod Min Max Clip Where Sum".split())
+# Where a small error becomes a large one.
+_DELICATE = (
+    _SQUARES
+    | frozenset("ReduceSum ReduceL1 CumSum ReduceMean ReduceProd ReduceLogSum ReduceLogSumExp".split())
+    | frozenset("Exp Log Pow Reciprocal Softplus LogSoftmax Sin Cos Tan Mod".split())
+)
+
+
+def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tuple[str, ...]:
+    """The values whose nodes compute in float32, in the graph's order.
+
+    Args:
+        graph: of the prepared model.
+        peaks: what the pre-flight measured.
+        mixed: whether delicate operators are islands as well.
+    """
+    critical = set(_critical(graph, peaks))
+    found = []
+    for node in graph:
+        values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+        if (
+            any(value.name in critical for value in values)
+            or any(_is_lost(value) for value in node.inputs)
+            or _overflows_inside(node, peaks)
+            or (mixed and node.op_type in _DELICATE and _computes_floats(node))
+        ):
+            found += [value.name for value in node.outputs if value.name]
+    return tuple(found)
+
+
+def _critical(graph: ir.Graph, peaks: Mapping[str, float]) -> Iterator[str]:
+    """The values that float16 does not hold well."""
+    positions: set[str] = set()
+    for name, peak in peaks.items():
+        if peak > _MOST or 0 < peak < _LEAST:
+            yield name
+    for node in graph:
+        peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
+        if peak > _INTEGERS and _makes_positions(node, positions):
+            positions.update(value.name for value in node.outputs if value.name)
+        if node.op_type in _SHIFTS and any(_is_lost(value) for value in node.inputs):
+            yield from (value.name for value in node.outputs if value.name)
+    yield from positions
+
+
+def _makes_positions(node: ir.Node, positions: set[str]) -> bool:
+    source = node.inputs[0] if node.inputs else None
+    dtype = None if source is None else source.dtype
+    if node.op_type == "Cast" and dtype is not None and not dtype.is_floating_point():
+        return True
+    return node.op_type in _POSITIONS and any(
+        value is not None and value.name in positions for value in node.inputs
+    )
+
+
+def _is_lost(value: ir.Value | None) -> bool:
+    """Whether this is a single number, an epsilon, that is not 0 and that float16 does not hold."""
+    tensor: Any = None if value is None else value.const_value
+    if tensor is None or tensor.size != 1 or not tensor.dtype.is_floating_point():
+        return False
+    return bool(0 < abs(float(tensor.numpy().reshape(-1)[0])) < _LEAST)
+
+
+def _overflows_inside(node: ir.Node, peaks: Mapping[str, float]) -> bool:
+    """Whether a sum on the way to the result may be too large, though the result is not."""
+    source = node.inputs[0] if node.inputs else None
+    if node.op_type not in _SQUARES or source is None:
+        return False
+    return peaks.get(source.name or "", 0.0) ** 2 > _MOST
+
+
+def _computes_floats(node: ir.Node) -> bool:
+    return any(value.dtype is not None and value.dtype.is_floating_point() for value in node.outputs)
+
+
+def said(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[str, ...]:
+    """What the report says of the islands."""
+    notes = []
+    if measured.failure:
+        notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
+    nodes = [node for node in graph if any(value.name in found for value in node.outputs)]
+    if nodes:
+        named = [f"{node.op_type} {node.outputs[0].name!r}" for node in nodes[:_NAMED]]
+        more = (
+            f" and {len(nodes) - _NAMED} more, all in the package's manifest" if len(nodes) > _NAMED else ""
+        )
+        notes.append(f"computed in float32: {len(nodes)} of {len(graph)} nodes, {', '.join(named)}{more}")
+    return tuple(notes)

@@ -1,0 +1,128 @@
+"""The pre-flight of a float16 conversion: how far every value of the model goes on samples, measured by ONNX Runtime.
+
+Runs in a process of its own, which ends before the conversion starts: the two would lie in memory together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+
+from onnxport.artifact import TensorSpec
+from onnxport.converters.coreml.measured import Measured
+from onnxport.model import Model
+from onnxport.samples.domain import domains
+from onnxport.samples.generator import KINDS, generate
+from onnxport.samples.sizes import OpenSizes
+from onnxport.shapes import GivenShape, apply_shapes, limits
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Feeds = Mapping[str, Array]
+
+_MOST_TRIES = 40  # sizes of open dimensions
+_PEAK = "/peak of "
+
+
+class Preflight:
+    """Answers `measure`; made once per child."""
+
+    def measure(self, path: Path, shapes: Mapping[str, GivenShape], given: Sequence[Feeds] = ()) -> Measured:
+        """Runs the prepared model at `path`, on the `given` inputs or generated ones.
+
+        Args:
+            shapes: the user's sizes.
+        """
+        model = Model.received(path)
+        try:
+            session = _session(model, path.with_name("preflight.onnx"))
+        except Exception as error:  # whatever ONNX Runtime raises: the conversion can do without
+            return Measured(failure=_first_line(error))
+        peaks: dict[str, float] = {}
+        sets, failure = 0, "no sizes were found that the model accepts"
+        for feeds in given or _generated(model, shapes, session):
+            try:
+                found = session.run(None, dict(feeds))
+            except Exception as error:
+                failure = _first_line(error)
+                continue
+            sets += 1
+            for output, value in zip(session.get_outputs(), found, strict=True):
+                name = output.name.removeprefix(_PEAK)
+                peaks[name] = max(peaks.get(name, 0.0), float(np.nan_to_num(value, nan=np.inf)))
+        return Measured(peaks, sets, "" if sets else failure)
+
+
+def _session(model: Model, path: Path) -> onnxruntime.InferenceSession:
+    """The model with the peaks of its float values as its only outputs."""
+    graph = model.graph
+    floats = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
+    values = [value for node in list(graph) for value in node.outputs if value.name and value.dtype in floats]
+    values += [
+        value for value in graph.inputs if value.dtype in floats and value.name not in graph.initializers
+    ]
+    graph.outputs.clear()
+    for value in values:
+        assert value.dtype is not None
+        magnitude = ir.node("Abs", [value])
+        peak = ir.node("ReduceMax", [magnitude.outputs[0]], {"keepdims": 0})
+        peak.outputs[0].name, peak.outputs[0].dtype = f"{_PEAK}{value.name}", value.dtype
+        graph.extend([magnitude, peak])
+        graph.outputs.append(peak.outputs[0])
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
+    _lend_weights(model, path.parent, options)
+    ir.save(model.ir, path)
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _lend_weights(model: Model, folder: Path, options: onnxruntime.SessionOptions) -> None:
+    """Hands over the weights in files of other folders, which ONNX Runtime does not open: mapped, not read."""
+    lent = {
+        name: onnxruntime.OrtValue.ortvalue_from_numpy(value.const_value.numpy())
+        for name, value in model.graph.initializers.items()
+        if isinstance(value.const_value, ir.ExternalTensor) and Path(value.const_value.path).parent != folder
+    }
+    if lent:
+        options.add_external_initializers(list(lent), list(lent.values()))
+
+
+def _generated(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> Iterator[Feeds]:
+    """One set of each kind, at the first sizes that the model accepts; no adversarial ones, which overflow anything."""
+    inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
+    known = domains(model)
+    sizes = OpenSizes(inputs, apply_shapes(inputs, {}), limits(inputs, _present(shapes, inputs)))
+    chosen = None
+    for number, kind in enumerate(KINDS):
+        for shape in [chosen] if chosen else islice(sizes.proposals(1), _MOST_TRIES):
+            specs = {spec.name: (spec, shape[spec.name]) for spec in inputs}
+            feeds = generate(specs, known, kind=kind, seed=0, index=number)
+            if chosen is None and not _runs(session, feeds):
+                continue
+            chosen = shape
+            yield feeds
+            break
+
+
+def _runs(session: Any, feeds: Feeds) -> bool:
+    try:
+        session.run(None, dict(feeds))
+    except Exception:
+        return False
+    return True
+
+
+def _present(shapes: Mapping[str, GivenShape], inputs: Sequence[TensorSpec]) -> dict[str, GivenShape]:
+    names = {spec.name for spec in inputs}
+    return {name: shape for name, shape in shapes.items() if name in names}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__

@@ -1,0 +1,117 @@
+"""Real trained models leave the installed command as right Core ML packages, in float32 and float16.
+
+As in test_targets.py each is converted by the command in a fresh process, the judge's verdict is asserted, and beside it
+the package is evaluated here and compared with the bare ONNX Runtime. A normal run takes those that are quick.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from fixtures import models
+from onnxport.validate.runtimes.mil import MilRuntime
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of the issue's list.
+
+    Attributes:
+        shape: a --shape for dimensions that are open beside the batch, or for what is traced at one size.
+        is_quick: whether a normal run has time for it.
+        half: what becomes of it in float16: "proven", or the word with which the proof fails, as it does where the
+            model's own numbers are none that float16 can hold.
+    """
+
+    key: str
+    shape: str = ""
+    is_quick: bool = False
+    half: str = "proven"
+
+
+CASES = [
+    Case("mtcnn/pnet.onnx", "input_1=?,120,160,3", is_quick=True),
+    Case("mtcnn/rnet.onnx", is_quick=True),
+    Case("mtcnn/onet.onnx", is_quick=True),
+]
+
+
+def parameters(*, half: bool) -> list[Any]:
+    cases = [case for case in CASES if case.half == "proven" or not half]
+    return [
+        pytest.param(case, id=case.key, marks=() if case.is_quick else pytest.mark.exhaustive)
+        for case in cases
+    ]
+
+
+def convert(case: Case, output: Path, *options: str) -> dict[str, Any]:
+    """Runs the installed command in a fresh process and returns its JSON record of the artefact."""
+    shapes = [f"--shape={case.shape}"] if case.shape else []
+    command = [sys.executable, "-m", "onnxport", "convert", str(models.path(case.key)), "--to", "coreml"]
+    run = subprocess.run(
+        [*command, "-o", str(output), "--json", *shapes, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    artifact: dict[str, Any] = json.loads(run.stdout)["artifacts"][0]
+    return artifact
+
+
+def inputs(model: Path, sizes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Inputs of the sizes in models.toml: uniform, small ids, zeros for what is fed back."""
+    rng = np.random.default_rng(7)
+    feeds: dict[str, Array] = {}
+    for value in onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).get_inputs():
+        shape = sizes[value.name]
+        if value.type == "tensor(float)":
+            feeds[value.name] = rng.random(shape, np.float32)
+        else:
+            dtype = np.int32 if value.type == "tensor(int32)" else np.int64
+            feeds[value.name] = rng.integers(0, 20, shape).astype(dtype)
+    return feeds
+
+
+@pytest.mark.parametrize("case", parameters(half=False))
+def test_float32_is_proven(case: Case, tmp_path: Path) -> None:
+    output = tmp_path / "model.mlpackage"
+    artifact = convert(case, output, "--precision", "fp32")
+    assert artifact["report"]["verdict"] == "proven"
+    assert artifact["report"]["candidate"]["precision"] == "float32"
+    model = models.path(case.key)
+    feeds = inputs(model, models.shapes(case.key))
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    with MilRuntime(output) as runtime:
+        answers = runtime.run(feeds)
+    for name, wanted in zip(names, session.run(None, feeds), strict=True):
+        given = answers[name]
+        assert (given.shape, given.dtype) == (wanted.shape, wanted.dtype)
+        # Loose on purpose: the judge's own tolerance is far tighter, and tested elsewhere.
+        assert np.abs(given - wanted).max() <= 1e-3 * np.abs(wanted).max() + 1e-6
+
+
+@pytest.mark.parametrize("case", parameters(half=True))
+def test_float16_is_proven(case: Case, tmp_path: Path) -> None:
+    artifact = convert(case, tmp_path / "model.mlpackage", "--precision", "fp16", "--samples", "1")
+    report = artifact["report"]
+    assert report["verdict"] == "proven"
+    assert report["candidate"]["precision"] == "float16"
+    assert [judgement["question"] for judgement in report["judgements"]] == ["fidelity", "quality"]
+    source = models.path(case.key)
+    parts = (source, *source.parent.glob(f"{source.name}*.data"))
+    assert artifact["size"] <= 0.65 * sum(part.stat().st_size for part in parts) + 600_000
