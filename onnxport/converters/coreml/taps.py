@@ -107,8 +107,8 @@ class Arrangement:
 
 
 def _itself(var: Any) -> tuple[Any, tuple[int, ...]]:
-    rank = 0 if types.is_list(var.sym_type) else len(var.shape or ())  # a list has no axes
-    return var, tuple(range(rank))
+    has_shape = types.is_tensor(var.sym_type)  # a list of a loop, and a scalar, has none
+    return var, tuple(range(len(var.shape) if has_shape else 0))
 
 
 def _sorted(order: tuple[int, ...]) -> tuple[int, ...]:
