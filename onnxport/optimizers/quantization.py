@@ -13,7 +13,7 @@ Exporters and quantizers write the same network in several ways; each rule here 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -103,9 +103,8 @@ def _give_numbers_apart(graph: ir.Graph, node: ir.Node) -> None:
     inside = len(others) < len(list(result.uses()))
     if not (others or result.is_graph_output()) or not (inside or _is_of_quantized(node.inputs[0])):
         return
-    floats = _dequantized(
-        graph, node, result, *_parameters(node), after=True, along=node.attributes.get("axis")
-    )
+    along = {name: a for name, a in node.attributes.items() if name in ("axis", "block_size")}
+    floats = _dequantized(graph, node, result, *_parameters(node), after=True, along=along)
     maker = floats.producer()
     assert maker is not None
     again = ir.node(_QUANTIZE, [floats, *node.inputs[1:]], dict(node.attributes))
@@ -241,11 +240,11 @@ def _dequantized(
     zero_point: ir.Value | None,
     *,
     after: bool = False,
-    along: ir.Attr | None = None,
+    along: Mapping[str, ir.Attr] = {},
 ) -> ir.Value:
     """The floats that a quantized value stands for, from a DequantizeLinear before or after the node `place`."""
     inputs: Sequence[ir.Value | None] = [value, scale] if zero_point is None else [value, scale, zero_point]
-    node = ir.node(_DEQUANTIZE, inputs, {} if along is None else {"axis": along})
+    node = ir.node(_DEQUANTIZE, inputs, dict(along))
     floats = node.outputs[0]
     floats.name = f"{value.name}.{place.name or place.op_type}.floats"
     floats.shape, floats.type = value.shape, scale.type if scale is not None else None

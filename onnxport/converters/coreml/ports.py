@@ -69,7 +69,7 @@ class Ports:
                 continue
             var = function.inputs[key]
             if value.name in self._states:
-                self._held[self._states[value.name]] = var
+                self._held[self._states[value.name or ""]] = var
                 var = mb.read_state(input=var, name=self._mil.inner_name("read_state"))
             found[value] = self._entered(value, var)
         return found

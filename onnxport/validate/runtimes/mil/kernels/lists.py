@@ -60,7 +60,7 @@ def list_gather(ls: TensorList, indices: Array) -> Array:
 def _number(index: Array) -> int:
     number = int(np.ravel(index)[0])
     if number < 0:
-        raise Undefined(f"element {number} of a list")
+        raise Undefined(f"a list's element {number}")
     return number
 
 

@@ -22,7 +22,7 @@ def max_pool(
 ) -> Array:
     over = _spans(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     if call.strict:
-        _counts(x, over, exclude_padding=True, strict=True)
+        _counts(x, over, call, exclude_padding=True)
     return _pooled(padded(x, over, -np.inf), over, np.maximum)
 
 
@@ -44,7 +44,7 @@ def avg_pool(
     """
     over = _spans(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     excluded = exclude_padding_from_average is not None and bool(exclude_padding_from_average)
-    counts = _counts(x, over, exclude_padding=excluded, strict=call.strict)
+    counts = _counts(x, over, call, exclude_padding=excluded)
     return np.asarray(_pooled(padded(x, over, 0), over, np.add) / counts)
 
 
@@ -92,7 +92,7 @@ def _pooled(x: Array, over: Sequence[Span], join: Callable[..., Array]) -> Array
     return x
 
 
-def _counts(x: Array, over: Sequence[Span], *, exclude_padding: bool, strict: bool) -> Array:
+def _counts(x: Array, over: Sequence[Span], call: Call, *, exclude_padding: bool) -> Array:
     """How many elements each window has, to be broadcast over batch and channels."""
     counts = np.ones((1,) * x.ndim, np.float32)
     for axis, (size, span) in enumerate(zip(x.shape[2:], over, strict=True), start=2):
@@ -101,8 +101,8 @@ def _counts(x: Array, over: Sequence[Span], *, exclude_padding: bool, strict: bo
             (span.before, span.before + size) if exclude_padding else (0, span.before + size + span.after)
         )
         within = np.maximum(np.minimum(starts + span.kernel, last) - np.maximum(starts, first), 0)
-        if strict and not within.all():
-            raise Undefined("a pool whose window lies in the padding altogether")
+        if call.strict and not within.all():
+            raise Undefined(f"{call.operation.type} whose window lies in the padding altogether")
         counts = counts * within.astype(np.float32).reshape(
             [-1 if each == axis else 1 for each in range(x.ndim)]
         )

@@ -113,6 +113,10 @@ def gru(
     `bias` belongs to the products with the hidden state where `input_bias` is given too; `reset_after` applies the
     reset gate to that product, otherwise to the hidden state before it.
     """
+    if call.strict and reset_after:
+        raise Undefined(
+            "gru with reset_after: its documentation says `before`, and coremltools' own test of it is known to fail"
+        )
     gate, out = _activation(recurrent_activation, call), _activation(activation, call)
     hidden = weight_hh.shape[1]
     projected = _projected(x, weight_ih, input_bias)

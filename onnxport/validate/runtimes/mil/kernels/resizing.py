@@ -24,7 +24,7 @@ def grid(mode: str, size: float, count: int) -> Array:
     elif mode == "UNALIGN_CORNERS":
         points = (steps + 0.5) * (size / count) - 0.5
     else:
-        raise Undefined(f"sampling mode {mode!r}")
+        raise ValueError(f"no sampling mode {mode!r}")
     return np.clip(points, 0, size - 1)
 
 

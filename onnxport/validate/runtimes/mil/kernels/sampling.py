@@ -48,7 +48,7 @@ def crop_resize(
         return np.stack([crop(box, x) for box in extents])
     numbers = np.arange(len(extents)) if box_indices is None else box_indices.astype(np.int64)
     if ((numbers < 0) | (numbers >= len(x))).any():
-        raise Undefined(f"crop_resize of image {int(numbers.max())} of {len(x)}")
+        raise Undefined(f"crop_resize of images {numbers.tolist()}, where there are {len(x)}")
     cut = [crop(box, x[number : number + 1]) for box, number in zip(extents, numbers, strict=True)]
     return np.stack(cut) if roi is not None else np.concatenate(cut)
 
