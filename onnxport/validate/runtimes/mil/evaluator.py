@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.validate.runtimes.mil.plan import Plan, Step, planned, stored, widened
-from onnxport.validate.runtimes.mil.program import Block, Function
+from onnxport.validate.runtimes.mil.program import Block, Function, Type
 from onnxport.validate.runtimes.mil.registry import Failed, Undefined, apply
 
 
@@ -47,10 +47,7 @@ class Evaluator:
         values: dict[str, Any] = dict(feeds)
         for name, type_ in self._function.inputs:
             if type_.dtype == "state":
-                assert type_.inner is not None
-                empty = np.zeros(tuple(dim or 1 for dim in type_.inner.shape or ()), type_.inner.dtype)
-                states.setdefault(name, empty)
-                values[name] = _State(states, name)
+                values[name] = _State(states, name, type_)
         wanted = {*self._function.block.outputs, *keep}
         self._run(self._main, _Scope(values), wanted)
         values |= {name: self._main.constants[name] for name in wanted & self._main.constants.keys()}
@@ -111,14 +108,16 @@ class _Scope:
 class _State:
     """A handle that read_state and write_state are given."""
 
-    def __init__(self, states: dict[str, Any], name: str) -> None:
-        self._states, self._name = states, name
+    def __init__(self, states: dict[str, Any], name: str, type_: Type) -> None:
+        assert type_.inner is not None
+        self._states, self._name, self._dtype = states, name, type_.inner.dtype
+        self._shape = tuple(dim or 1 for dim in type_.inner.shape or ())
+        self.write(states.get(name, np.zeros(self._shape)))
 
     def read(self) -> Any:
         return self._states[self._name]
 
     def write(self, value: Any) -> None:
-        held = self._states[self._name]
-        if held.shape != value.shape:
-            raise Failed(f"state {self._name!r} of shape {held.shape} is given a value of {value.shape}")
-        self._states[self._name] = value.astype(held.dtype)
+        if value.shape != self._shape:
+            raise Failed(f"state {self._name!r} of shape {self._shape} is given a value of {value.shape}")
+        self._states[self._name] = value.astype(self._dtype)
