@@ -248,16 +248,15 @@ def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
 
 
 def _settled(var: Var) -> Var:
-    """A result without axes that is known now, as a constant of its own type.
+    """A float16 result without axes that is known now, as a constant of its own type.
 
-    coremltools' const_elimination makes float32 of float16 there, and the program invalid.
+    coremltools' const_elimination makes float32 of it, and the program invalid.
     """
-    if not isinstance(var, Var) or var.rank or var.op is None or var.op.op_type == "const" or var.val is None:
+    if types.is_list(var.sym_type) or types.is_state(var.sym_type) or var.dtype != types.fp16:
         return var
-    dtype = {"fp16": np.float16, "fp32": np.float32, "int32": np.int32, "bool": np.bool_}.get(
-        types.builtin_to_string(var.dtype)
-    )
-    return var if dtype is None else mb.const(val=dtype(var.val), name=f"{var.name}_known")
+    if var.rank or var.op is None or var.op.op_type == "const" or var.val is None:
+        return var
+    return mb.const(val=np.float16(var.val), name=f"{var.name}_known")
 
 
 def wrap(var: Var) -> Value:
