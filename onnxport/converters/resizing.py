@@ -6,7 +6,7 @@ operations of ONNX Runtime, because a nearest neighbour halfway between two elem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isclose
 from typing import Any
@@ -152,6 +152,7 @@ def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
     ratios = {axis: np.float32(shape[axis] or 0) / np.float32(x.shape[axis] or 1) for axis in targets}
     if scales is not None and scales.size:
         ratios = dict(zip(targets, scales.astype(np.float32), strict=True))
+        _refuse_disputed(node, ratios)
     elif node.has_input(3) and policy != "stretch":
         wanted = _constant(node, 3, "sizes with a keep_aspect_ratio_policy")
         assert wanted is not None
@@ -160,6 +161,8 @@ def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
         ]
         common = min(each) if policy == "not_larger" else max(each)
         ratios = dict.fromkeys(targets, common)
+    if sampling.coordinates != "tf_crop_and_resize" and x.shape == shape:
+        return {}  # ONNX Runtime copies what keeps all its sizes, whatever the scales
     axes = {}
     for place, axis in enumerate(targets):
         region = (0.0, 1.0)
@@ -172,6 +175,16 @@ def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:
         if description.before != description.after or not isclose(ratios[axis], 1) or region != (0.0, 1.0):
             axes[axis] = description
     return axes
+
+
+def _refuse_disputed(node: NodeView[Any], scales: Mapping[int, np.float32]) -> None:
+    """Refuses sizes that ONNX Runtime, which rounds 5 * 1.4 to 7, and ONNX's shape inference disagree about."""
+    for axis, scale in scales.items():
+        if int(np.floor(np.float32(node.x.shape[axis]) * scale)) != node.output_shape()[axis]:
+            node.unsupported(
+                f"scales an axis of {node.x.shape[axis]} elements by {scale}, for which ONNX Runtime and ONNX's shape "
+                "inference find different sizes; give it sizes instead of scales"
+            )
 
 
 def _constant(node: NodeView[Any], index: int, what: str) -> Array | None:

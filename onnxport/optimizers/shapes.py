@@ -22,6 +22,8 @@ from onnxport.shapes import GivenShape, apply_shapes
 _MAX_ROUNDS = 20
 # Axes, sizes and shapes have fewer elements, weights mostly more.
 _HANDED_IN_ELEMENTS = 64
+# Operators whose result has the type and the shape of the first operand, of which ONNX's inference says nothing.
+_LIKE_OPERAND = frozenset(("GroupNormalization",))
 
 
 def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
@@ -120,10 +122,20 @@ def _known(model: Model) -> list[tuple[object, ...]]:
     ]
 
 
+def _likened(result: ir.Value, operand: ir.Value | None) -> bool:
+    """Gives a result its operand's type and shape; whether that is news."""
+    if operand is None or operand.shape is None or operand.dtype is None or result.shape is not None:
+        return False
+    result.dtype, result.shape = operand.dtype, ir.Shape(dims_of(operand))
+    return True
+
+
 def _shapes_from_targets(graph: ir.Graph) -> bool:
     """Gives results of Reshape, Expand and ConstantOfShape the dimensions that ONNX's inference does not see."""
     known, changed = Dimensions(graph), False
     for node in graph:
+        if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx"):
+            changed |= _likened(node.outputs[0], node.inputs[0])
         if node.op_type not in TARGETED or node.domain not in ("", "ai.onnx"):
             continue
         shape, value = known.result_shape(node), node.outputs[0]

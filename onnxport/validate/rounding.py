@@ -37,6 +37,8 @@ _CASTABLE = {ir.DataType.FLOAT16: 6, ir.DataType.BFLOAT16: 13}
 _KEEPS = CARRIERS - {"Cast", "Pad"} | frozenset(
     "Identity MaxPool Max Min Relu Neg Abs Where TopK Constant".split()
 )
+# What ONNX Runtime answers with finite numbers whatever comes in: its gates clamp their arguments.
+_CLAMPING = frozenset("LSTM GRU RNN".split())
 # Operands that stay float32 in a float16 model: sizes of a Resize, bounds of a Range, and what is folded into the
 # weights before it (variances of 1e-9 and 1e6 are common there, and mean nothing in float16), as are the scales of
 # quantized biases, which are products of two small ones.
@@ -137,6 +139,32 @@ def _round_results(graph: ir.Graph, dtype: ir.DataType, keep: Collection[str]) -
     for node in list(graph):
         for value in _computed_floats(node):
             _round_uses(graph, value, dtype, node, keep)
+    for node in [each for each in graph if each.op_type in _CLAMPING]:
+        _pass_overflow_on(graph, node)
+
+
+def _pass_overflow_on(graph: ir.Graph, node: ir.Node) -> None:
+    """Makes a node's results NaN where its input overflowed: adds 0 times the sum of that."""
+    source = node.inputs[0]
+    outputs = [value for value in node.outputs if value.name]
+    if source is None or source.dtype != ir.DataType.FLOAT or not outputs:
+        return
+    zero = ir.node("Constant", [], {"value": ir.AttrTensor("value", ir.tensor(np.zeros((), np.float32)))})
+    total = ir.node("ReduceSum", [source], {"keepdims": 0})
+    nothing = ir.node("Mul", [total.outputs[0], zero.outputs[0]])
+    made = [zero, total, nothing]
+    for value in outputs:
+        uses = list(value.uses())
+        adding = ir.node("Add", [value, nothing.outputs[0]])
+        back = adding.outputs[0]
+        back.type, back.shape = value.type, value.shape
+        for user, position in uses:
+            user.replace_input_with(position, back)
+        made.append(adding)
+    for number, each in enumerate(made):
+        each.name = f"{outputs[0].name}/overflow_{number}"
+        each.outputs[0].name = each.name
+    graph.insert_after(node, made)
 
 
 def _computed_floats(node: ir.Node) -> Iterator[ir.Value]:

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from onnxport.validate.runtimes.mil.schema import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox, unprivileged
 
@@ -166,6 +167,16 @@ def test_doctor_knows_the_target(sandbox: Sandbox) -> None:
     assert any("pip install coremltools" in remedy for remedy in found.document["remedies"])
 
 
+def test_the_node_at_fault_is_found_in_a_package(sandbox: Sandbox) -> None:
+    sandbox.patch(WRONG_CONVERTER)
+    assert sandbox.run("convert", "model.onnx", *COREML, "--keep-rejected").code == 1
+    found = sandbox.run("debug", "model.onnx", "model.rejected.mlpackage", "-o", "fault", "--json")
+    assert found.code == 1
+    diagnosis = found.document["artifacts"][0]["report"]["diagnosis"]
+    assert "Conv" in diagnosis["summary"]
+    assert (sandbox.folder / "fault" / "model.onnx").is_file()
+
+
 # ---- 2: usage
 
 
@@ -304,7 +315,7 @@ def package_without_weights(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("validate", "model.onnx", PACKAGE)
 
 
-@case(4, "model.mlpackage is damaged", "holds no weights at")
+@case(4, "model.mlpackage is damaged", "weight")
 def package_with_weights_cut_off(sandbox: Sandbox) -> tuple[str | Path, ...]:
     file = next(package(sandbox).rglob("weight.bin"))
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -319,11 +330,19 @@ def package_that_may_not_be_read(sandbox: Sandbox) -> tuple[str | Path, ...]:
 
 @case(4, "model.mlpackage holds a neuralNetwork, not an ML program")
 def package_of_the_older_kind(sandbox: Sandbox) -> tuple[str | Path, ...]:
-    from onnxport.validate.runtimes.mil.schema import messages
-
     model = messages("Model").Model(specificationVersion=5)
     model.neuralNetwork.SetInParent()
     next(package(sandbox).rglob("model.mlmodel")).write_bytes(model.SerializeToString())
+    return ("validate", "model.onnx", PACKAGE)
+
+
+@case(4, "model.mlpackage holds operators that the evaluator does not know: levitate", "on macOS")
+def package_with_an_operator_of_nobody(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    file = next(package(sandbox).rglob("model.mlmodel"))
+    model = messages("Model").Model.FromString(file.read_bytes())
+    block = next(iter(model.mlProgram.functions["main"].block_specializations.values()))
+    next(each for each in block.operations if each.type == "relu").type = "levitate"
+    file.write_bytes(model.SerializeToString())
     return ("validate", "model.onnx", PACKAGE)
 
 

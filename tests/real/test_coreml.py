@@ -1,4 +1,4 @@
-"""Real trained models leave the installed command as right Core ML packages, in float32 and in float16.
+"""Real trained models leave the installed command as right Core ML packages, in float32 and float16.
 
 As in test_targets.py each is converted by the command in a fresh process, the judge's verdict is asserted, and beside it
 the package is evaluated here and compared with the bare ONNX Runtime. A normal run takes those that are quick.

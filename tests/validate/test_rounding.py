@@ -167,3 +167,23 @@ def test_an_output_that_is_computed_in_float32_is_not_rounded() -> None:
     assert made is not None
     with OrtRuntime.of_model(made) as runtime:
         np.testing.assert_allclose(runtime.run({"x": x})["y"], np.exp(x), rtol=1e-6)
+
+
+def test_what_overflows_on_its_way_into_a_recurrent_layer_is_not_clamped_there() -> None:
+    rng = np.random.default_rng(0)
+    w, r = (
+        onnx.numpy_helper.from_array(rng.standard_normal((1, 8, width)).astype(np.float32), name)
+        for name, width in (("w", 4), ("r", 2))
+    )
+    proto = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (float[1, N, 4] x, float[1, 8, 4] w, float[1, 8, 2] r) '
+        "=> (float[1, 1, N, 2] y) { a = Mul(x, x) y = LSTM <hidden_size = 2> (a, w, r) }"
+    )
+    del proto.graph.input[1:]
+    proto.graph.initializer.extend([w, r])
+    source = Model(onnx_ir.from_proto(proto))
+    small = rng.standard_normal((1, 3, 4)).astype(np.float32)
+    assert np.isfinite(answer(source, "float16", {"x": small})).all()
+    # 300 squared is beyond float16; ONNX Runtime's LSTM answers an infinity with a number all the same.
+    large = small + np.float32(300) * (np.arange(12).reshape(1, 3, 4) == 5)
+    assert np.isnan(answer(source, "float16", {"x": large.astype(np.float32)})).all()

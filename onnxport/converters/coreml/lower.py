@@ -13,8 +13,10 @@ from coremltools.converters.mil.mil import Function, Program, Var
 
 from onnxport.converters.coreml import ops, tall  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
+from onnxport.converters.coreml.epsilons import is_delicate
 from onnxport.converters.coreml.images import check_images
 from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.sizes import Sizes, input_sizes
@@ -29,6 +31,8 @@ from onnxport.model import Model, dims_of
 from onnxport.optimizers.rewritings.registry import EXACT
 
 _WORTH_FREEING = 2**20  # bytes
+# Operators whose results are elements of their first operand.
+_MOVES = frozenset("Expand Flatten Gather Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split())
 
 
 @dataclass
@@ -186,7 +190,8 @@ class _Lowering:
         if EXACT in node.metadata_props or any(value.name in self.islands for value in node.outputs):
             return "fp32"
         if self.params.precision is not None:
-            return "fp16" if self.params.precision in ("fp16", "mixed") else "fp32"
+            halves = self.params.precision in ("fp16", "mixed") and not is_delicate(node)
+            return "fp16" if halves else "fp32"
         floats = [v.dtype for v in (*node.inputs, *node.outputs) if v is not None and v.dtype is not None]
         halves = onnx.DataType.FLOAT16 in floats and onnx.DataType.FLOAT not in floats
         return "fp16" if halves else "fp32"
@@ -225,7 +230,7 @@ class _Lowering:
             dtype,
             result.constant,
             dict(result.copies),
-            result.is_natural,
+            result.is_natural or (view.op in _MOVES and is_natural(view.x)),
             result.quantized,
             result.row,
         )

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coremltools.converters.mil.mil import types
+
+from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.manifest import Tap
 
 
@@ -104,7 +107,8 @@ class Arrangement:
 
 
 def _itself(var: Any) -> tuple[Any, tuple[int, ...]]:
-    return var, tuple(range(len(getattr(var, "shape", None) or ())))
+    has_shape = types.is_tensor(var.sym_type)  # a list of a loop, and a scalar, has none
+    return var, tuple(range(len(var.shape) if has_shape else 0))
 
 
 def _sorted(order: tuple[int, ...]) -> tuple[int, ...]:

@@ -181,6 +181,14 @@ def eye(draw: Drawn) -> None:
     draw.node("EyeLike", x, k=draw.size(-2, 2), dtype=draw.choice(1, 6, 7, 9))
 
 
+def counting(draw: Drawn) -> None:
+    dtype = draw.choice(np.float32, np.float32, np.int64, np.int32)
+    step = draw.choice(1, 0.1, 0.5, -0.3, 2, -1) if dtype is np.float32 else draw.choice(1, 3, -2)
+    start = draw.size(-3, 3) * step
+    bounds = [np.array(value, dtype) for value in (start, start + step * draw.choice(1, 3, 7, 2.5, 10), step)]
+    draw.node("Range", draw.input(bounds[0]), *(draw.operand(bound) for bound in bounds[1:]))
+
+
 def sizes(draw: Drawn) -> None:
     """What an exporter makes of x.view(n, -1) and the like: sizes taken apart and put together."""
     shape = _shape(draw, 2, 4)
@@ -224,7 +232,7 @@ FAMILIES: dict[str, Callable[[Drawn], None]] = {
     each.__name__: each
     for each in (
         *(gather, gather_nd, concat, expand, tile, reshape, transpose, pad, one_hot, cum_sum, compress),
-        *(non_zero, reverse_sequence, triangle, eye, sizes),
+        *(non_zero, reverse_sequence, triangle, eye, counting, sizes),
         slice_at_run_time,
         test_random_operands.split,
         test_random_operands.unit_axes,

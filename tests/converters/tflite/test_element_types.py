@@ -13,7 +13,8 @@ from onnx import helper, numpy_helper
 
 from onnxport.errors import CannotConvertError
 from onnxport.model import Model
-from tests.conformance.tflite import Array, Conformance, difference
+from tests.conformance.harness import Array, Harness, difference
+from tests.conformance.tflite import Conformance
 from tests.converters.tflite.models import model_of, run_onnx
 
 TYPES = "float64 float32 float16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool".split()
@@ -130,7 +131,7 @@ def test_casts_within_the_target_type(conformance: Conformance, source: str) -> 
     assert not list(filter(None, faults))
 
 
-def fault(conformance: Conformance, op: str, operands: list[Array], attributes: dict[str, Any]) -> str:
+def fault(conformance: Harness, op: str, operands: list[Array], attributes: dict[str, Any]) -> str:
     """How the op's answer differs; empty if it does not, or where ONNX or we do not take the type."""
     first, *others = operands
     names = [f"c{i}" for i in range(len(others))]

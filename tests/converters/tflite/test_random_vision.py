@@ -14,7 +14,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.errors import CannotConvertError
-from tests.conformance.tflite import Array, Conformance, difference
+from tests.conformance.harness import Array, Harness, difference
+from tests.conformance.tflite import Conformance
 from tests.converters.tflite.models import model_of, run_onnx
 
 SEEDS, MORE_SEEDS = 4, 40  # per family and way; hundreds were run when the families were written
@@ -352,7 +353,7 @@ def test_random_nodes_compute_what_onnx_runtime_does(conformance: Conformance, f
     assert not faults
 
 
-def check(conformance: Conformance, family: str, seed: int, way: str) -> tuple[str, str]:
+def check(conformance: Harness, family: str, seed: int, way: str) -> tuple[str, str]:
     """What became of the drawn node, and how its answers differ from ONNX Runtime's if they do."""
     draw = Drawn(seed)
     FAMILIES[family](draw)

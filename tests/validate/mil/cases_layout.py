@@ -145,12 +145,11 @@ def _ranges(random: Random, shape: tuple[int, ...], squeezing: bool = True) -> d
         low, high = (low, high) if high > low else (0, size)
         step = int(random.choice([1, 1, 2, 3, -1, -2]))
         first, last = (low, high) if step > 0 else (high - 1, low - 1)
-        if last == -1 and step < 0:  # -1 would be the last element: only a mask reaches beyond the first
-            masks.append([False, True, False])
-        else:
-            masks.append([flag(random) and step > 0, flag(random) and step > 0, False])
-            if flag(random):
-                first, last = first - size, last - size if last < size else last
+        # -1 would be the last element: only a mask reaches beyond the first.
+        beyond = last == -1 and step < 0
+        masks.append([flag(random), beyond or flag(random), False])
+        if flag(random):
+            first, last = first - size, last - size if last < size else last
         if squeezing and random.random() < 0.2:
             masks[-1] = [False, False, True]
         begins.append(first)

@@ -126,9 +126,10 @@ def test_a_state_lasts_from_one_run_to_the_next(tmp_path: Path) -> None:
         (found,) = evaluator.run(written.feeds, states).values()
         np.testing.assert_array_equal(found, turn * X)
     assert states["total"].dtype == np.float16
-    other: dict[str, Any] = {"total": np.ones((2, 3), np.float16)}
+    other: dict[str, Any] = {"total": np.ones((2, 3), np.float32)}  # which it holds as halves all the same
     (found,) = evaluator.run(written.feeds, other).values()
     np.testing.assert_array_equal(found, X + 1)
+    assert other["total"].dtype == np.float16
     (found,) = evaluator.run(written.feeds).values()  # a state of its own, all zeros
     np.testing.assert_array_equal(found, X)
 

@@ -10,6 +10,7 @@ from onnxport.converters.coreml import tall
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, integers, joined, size_of, sizes_of
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ops.reshaping import reshaped
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -44,9 +45,7 @@ def gather(node: Node, mil: MilBuilder) -> None:
     """Picks slices along an axis by index (ONNX Gather-13); a negative index counts from the end."""
     x, indices = node.input(0), node.input(1)
     axis = normalized(node.attribute("axis", 0), x.rank)
-    result = picked(mil, x, axis, wrapped(node, mil, indices, axis))
-    result.is_natural = x.is_natural
-    node.emit(result)
+    node.emit(picked(mil, x, axis, wrapped(node, mil, indices, axis)))
 
 
 def wrapped(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Integers:
@@ -58,7 +57,7 @@ def wrapped(node: Node, mil: MilBuilder, indices: Value, axis: int) -> Integers:
             node.unsupported(f"an index outside the {size} elements of axis {axis}")
         if (known >= 0).all():
             return Integers(mil, known)
-    if indices.is_natural:
+    if is_natural(indices):
         return integers(mil, indices)
     return integers(mil, indices).within(size_of(mil, x, axis))
 
@@ -124,7 +123,7 @@ def wrapped_tuples(node: Node, mil: MilBuilder, batch: int = 0) -> Integers:
             node.unsupported("an index outside its axis")
         if (known >= 0).all():
             return Integers(mil, known)
-    if indices.is_natural:
+    if is_natural(indices):
         return integers(mil, indices)
     return integers(mil, indices).within(sizes_of(mil, x).part(batch, batch + depth))
 

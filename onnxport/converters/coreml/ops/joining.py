@@ -8,6 +8,7 @@ from onnxport.converters.coreml import tall
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, integers, joined, size_of, sizes_of
+from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ops.reshaping import with_axes
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -24,7 +25,7 @@ def concat(node: Node, mil: MilBuilder) -> None:
     if not values:
         node.unsupported("joins tensors without elements, which Core ML does not hold")
     result = _joined(mil, values, axis)
-    result.is_natural = all(value.is_natural for value in values)
+    result.is_natural = all(is_natural(value) for value in values)
     node.emit(result)
 
 
@@ -54,11 +55,13 @@ def expand(node: Node, mil: MilBuilder) -> None:
     aligned = with_axes(mil, x, range(rank - x.rank))
     asked = joined(mil, [*[1] * (rank - wanted.length), wanted])
     own = sizes_of(mil, aligned)
-    # Sizes differ only where one of them is 1.
-    repeats = [
-        1 if dim not in (1, None) else (own.element(axis).equals(1).where(asked.element(axis), 1))
-        for axis, dim in enumerate(aligned.shape)
-    ]
+    repeats: list[Integers | int] = []
+    for axis, (dim, result) in enumerate(zip(aligned.shape, node.output_shape(), strict=True)):
+        if dim is None:
+            # Sizes differ only where one of them is 1.
+            repeats.append(own.element(axis).equals(1).where(asked.element(axis), 1))
+        else:
+            repeats.append(1 if dim != 1 else result or asked.element(axis))
     node.emit(tiled(mil, aligned, joined(mil, repeats)))
 
 

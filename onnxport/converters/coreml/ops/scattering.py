@@ -101,11 +101,4 @@ def one_hot(node: Node, mil: MilBuilder) -> None:
         node.emit(hits.value)
         return
     off, on = (mil.gather(x=movable(mil, values), indices=i, axis=0) for i in (0, 1))
-    # MIL's builder infers the shape of a select from its two choices alone.
-    everywhere = mil.add(x=mil.mul(x=_as(mil, hits.value, on), y=mil.constant(np.zeros((), on.dtype))), y=on)
-    node.emit(mil.select(cond=hits.value, a=everywhere, b=off))
-
-
-def _as(mil: MilBuilder, mask: Value, like: Value) -> Value:
-    """A mask as numbers of a type."""
-    return Value(mask.shape, like.dtype, mask.constant, dict(mask.copies))
+    node.emit(mil.select(cond=hits.value, a=on, b=off))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.validate.runtimes.mil.plan import Plan, Step, planned, stored, widened
-from onnxport.validate.runtimes.mil.program import Block, Function
+from onnxport.validate.runtimes.mil.program import Block, Function, Type
 from onnxport.validate.runtimes.mil.registry import Failed, Undefined, apply
 
 
@@ -24,6 +24,8 @@ class Evaluator:
         self._function = function
         self._plans = planned(function, strict)
         self._main = self._plans[id(function.block)]
+        # What constexpr operators gave: weights, which Core ML unpacks when it loads a program. By id() of the step.
+        self._unpacked: dict[int, dict[str, Any]] = {}
 
     def missing(self) -> list[str]:
         """The operators that have no kernel."""
@@ -47,12 +49,10 @@ class Evaluator:
         values: dict[str, Any] = dict(feeds)
         for name, type_ in self._function.inputs:
             if type_.dtype == "state":
-                assert type_.inner is not None
-                empty = np.zeros(tuple(dim or 1 for dim in type_.inner.shape or ()), type_.inner.dtype)
-                states.setdefault(name, empty)
-                values[name] = _State(states, name)
+                values[name] = _State(states, name, type_)
         wanted = {*self._function.block.outputs, *keep}
-        self._run(self._main, _Scope(values), wanted)
+        with np.errstate(all="ignore"):  # what is infinite or no number is for the program's caller to judge
+            self._run(self._main, _Scope(values), wanted)
         values |= {name: self._main.constants[name] for name in wanted & self._main.constants.keys()}
         return {name: values[name] for name in wanted if name in values}
 
@@ -66,6 +66,9 @@ class Evaluator:
         return [plan.constants[name] if name in plan.constants else scope[name] for name in plan.outputs]
 
     def _evaluate(self, step: Step, scope: _Scope) -> None:
+        if id(step) in self._unpacked:
+            scope.values |= self._unpacked[id(step)]
+            return
         operands = dict(step.fixed)
         operands |= {parameter: widened(value) for parameter, value in step.heavy.items()}
         operands |= {parameter: widened(scope[name]) for parameter, name in step.read.items()}
@@ -87,6 +90,8 @@ class Evaluator:
         given = results if step.manifold else (results,)
         for (name, type_), dtype, value in zip(operation.outputs, step.dtypes, given, strict=True):
             scope.values[name] = stored(value, dtype, type_, operation)
+        if operation.type.startswith("constexpr_"):
+            self._unpacked[id(step)] = {name: scope.values[name] for name, _ in operation.outputs}
 
     def _nested(self, block: Block, inputs: Sequence[Any], scope: _Scope) -> list[Any]:
         plan = self._plans[id(block)]
@@ -111,14 +116,16 @@ class _Scope:
 class _State:
     """A handle that read_state and write_state are given."""
 
-    def __init__(self, states: dict[str, Any], name: str) -> None:
-        self._states, self._name = states, name
+    def __init__(self, states: dict[str, Any], name: str, type_: Type) -> None:
+        assert type_.inner is not None
+        self._states, self._name, self._dtype = states, name, type_.inner.dtype
+        self._shape = tuple(dim or 1 for dim in type_.inner.shape or ())
+        self.write(states.get(name, np.zeros(self._shape)))
 
     def read(self) -> Any:
         return self._states[self._name]
 
     def write(self, value: Any) -> None:
-        held = self._states[self._name]
-        if held.shape != value.shape:
-            raise Failed(f"state {self._name!r} of shape {held.shape} is given a value of {value.shape}")
-        self._states[self._name] = value.astype(held.dtype)
+        if value.shape != self._shape:
+            raise Failed(f"state {self._name!r} of shape {self._shape} is given a value of {value.shape}")
+        self._states[self._name] = value.astype(self._dtype)

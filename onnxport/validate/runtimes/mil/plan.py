@@ -14,7 +14,10 @@ from onnxport.validate.runtimes.mil.program import Block, Constant, Function, Op
 from onnxport.validate.runtimes.mil.registry import KERNELS, Call, Failed, Kernel
 
 # Types that kernels compute in float32.
-_NARROW = frozenset(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
+_NARROW = frozenset(
+    np.dtype(each)
+    for each in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
+)
 # Integers of fewer bits than a byte are held in bytes.
 _HELD = {"int4": "int8", **{f"uint{bits}": "uint8" for bits in (1, 2, 3, 4, 6)}}
 _NO_TENSOR = frozenset(("list", "state", "str", "dictionary"))
@@ -190,7 +193,7 @@ def _dtype(type_: Type) -> np.dtype[Any] | None:
 
 
 def _is_narrow(value: Any) -> bool:
-    return value.dtype.name in _NARROW
+    return value.dtype in _NARROW
 
 
 def widened(value: Any) -> Any:
@@ -209,10 +212,12 @@ def stored(value: Any, dtype: np.dtype[Any] | None, type_: Type, operation: Oper
     if dtype is None or not isinstance(value, np.ndarray | np.generic):
         return value
     shape = type_.shape
-    if shape is not None and (
-        len(shape) != value.ndim
-        or any(size is not None and size != found for size, found in zip(shape, value.shape, strict=True))
-    ):
+    if shape is not None and shape != value.shape and not _fits(shape, value.shape):
         raise Failed(f"{operation.type} {operation.name!r} gives {value.shape}, the program declares {shape}")
-    with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype, copy=False)
+    return np.asarray(value).astype(dtype, copy=False)
+
+
+def _fits(declared: tuple[int | None, ...], shape: tuple[int, ...]) -> bool:
+    return len(declared) == len(shape) and all(
+        size is None or size == found for size, found in zip(declared, shape, strict=True)
+    )

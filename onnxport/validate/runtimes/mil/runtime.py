@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
+from onnxport.errors import InputError
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
 from onnxport.validate.runtimes.mil.ends import (
     MAIN,
@@ -42,7 +43,7 @@ class MilRuntime(Closing):
         options: of no consequence yet.
 
     Raises:
-        InputError: no package, or a damaged one.
+        InputError: no package, a damaged one, or one with operators that the evaluator does not know.
     """
 
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
@@ -53,6 +54,11 @@ class MilRuntime(Closing):
         self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
         self._function = self._package.functions[MAIN]
         self._evaluator = Evaluator(self._function)
+        if missing := self._evaluator.missing():
+            raise InputError(
+                f"{path.name} holds operators that the evaluator does not know: {', '.join(missing)}",
+                fix="have it judged on macOS, where Core ML runs it",
+            )
 
     @property
     def name(self) -> str:
@@ -88,14 +94,14 @@ class MilRuntime(Closing):
         given = {port.key: entering(feeds[port.name], types[port.key], port) for port in self._inputs}
         states = {key: given.pop(key) for key in held if key in given}
         keep = [self._taps[name].key for name in taps]
-        if missing := self._evaluator.missing():
-            raise RunError(f"{self._path} holds operators that the evaluator does not know: {missing}")
         try:
             found = self._evaluator.run(given, states, keep=keep) | states
         except Undefined as error:
-            raise RunError(f"{self._path} computes what Core ML does not define", why=str(error)) from error
+            raise RunError(
+                f"{self._path.name} computes what Core ML does not define", why=str(error)
+            ) from error
         except Failed as error:
-            raise RunError(f"{self._path} cannot be evaluated", why=str(error)) from error
+            raise RunError(f"{self._path.name} cannot be evaluated", why=str(error)) from error
         outputs = {port.name: leaving(found[port.key], port) for port in self._outputs}
         return outputs | {name: np.asarray(found[self._taps[name].key]) for name in taps}
 
@@ -106,7 +112,7 @@ class MilRuntime(Closing):
             shape = np.shape(feeds[port.name])
             if port.key in described and (takes := _unmet(described[port.key].multiArrayType, shape)):
                 raise RunError(
-                    f"{self._path}: input {port.name!r} does not take the shape {shape}",
+                    f"{self._path.name}: input {port.name!r} does not take the shape {shape}",
                     why=f"it takes {takes}",
                 )
 

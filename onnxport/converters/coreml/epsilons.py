@@ -1,0 +1,38 @@
+"""Numbers too small for float16, and what must be computed in float32 because of them.
+
+1e-6 added to a variance keeps a division finite; the float16 next to it that every processor keeps is 6e-5, which would
+be another function. So such a node computes in float32, and so does what takes its root, its logarithm or divides by
+it, until the result is of a size again that float16 holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as onnx
+
+_LEAST = float(np.finfo(np.float16).smallest_normal)
+_FLOATS = (onnx.DataType.FLOAT, onnx.DataType.DOUBLE, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16)
+# Operators that make of a tiny number one that is not, and which operand that is.
+_ENLARGING = {"Div": 1, "Log": 0, "Pow": 0, "Reciprocal": 0, "Sqrt": 0}
+# Operators through which a small number passes as it is.
+_PASSING = frozenset(("Expand", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"))
+
+
+def is_delicate(node: onnx.Node) -> bool:
+    """Whether a node computes with a number too small for float16, or on the result of such."""
+    if any(value is not None and _is_tiny(value) for value in node.inputs):
+        return True
+    place = 0 if node.op_type in _PASSING else _ENLARGING.get(node.op_type)
+    if place is None or place >= len(node.inputs):
+        return False
+    source = node.inputs[place]
+    producer = None if source is None else source.producer()
+    return producer is not None and is_delicate(producer)
+
+
+def _is_tiny(value: onnx.Value) -> bool:
+    known = value.const_value
+    if known is None or known.size != 1 or known.dtype not in _FLOATS:
+        return False
+    number = abs(float(known.numpy().reshape(())))
+    return 0 < number < _LEAST
