@@ -101,7 +101,8 @@ class MilBuilder:
             Exception
         ) as error:  # the builder raises whatever its checks do: ValueError, TypeError, KeyError ...
             raise NoMil(_words(op, error)) from error
-        values = [wrap(var) for var in result] if isinstance(result, list | tuple) else [wrap(result)]
+        settled = [_settled(var) for var in (result if isinstance(result, list | tuple) else [result])]
+        values = [wrap(var) for var in settled]
         highest = max(value.rank for value in values)
         if highest > LARGEST_RANK:
             raise NoMil(f"makes a tensor of {highest} dimensions, and Core ML's have {LARGEST_RANK} at most")
@@ -244,6 +245,18 @@ def covers(shapes: Sequence[tuple[Any, ...]], other: tuple[Any, ...]) -> bool:
     return len(other) <= rank and all(
         size == 1 or any(each[axis] == size for each in aligned) for axis, size in enumerate(brought)
     )
+
+
+def _settled(var: Var) -> Var:
+    """A float16 result without axes that is known now, as a constant of its own type.
+
+    coremltools' const_elimination makes float32 of it, and the program invalid.
+    """
+    if types.is_list(var.sym_type) or types.is_state(var.sym_type) or var.dtype != types.fp16:
+        return var
+    if var.rank or var.op is None or var.op.op_type == "const" or var.val is None:
+        return var
+    return mb.const(val=np.float16(var.val), name=f"{var.name}_known")
 
 
 def wrap(var: Var) -> Value:

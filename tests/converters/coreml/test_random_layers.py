@@ -142,7 +142,9 @@ OPEN: dict[str, int | None] = {
     "shares": None,
 }
 # What no target has an operator for: made of others, which must be Core ML's.
-VISION = "affine_grid col2im deform_conv grid_sample max_pool max_roi_pool max_unpool roi_align".split()
+VISION = (
+    "affine_grid col2im deform_conv grid_sample max_pool max_roi_pool max_unpool non_max_suppression roi_align"
+).split()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

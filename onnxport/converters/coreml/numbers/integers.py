@@ -8,6 +8,9 @@ what its `real_div` makes of integers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
@@ -111,20 +114,26 @@ def shifted(x: Term, count: Term, dtype: np.dtype[np.generic], *, left: bool) ->
     return (count < last).where(x // factor, 0)
 
 
+_JOINED: dict[str, Callable[[Term, Term], Term]] = {
+    "and": lambda a, b: a * b,
+    "or": lambda a, b: a.maximum(b),
+    "xor": lambda a, b: (a + b) % 2,
+}
+_MOST_AXES = 5
+
+
 def bitwise(mil: MilBuilder, name: str, a: Value, b: Value, dtype: np.dtype[np.generic]) -> Term:
-    """The "and", "or" or "xor" of two operands, bit by bit along a new last axis."""
-    width = min(8 * dtype.itemsize, 32)
-    first, second = (_bits(mil, each, width) for each in (a, b))
-    found = {
-        "and": lambda: first * second,
-        "or": lambda: first.maximum(second),
-        "xor": lambda: (first + second) % 2,
-    }[name]()
-    weights = np.array([1 << bit for bit in range(width)], np.int64)
+    """The "and", "or" or "xor" of two operands, bit by bit along a new last axis, or one by one if there is none."""
+    width, joined = min(8 * dtype.itemsize, 32), _JOINED[name]
+    weights = [1 << bit for bit in range(width)]
     if dtype.kind == "i" or width == 32:
         weights[-1] *= -1  # the sign bit; beyond 2^31 there is nothing in int32
-    weighted = found * mil.constant(weights.astype(np.int32))
-    return weighted.call("reduce_sum", axes=[-1], keep_dims=False)
+    if max(a.rank, b.rank) < _MOST_AXES:
+        first, second = (_bits(mil, each, width) for each in (a, b))
+        weighted = joined(first, second) * mil.constant(np.array(weights, np.int32))
+        return weighted.call("reduce_sum", axes=[-1], keep_dims=False)
+    bits = (joined(_bit(Term(mil, a), bit), _bit(Term(mil, b), bit)) * weights[bit] for bit in range(width))
+    return reduce(lambda total, bit: total + bit, bits)
 
 
 def _bits(mil: MilBuilder, x: Value, width: int) -> Term:
@@ -135,3 +144,8 @@ def _bits(mil: MilBuilder, x: Value, width: int) -> Term:
     if width == 32:
         moved = moved // mil.constant(np.array([1] * 31 + [2], np.int32))
     return moved % 2
+
+
+def _bit(x: Term, bit: int) -> Term:
+    moved = x // (1 << min(bit, 30))
+    return (moved // 2 if bit == 31 else moved) % 2

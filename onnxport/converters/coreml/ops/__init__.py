@@ -8,6 +8,7 @@ from onnxport.converters.coreml.ops import (
     casting,
     comparison,
     convolution,
+    detection,
     einsum,
     elementwise,
     generation,
@@ -26,6 +27,7 @@ from onnxport.converters.coreml.ops import (
     resize,
     scattering,
     slicing,
+    softmax,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "casting",
     "comparison",
     "convolution",
+    "detection",
     "einsum",
     "elementwise",
     "generation",
@@ -54,4 +57,5 @@ __all__ = [
     "resize",
     "scattering",
     "slicing",
+    "softmax",
 ]

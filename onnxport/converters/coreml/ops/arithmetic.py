@@ -129,9 +129,11 @@ def pow_(node: NodeView[Value], mil: MilBuilder) -> None:
     elif exponent.value.is_integer:
         node.emit(power(base, exponent, dtype).value)
     elif known is None:
+        mil.compute = "fp32"
         whole = exponent.whole()
-        root = base.real().call("pow", y=exponent.value).whole()
         is_whole = whole.real().equals(exponent)
+        # What is used below only is small where it is not, so that the cast is defined.
+        root = base.real().call("pow", y=is_whole.where(exponent * 0.0, exponent).value).whole()
         node.emit(is_whole.where(power(base, whole, dtype), wrapped(root, dtype)).value)
     elif (known == np.rint(known)).all():
         node.emit(power(base, Term(mil, mil.constant(known.astype(np.int64))), dtype).value)
@@ -171,8 +173,6 @@ def clip(node: NodeView[Value], mil: MilBuilder) -> None:
 
 def _bitwise(name: str, node: NodeView[Value], mil: MilBuilder) -> None:
     a, b = node.input(0), node.input(1)
-    if max(a.rank, b.rank) > 4:
-        node.unsupported("of five axes; MIL takes its bits apart along a sixth one, which it does not have")
     node.emit(bitwise(mil, name, a, b, a.dtype).value)
 
 

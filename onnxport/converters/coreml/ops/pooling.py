@@ -25,7 +25,7 @@ def max_pool(node: NodeView[Value], mil: MilBuilder) -> None:
     node.ignore("storage_order")  # concerns the indices output only
     if node.wants_output(1):
         node.unsupported(node.node.metadata_props.get(REASON, "has its indices output used"))
-    x, window = node.x, _pool(node).window
+    x, window = node.x, _pool(node, mil).window
     if x.is_integer:
         if x.dtype.itemsize > 1:
             node.unsupported(f"pools {x.dtype} elements, which Core ML's floats do not hold")
@@ -49,7 +49,7 @@ def _as_float(mil: MilBuilder, x: Value) -> Value:
 def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
     """Mean over a window (ONNX AveragePool-22); count_include_pad says whether padding counts as elements."""
     counts_pads = bool(node.attribute("count_include_pad", 0))
-    pool = _pool(node)
+    pool = _pool(node, mil)
     x, window, declared = node.x, pool.window, pool.declared
     if not _is_native(window):
         node.emit(_dilated_mean(node, mil, x, pool, counts_pads))
@@ -76,7 +76,7 @@ def average_pool(node: NodeView[Value], mil: MilBuilder) -> None:
 @lower("LpPool")
 def lp_pool(node: NodeView[Value], mil: MilBuilder) -> None:
     """The p-norm over a window (ONNX LpPool-22), in float32, whose range its powers need."""
-    p, window = node.attribute("p", 2), _pool(node).window
+    p, window = node.attribute("p", 2), _pool(node, mil).window
     mil.compute = "fp32"
     powers = _power(mil, mil.abs(x=node.x), p)
     if _is_native(window):
@@ -102,10 +102,10 @@ def _power(mil: MilBuilder, x: Value, exponent: float) -> Value:
     return mil.sqrt(x=x) if exponent == 0.5 else mil.pow(x=x, y=float(exponent))  # type: ignore[no-any-return]
 
 
-def _pool(node: NodeView[Value]) -> Pool:
+def _pool(node: NodeView[Value], mil: MilBuilder) -> Pool:
     if node.x.rank not in (3, 4, 5):
         node.unsupported(f"has an input of rank {node.x.rank}; Core ML pools over one to three axes")
-    return pool_of(node, node.x.shape[2:], has_same_lower=True)
+    return pool_of(node, node.x.shape[2:], has_same_lower=mil.at_least("iOS16"))
 
 
 def _is_native(window: Window) -> bool:

@@ -147,4 +147,4 @@ def _extrapolated(mil: MilBuilder, result: Value, axes: dict[int, Axis], samplin
         return result
     whole = np.broadcast_to(lies_outside, [dim or 0 for dim in result.shape])
     fill = float(sampling.extrapolation) if result.is_float else int(sampling.extrapolation)
-    return mil.select(cond=np.ascontiguousarray(whole), a=fill, b=result)  # type: ignore[no-any-return]
+    return mil.select(cond=np.ascontiguousarray(whole), a=fill, b=result)

@@ -24,6 +24,8 @@ class Evaluator:
         self._function = function
         self._plans = planned(function, strict)
         self._main = self._plans[id(function.block)]
+        # What constexpr operators gave: weights, which Core ML unpacks when it loads a program. By id() of the step.
+        self._unpacked: dict[int, dict[str, Any]] = {}
 
     def missing(self) -> list[str]:
         """The operators that have no kernel."""
@@ -49,7 +51,8 @@ class Evaluator:
             if type_.dtype == "state":
                 values[name] = _State(states, name, type_)
         wanted = {*self._function.block.outputs, *keep}
-        self._run(self._main, _Scope(values), wanted)
+        with np.errstate(all="ignore"):  # what is infinite or no number is for the program's caller to judge
+            self._run(self._main, _Scope(values), wanted)
         values |= {name: self._main.constants[name] for name in wanted & self._main.constants.keys()}
         return {name: values[name] for name in wanted if name in values}
 
@@ -63,6 +66,9 @@ class Evaluator:
         return [plan.constants[name] if name in plan.constants else scope[name] for name in plan.outputs]
 
     def _evaluate(self, step: Step, scope: _Scope) -> None:
+        if id(step) in self._unpacked:
+            scope.values |= self._unpacked[id(step)]
+            return
         operands = dict(step.fixed)
         operands |= {parameter: widened(value) for parameter, value in step.heavy.items()}
         operands |= {parameter: widened(scope[name]) for parameter, name in step.read.items()}
@@ -84,6 +90,8 @@ class Evaluator:
         given = results if step.manifold else (results,)
         for (name, type_), dtype, value in zip(operation.outputs, step.dtypes, given, strict=True):
             scope.values[name] = stored(value, dtype, type_, operation)
+        if operation.type.startswith("constexpr_"):
+            self._unpacked[id(step)] = {name: scope.values[name] for name, _ in operation.outputs}
 
     def _nested(self, block: Block, inputs: Sequence[Any], scope: _Scope) -> list[Any]:
         plan = self._plans[id(block)]

@@ -1,0 +1,95 @@
+"""NonMaxSuppression: MIL's own operator, every class of every image an image to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.dims import Size, multiplied, reshaped, size_of
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+_MANY = 100_000  # boxes of one class, which MIL makes room for
+
+
+@lower("NonMaxSuppression")
+def non_max_suppression(node: NodeView[Value], mil: MilBuilder) -> None:
+    """[image, class, box] of the boxes that no better one of their class overlaps (ONNX NonMaxSuppression-11)."""
+    if not mil.at_least("iOS17"):
+        node.unsupported(
+            "needs iOS17, whose non_maximum_suppression takes scores of any size; give it as the target"
+        )
+    mil.compute = "fp32"  # half precision would tie scores, and move corners by pixels
+    boxes, scores = node.input(0), node.input(1)
+    images, count = size_of(mil, boxes, 0), size_of(mil, boxes, 1)
+    classes = scores.shape[1]
+    if classes is None:
+        node.unsupported("has an open number of classes; fix it with --shape NAME=...")
+    runs = multiplied(mil, [images, classes])
+    centred = _centred(node, mil, boxes)
+    repeated = mil.tile(x=mil.expand_dims(x=centred, axes=[1]), reps=[1, classes, 1, 1])
+    given = reshaped(mil, scores, [runs, 1, count])
+    _, best, found = mil.non_maximum_suppression(
+        boxes=reshaped(mil, repeated, [runs, 4, count]),
+        scores=given,
+        iou_threshold=_threshold(node),
+        max_boxes=_most(node, count),
+        per_class_suppression=False,
+    )
+    # What is missing to the most is padded with -1.
+    valid = mil.greater_equal(x=found, y=0)
+    limit = node.optional(4)
+    if limit is not None:
+        above = mil.greater(x=best, y=mil.reshape(x=limit, shape=[1, 1, 1]))
+        valid = mil.logical_and(x=valid, y=mil.squeeze(x=above, axes=[1]))
+    node.emit(_rows(mil, found, valid, classes))
+
+
+def _centred(node: NodeView[Value], mil: MilBuilder, boxes: Value) -> Value:
+    """The boxes as centre and size, [images, 4, boxes]."""
+    flat = mil.transpose(x=boxes, perm=[0, 2, 1])
+    first, second = mil.split(x=flat, num_splits=2, axis=1)
+    if node.attribute("center_point_box", 0):
+        return mil.concat(values=[first, mil.maximum(x=second, y=0.0)], axis=1)  # type: ignore[no-any-return]
+    # Corners come in either order.
+    low, high = mil.minimum(x=first, y=second), mil.maximum(x=first, y=second)
+    centre = mil.mul(x=mil.add(x=low, y=high), y=0.5)
+    return mil.concat(values=[centre, mil.sub(x=high, y=low)], axis=1)  # type: ignore[no-any-return]
+
+
+def _threshold(node: NodeView[Value]) -> float:
+    allowed = node.optional(3)
+    if allowed is None:
+        return 0.0
+    if allowed.constant is None:
+        node.unsupported("computes its iou_threshold at run time, which Core ML wants constant")
+    return float(allowed.constant.item())
+
+
+def _most(node: NodeView[Value], count: Size) -> int:
+    """How many boxes of a class may be left, at most all of them."""
+    most = node.optional(2)
+    if most is not None and most.constant is None:
+        node.unsupported("computes max_output_boxes_per_class at run time, which Core ML wants constant")
+    asked = 0 if most is None or most.constant is None else int(most.constant.item())
+    if asked <= 0:
+        node.unsupported(
+            "selects no boxes (max_output_boxes_per_class is 0), and Core ML holds no empty tensors"
+        )
+    wanted = min(asked, count) if isinstance(count, int) else asked
+    if wanted > _MANY:
+        node.unsupported(f"makes room for {wanted} boxes; give it a smaller max_output_boxes_per_class")
+    return wanted
+
+
+def _rows(mil: MilBuilder, found: Value, valid: Value, classes: int) -> Value:
+    """[image, class, box] of what was found, in the order of images and classes."""
+    places = mil.non_zero(x=mil.cast(x=valid, dtype="int32"))
+    box = mil.expand_dims(x=mil.gather_nd(x=found, indices=places), axes=[1])
+    run = mil.slice_by_index(x=places, begin=[0, 0], end=[0, 1], end_mask=[True, False])
+    image = mil.floor_div(x=run, y=classes)
+    class_ = mil.sub(x=run, y=mil.mul(x=image, y=classes))
+    rows = mil.concat(values=[image, class_, box], axis=1)
+    rows.dtype = np.dtype(np.int64)
+    return rows  # type: ignore[no-any-return]
