@@ -51,7 +51,8 @@ class Evaluator:
             if type_.dtype == "state":
                 values[name] = _State(states, name, type_)
         wanted = {*self._function.block.outputs, *keep}
-        self._run(self._main, _Scope(values), wanted)
+        with np.errstate(all="ignore"):  # what is infinite or no number is for the program's caller to judge
+            self._run(self._main, _Scope(values), wanted)
         values |= {name: self._main.constants[name] for name in wanted & self._main.constants.keys()}
         return {name: values[name] for name in wanted if name in values}
 

@@ -212,10 +212,12 @@ def stored(value: Any, dtype: np.dtype[Any] | None, type_: Type, operation: Oper
     if dtype is None or not isinstance(value, np.ndarray | np.generic):
         return value
     shape = type_.shape
-    if shape is not None and (
-        len(shape) != value.ndim
-        or any(size is not None and size != found for size, found in zip(shape, value.shape, strict=True))
-    ):
+    if shape is not None and shape != value.shape and not _fits(shape, value.shape):
         raise Failed(f"{operation.type} {operation.name!r} gives {value.shape}, the program declares {shape}")
-    with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype, copy=False)
+    return np.asarray(value).astype(dtype, copy=False)
+
+
+def _fits(declared: tuple[int | None, ...], shape: tuple[int, ...]) -> bool:
+    return len(declared) == len(shape) and all(
+        size is None or size == found for size, found in zip(declared, shape, strict=True)
+    )

@@ -93,5 +93,4 @@ def apply(function: Kernel | None, operands: Mapping[str, Any], call: Call) -> A
     """Runs the kernel of an operator."""
     if function is None:
         raise Failed(f"{call.operation.type} {call.operation.name!r}: the evaluator has no such operator")
-    with np.errstate(all="ignore"):
-        return function(**operands, call=call) if function in _TAKES_CALL else function(**operands)
+    return function(**operands, call=call) if function in _TAKES_CALL else function(**operands)

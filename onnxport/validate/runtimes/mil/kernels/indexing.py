@@ -15,7 +15,7 @@ from onnxport.validate.runtimes.mil.registry import Array, Call, kernel
 
 
 def _within(indices: Array, size: int | Array, call: Call, validate: Array | bool) -> Array:
-    """Indices that count from the start; outside of strict mode those out of bounds become the nearest."""
+    """Indices within bounds; outside of strict mode those beyond become the nearest."""
     wide = indices.astype(np.int64)
     lowest = 0 if call.at_least(7) else np.negative(size)
     outside = (wide < lowest) | (wide >= size)
@@ -25,7 +25,7 @@ def _within(indices: Array, size: int | Array, call: Call, validate: Array | boo
             raise ValueError(f"index {found} of {np.asarray(size).tolist()}, which validate_indices forbids")
         call.undefined(f"index {found} of {np.asarray(size).tolist()}")
         wide = np.clip(wide, lowest, np.asarray(size) - 1)
-    return np.where(wide < 0, wide + size, wide)
+    return wide  # NumPy counts negative ones from the end as well
 
 
 @kernel("gather")
