@@ -14,6 +14,8 @@ from typing import Any, Literal
 from onnxport.artifact import Dim, TensorSpec
 
 KEY = "onnxport"
+# Beside it in a package: JSON, key of each input that apps give as a picture to its layout, scale and bias.
+PIXELS = f"{KEY}.pixels"
 
 
 @dataclass(frozen=True)

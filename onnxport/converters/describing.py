@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
@@ -23,6 +23,74 @@ Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 _LABELS_FORM = "write FILE, or OUTPUT=FILE where several outputs are of its length"
 _FORM = "write INPUT=MEAN/STD, each one number or one for each channel, as in image=123.7,116.3,103.5/58.4,57.1,57.4"
+
+
+_IMAGE_FORM = (
+    "write INPUT=scale:1/255,bias:-0.5,layout:RGB; a number for each channel as in bias:-0.5:-0.4:-0.4"
+)
+_LAYOUTS = ("RGB", "BGR", "GRAYSCALE")
+
+
+class ImageInput(NamedTuple):
+    """An input that apps give as a picture: the model takes scale * pixel + bias.
+
+    Attributes:
+        layout: "RGB", "BGR" or "GRAYSCALE", the order of the channels.
+        scale, bias: one number, or one for each channel.
+    """
+
+    layout: str = "RGB"
+    scale: tuple[float, ...] = (1.0,)
+    bias: tuple[float, ...] = (0.0,)
+
+
+def parse_images(given: object) -> dict[str, ImageInput]:
+    """Reads `INPUT=scale:1/255,bias:-0.5,layout:RGB` texts, or takes a mapping as Python callers write it."""
+    pairs = parse_pairs(given, what="images", form=_IMAGE_FORM)  # type: ignore[arg-type]
+    return {name: _image(value, name) for name, value in pairs.items()}
+
+
+def _image(given: object, name: str) -> ImageInput:
+    if isinstance(given, ImageInput):
+        return given
+    settings: dict[str, object] = {}
+    if isinstance(given, str):
+        for part in filter(None, given.split(",")):
+            key, colon, value = part.partition(":")
+            if not colon or key.strip() in settings:
+                raise UsageError(f"the image {name!r} is not given by {part!r}", fix=_IMAGE_FORM)
+            settings[key.strip()] = value.strip()
+    elif isinstance(given, Mapping):
+        settings = dict(given)
+    else:
+        raise UsageError(f"the image {name!r} is not given by {given!r}", fix=_IMAGE_FORM)
+    layout = str(settings.pop("layout", "RGB")).upper()
+    scale, bias = (_channels(settings.pop(key, usual), name) for key, usual in (("scale", 1), ("bias", 0)))
+    if settings or layout not in _LAYOUTS:
+        wrong = next(iter(settings), layout)
+        raise UsageError(f"the image {name!r} has no {wrong!r}", fix=_IMAGE_FORM)
+    if 0 in scale:
+        raise UsageError(f"the image {name!r} has a scale of 0", fix=_IMAGE_FORM)
+    return ImageInput(layout, scale, bias)
+
+
+def _channels(given: object, name: str) -> tuple[float, ...]:
+    values = given.split(":") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
+    try:
+        numbers = tuple(_fraction(value) for value in values)
+    except (TypeError, ValueError, ZeroDivisionError):
+        numbers = ()
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise UsageError(f"the image {name!r} is not given by {given!r}", fix=_IMAGE_FORM)
+    return numbers
+
+
+def _fraction(value: object) -> float:
+    """A number, or two with a slash between."""
+    if isinstance(value, str) and "/" in value:
+        above, _, below = value.partition("/")
+        return float(above) / float(below)
+    return float(value)  # type: ignore[arg-type]
 
 
 def parse_labels(given: object) -> dict[str, Path]:
@@ -84,3 +152,4 @@ def _file_names(labels: Mapping[str, Path]) -> dict[str, str]:
 # How a params model takes them.
 Labels = Annotated[dict[str, Path], BeforeValidator(parse_labels), PlainSerializer(_file_names)]
 Normalizations = Annotated[dict[str, Normalization], BeforeValidator(parse_normalizations)]
+Images = Annotated[dict[str, ImageInput], BeforeValidator(parse_images)]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from onnxport.converters.describing import Labels, Normalizations
+from onnxport.converters.describing import Images, Labels, Normalizations
 from onnxport.pairs import Texts
 from onnxport.shapes import Shapes
 
@@ -19,6 +19,11 @@ Route = Literal["auto", "direct", "onnx2tf"]
 Precision = Literal["fp32", "fp16", "int8-dynamic", "int8-weights", "int4-weights", "int8", "int16x8"]
 Io = Literal["float", "int8", "uint8"]
 CoremlPrecision = Literal["fp32", "fp16", "mixed"]
+CoremlWeights = Literal[
+    "int8", "int4", "palette8", "palette6", "palette4", "palette3", "palette2", "palette1", "sparse50", "sparse75",
+    "sparse90",
+]  # fmt: skip
+ComputeUnits = Literal["all", "cpuOnly", "cpuAndGPU", "cpuAndNeuralEngine"]
 CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 
@@ -94,12 +99,43 @@ class CoremlParams(BaseModel):
     )
     precision: CoremlPrecision | None = Field(
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default. fp16 computes in float16; "
-        "mixed also keeps in float32 what would overflow in it on the samples.",
+        description="Precision of weights and arithmetic, as the model has them by default. fp16 computes in float16 "
+        "but for what would overflow in it on the samples; mixed also keeps norms, powers and sums in float32.",
     )
     minimum_target: CoremlTarget = Field(
         default="iOS17",
         description="The oldest system that is to run the model (iOS17 is macOS 14), which decides what it may use.",
+    )
+    weights: CoremlWeights | None = Field(
+        default=None,
+        description="Weights in fewer bits: integers with a scale per channel (int8) or block (int4), palettes of "
+        "2^bits values, or the given share of the smallest set to 0.",
+        json_schema_extra={"metavar": "WORD"},
+    )
+    image: Images = Field(
+        default={},
+        description="An input that apps give as a picture, as INPUT=scale:1/255,bias:-0.5,layout:RGB: the model takes "
+        "scale * pixel + bias.",
+        json_schema_extra={"metavar": "INPUT=SETTINGS"},
+    )
+    labels: Labels = Field(
+        default={},
+        description="File with one label a line: the package gives the label of the largest score, and every label's; "
+        "as OUTPUT=FILE where several outputs are of its length.",
+        json_schema_extra={"metavar": "[OUTPUT=]FILE"},
+    )
+    author: str | None = Field(default=None, description="The author, as Xcode shows it.")
+    license: str | None = Field(default=None, description="The license, as Xcode shows it.")
+    model_version: str | None = Field(default=None, description="The model's version, as Xcode shows it.")
+    description: str | None = Field(default=None, description="What the model does, as Xcode shows it.")
+    metadata: Texts = Field(
+        default={},
+        description="An entry of your own for the package, as KEY=TEXT.",
+        json_schema_extra={"metavar": "KEY=TEXT"},
+    )
+    compute_units: ComputeUnits | None = Field(
+        default=None,
+        description="Where the model is meant to run, kept in the package as a hint: the app that loads it chooses.",
     )
     state: Texts = Field(
         default={},

@@ -6,7 +6,6 @@ other sizes or another number of dimensions after a step.
 
 from __future__ import annotations
 
-
 import numpy as np
 import onnx_ir as ir
 

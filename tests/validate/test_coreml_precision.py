@@ -123,8 +123,11 @@ def test_a_package_of_ours_that_lists_its_islands_is_float16(tmp_path: Path) -> 
 
     made = write(tmp_path, {"x": np.ones((1, 4), np.float32)}, build, "iOS17").path
     assert (precision(made), kept_float32(Artifact.open(made))) == ("float32", frozenset())
-    note = Manifest("", {}, {}, "skipped", islands=("wide", "y"))
-    _add_note(made, note)
+    _add_note(made, Manifest("", {}, {"coreml": {"precision": "fp32"}}, "skipped"))
+    assert precision(made) == "float32"
+    _add_note(made, Manifest("", {}, {"coreml": {"precision": "fp16"}}, "skipped"))
+    assert precision(made) == "float16", "loops of recurrent layers compute their products in float32"
+    _add_note(made, Manifest("", {}, {}, "skipped", islands=("wide", "y")))
     artifact = Artifact.open(made)
     assert (precision_of(artifact), kept_float32(artifact)) == ("float16", {"wide", "y"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import Var, get_new_symbol, types
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
@@ -15,6 +16,8 @@ def emitted(mil: MilBuilder, op: str, **parameters: Any) -> Var:
     """The variable that the operator `op` gives, of which MIL thinks no number known."""
     value: Value = mil.emit(op, **parameters)
     (var,) = value.copies.values()
+    if var.op is not None and var.op.op_type == "const":  # the builder settles what it knows
+        var = mb.identity(x=var, name=mil.inner_name("identity"))
     var._sym_val = None
     return var
 

@@ -132,8 +132,8 @@ class MilBuilder:
             )  # which leaves even the other zero as it is
         else:
             nothing = self.emit("mul", x=flags, y=0)
-        made = self.emit("add", x=nothing, y=given)
-        return made
+        spread: Value = self.emit("add", x=nothing, y=given)
+        return spread
 
     def _real(self, value: Value) -> Value:
         made: Value = self.emit("cast", x=value, dtype=self.compute)

@@ -11,6 +11,7 @@ from coremltools.converters.mil.mil.types.symbolic import any_symbolic
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.sizes import Sizes
+from onnxport.converters.describing import ImageInput
 
 _ARRAYS = proto.FeatureTypes_pb2.ArrayFeatureType
 _KINDS = {
@@ -21,23 +22,35 @@ _KINDS = {
 }
 
 
-def describe_function(target: Any, function: Any, sizes: Mapping[str, Sizes]) -> None:
+def describe_function(
+    target: Any, function: Any, sizes: Mapping[str, Sizes], images: Mapping[str, ImageInput] = {}
+) -> None:
     """Fills `target`, a ModelDescription or FunctionDescription, with the inputs and outputs of a MIL function.
 
     Args:
         sizes: input key to its sizes, for those that have open dimensions.
+        images: input key to how pictures are given.
     """
     for name, var in function.inputs.items():
         if types.is_state(var.sym_type):
             state = target.state.add(name=name)
             _describe_array(state.type.stateType.arrayType, var.sym_type.wrapped_type().get_shape(), var)
+        elif name in images:
+            _describe_image(target.input.add(name=name).type.imageType, var, images[name], sizes.get(name))
         else:
-            described = target.input.add(name=name)
-            _describe_input(described.type.multiArrayType, var, sizes.get(name))
+            _describe_input(target.input.add(name=name).type.multiArrayType, var, sizes.get(name))
     for var in function.outputs:
+        _describe_output(target.output.add(name=var.name).type, var)
+
+
+def _describe_output(feature: Any, var: Any) -> None:
+    if types.is_dict(var.sym_type):
+        feature.dictionaryType.stringKeyType.SetInParent()
+    elif types.is_str(var.sym_type):
+        feature.stringType.SetInParent()
+    else:
         # An output whose size follows an open input has no shape in its description.
-        shape = () if any_symbolic(var.shape) else var.shape
-        _describe_array(target.output.add(name=var.name).type.multiArrayType, shape, var)
+        _describe_array(feature.multiArrayType, () if any_symbolic(var.shape) else var.shape, var)
 
 
 def _describe_input(array: Any, var: Any, sizes: Sizes | None) -> None:
@@ -50,6 +63,20 @@ def _describe_input(array: Any, var: Any, sizes: Sizes | None) -> None:
         array.enumeratedShapes.shapes.add(shape=shape)
     for least, most in sizes.bounds:
         array.shapeRange.sizeRanges.add(lowerBound=least, upperBound=most)
+
+
+def _describe_image(picture: Any, var: Any, image: ImageInput, sizes: Sizes | None) -> None:
+    picture.colorSpace = picture.ColorSpace.Value(image.layout)
+    shape = var.shape
+    if any_symbolic(shape):
+        assert sizes is not None, "every open input has sizes"
+        shape = sizes.default
+        for choice in sizes.choices:
+            picture.enumeratedSizes.sizes.add(height=choice[2], width=choice[3])
+        for axis, (least, most) in list(enumerate(sizes.bounds))[2:]:
+            found = picture.imageSizeRange.heightRange if axis == 2 else picture.imageSizeRange.widthRange
+            found.lowerBound, found.upperBound = least, most
+    picture.height, picture.width = int(shape[2]), int(shape[3])
 
 
 def _describe_array(array: Any, shape: Any, var: Any) -> None:

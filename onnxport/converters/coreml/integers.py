@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,26 +15,46 @@ LIMIT = np.iinfo(np.int32).max
 Operand: TypeAlias = "Integers | int | Sequence[int] | Array"
 
 
+class Element(NamedTuple):
+    """One element of a vector, taken out when it is needed alone."""
+
+    vector: Integers
+    place: int
+
+
 class Integers:
     """int32 elements under a formula: NumPy's while they are known, MIL operators from where they are not."""
 
-    def __init__(self, mil: MilBuilder, held: Array | Value | int | Sequence[int]) -> None:
+    def __init__(self, mil: MilBuilder, held: Array | Value | int | Sequence[int] | Element) -> None:
         self.mil = mil
-        self.held: Array | Value = held if isinstance(held, Value) else np.asarray(held)
+        self.origin = held if isinstance(held, Element) else None
+        self._held = (
+            None if isinstance(held, Element) else held if isinstance(held, Value) else np.asarray(held)
+        )
+
+    @property
+    def held(self) -> Array | Value:
+        if self._held is None:
+            assert self.origin is not None
+            # A gather, through which MIL's builder follows sizes that it knows.
+            vector, place = self.origin
+            self._held = self.mil.gather(x=vector.value, indices=place, axis=0)
+        found: Array | Value = self._held
+        return found
 
     @property
     def known(self) -> Array | None:
         """The elements, if they are known now."""
-        return None if isinstance(self.held, Value) else self.held
+        return None if self.origin is not None or isinstance(self.held, Value) else self.held
 
     @property
     def number(self) -> int | None:
         """Of a scalar: the number, if it is known now."""
-        return None if isinstance(self.held, Value) else int(self.held)
+        return None if self.known is None else int(self.known)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        return self.held.shape
+        return () if self.origin is not None else self.held.shape
 
     @property
     def length(self) -> int:
@@ -147,8 +167,7 @@ class Integers:
         """Of a vector: one element as a scalar."""
         if self.known is not None:
             return Integers(self.mil, self.known[index])
-        # A gather, through which MIL's builder follows sizes that it knows.
-        return Integers(self.mil, self.mil.gather(x=self.value, indices=index, axis=0))
+        return Integers(self.mil, Element(self, index))
 
     def reshaped(self, *shape: int) -> Integers:
         """With the same elements in another shape, in which one size may be -1."""
@@ -156,6 +175,8 @@ class Integers:
             return Integers(self.mil, self.known.reshape(shape))
         if self.shape == shape:
             return self
+        if self.origin is not None and shape == (1,):
+            return self.origin.vector.part(self.origin.place, self.origin.place + 1)
         if not shape:
             return Integers(self.mil, self.mil.squeeze(x=self.value))
         return Integers(self.mil, self.mil.reshape(x=self.value, shape=list(shape)))
@@ -198,7 +219,7 @@ def size_of(mil: MilBuilder, x: Value, axis: int) -> Integers:
 def joined(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
     """Scalars and vectors one after another as a vector."""
     vectors = [part if isinstance(part, Integers) else Integers(mil, part) for part in parts]
-    vectors = [vector.reshaped(1) if vector.shape == () else vector for vector in vectors]
+    vectors = [vector.reshaped(1) if vector.shape == () else vector for vector in _runs(vectors)]
     vectors = [vector for vector in vectors if vector.shape != (0,)]
     if all(vector.known is not None for vector in vectors):
         arrays = [np.asarray(vector.known) for vector in vectors]
@@ -206,6 +227,22 @@ def joined(mil: MilBuilder, parts: Sequence[Integers | int]) -> Integers:
     if len(vectors) == 1:
         return vectors[0]
     return Integers(mil, mil.concat(values=[vector.value for vector in vectors], axis=0))
+
+
+def _runs(parts: Sequence[Integers]) -> list[Integers]:
+    """The same with neighbouring elements of one vector as a part of it."""
+    found: list[Integers] = []
+    start = 0
+    for index, part in enumerate(parts):
+        first, following = part.origin, parts[index + 1].origin if index + 1 < len(parts) else None
+        if first and following and first.vector is following.vector and first.place + 1 == following.place:
+            continue
+        opening = parts[start].origin
+        found.append(
+            opening.vector.part(opening.place, opening.place + index - start + 1) if opening else part
+        )
+        start = index + 1
+    return found
 
 
 def counted(mil: MilBuilder, count: Integers) -> Integers:

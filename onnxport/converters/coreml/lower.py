@@ -14,6 +14,7 @@ from coremltools.converters.mil.mil import Function, Program, Var
 from onnxport.converters.coreml import ops, tall  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
 from onnxport.converters.coreml.epsilons import is_delicate
+from onnxport.converters.coreml.images import check_images
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.numbers.integers import is_natural
 from onnxport.converters.coreml.ports import Ports
@@ -21,6 +22,7 @@ from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.states import checked_states
 from onnxport.converters.coreml.values import Value, nothing
+from onnxport.converters.describing import ImageInput
 from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
 from onnxport.converters.params import CoremlParams
 from onnxport.errors import CannotConvertError, Refusal
@@ -40,6 +42,8 @@ class Lowered:
     Attributes:
         taps: ONNX name of each value that has a variable of its own, to the name of that.
         sizes: key of each input to the sizes that it takes.
+        images: key of each input that is given as a picture.
+        labels: how many labels its scores have; 0 for no classifier.
         states: name of each input that is a state to the name of the output that is its next value.
     """
 
@@ -49,6 +53,8 @@ class Lowered:
     taps: dict[str, Tap] = field(default_factory=dict)
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, ImageInput] = field(default_factory=dict)
+    labels: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -63,12 +69,16 @@ def lower_model(model: Model, params: CoremlParams, islands: Collection[str] = (
         UsageError: sizes or states that Core ML does not have so.
     """
     states = checked_states(model, params)
+    check_images(model.inputs, params.image)
     builder = MilBuilder(targets[params.minimum_target], "fp16" if params.precision == "fp16" else "fp32")
     sizes, notes = input_sizes(model.inputs, params.shape, several_enumerated=builder.at_least("iOS18"))
     lowered = _Lowering(model, params, builder, frozenset(islands), states).run()
     keys = {port.name: port.key for port in lowered.inputs}
     return replace(
-        lowered, sizes={keys[name]: each for name, each in sizes.items() if name in keys}, notes=notes
+        lowered,
+        sizes={keys[name]: each for name, each in sizes.items() if name in keys},
+        images={keys[name]: each for name, each in params.image.items()},
+        notes=notes,
     )
 
 
@@ -94,7 +104,7 @@ class _Lowering:
         builder.scope = self
 
     def run(self) -> Lowered:
-        ports = Ports(self.graph, self.mil, self.keys, self.states)
+        ports = Ports(self.graph, self.mil, self.keys, self.states, self.params.image)
         self.refusals += ports.refusals
         self.function = Function(ports.placeholders, opset_version=self.mil.target)
         with self.function:

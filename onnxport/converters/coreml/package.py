@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coremltools import proto
 from coremltools.converters.mil.backend.mil.load import MILProtoExporter
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.classes import PREDICTED, PROBABILITIES
 from onnxport.converters.coreml.description import describe_function
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.sharing import share_constants
@@ -29,11 +31,21 @@ _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"
 _NAMESPACE = uuid.UUID("7e0a2d9c-6d0a-5f0f-9a55-0f6b5c0c2b11")
 
 
-def write_package(lowered: Lowered, folder: Path, metadata: Mapping[str, str]) -> None:
-    """Writes the program to `folder`, which must not exist.
+@dataclass(frozen=True)
+class Said:
+    """What a package says of itself.
 
-    Args:
-        metadata: user-defined entries of the model's description.
+    Attributes:
+        user_defined: entries that apps can read.
+        others: Core ML's own, by their names in its metadata: author, license, versionString, shortDescription.
+    """
+
+    user_defined: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_package(lowered: Lowered, folder: Path, said: Said) -> None:
+    """Writes the program to `folder`, which must not exist.
 
     Raises:
         OSError: the disk is full, or `folder` may not be written.
@@ -46,8 +58,13 @@ def write_package(lowered: Lowered, folder: Path, metadata: Mapping[str, str]) -
     model = proto.Model_pb2.Model(specificationVersion=version)
     model.mlProgram.CopyFrom(exporter.export())
     share_constants(model.mlProgram)
-    describe_function(model.description, function, lowered.sizes)
-    model.description.metadata.userDefined.update(metadata)
+    describe_function(model.description, function, lowered.sizes, lowered.images)
+    if lowered.labels:
+        model.description.predictedFeatureName = PREDICTED
+        model.description.predictedProbabilitiesName = PROBABILITIES
+    model.description.metadata.userDefined.update(said.user_defined)
+    for name, text in said.others.items():
+        setattr(model.description.metadata, name, text)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     (folder / "Manifest.json").write_text(_manifest(), encoding="utf-8")
 

@@ -12,8 +12,10 @@ from coremltools.converters.mil.mil import Function, Placeholder, Var, get_new_s
 from coremltools.converters.mil.mil.program import StateTensorPlaceholder
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
+from onnxport.converters.coreml.images import from_pixels
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.values import Value
+from onnxport.converters.describing import ImageInput
 from onnxport.errors import Refusal
 from onnxport.manifest import Port
 from onnxport.model import dims_of, dtype_name
@@ -34,6 +36,7 @@ class Ports:
 
     Args:
         states: input name to output name, of those that are Core ML's states.
+        images: input name to how its pixels become what the model takes.
 
     Attributes:
         refusals: those that Core ML cannot carry.
@@ -42,9 +45,14 @@ class Ports:
     """
 
     def __init__(
-        self, graph: onnx.Graph, mil: MilBuilder, keys: Keys, states: Mapping[str, str] = {}
+        self,
+        graph: onnx.Graph,
+        mil: MilBuilder,
+        keys: Keys,
+        states: Mapping[str, str] = {},
+        images: Mapping[str, ImageInput] = {},
     ) -> None:
-        self._graph, self._mil, self._states = graph, mil, states
+        self._graph, self._mil, self._states, self._images = graph, mil, states, images
         self._held: dict[str, Var] = {}  # output name to the state that takes it
         self.refusals: list[Refusal] = []
         inputs = [value for value in graph.inputs if value.name not in graph.initializers]
@@ -115,6 +123,8 @@ class Ports:
             var = mb.squeeze(x=var, axes=[0], name=self._mil.inner_name("squeeze"))
         if dtype.kind == "b":
             var = mb.cast(x=var, dtype="bool", name=self._mil.inner_name("cast"))
+        if (image := self._images.get(value.name or "")) is not None:
+            var = from_pixels(var, image, var.name, self._mil.compute == "fp16")
         entered = wrap(var)
         entered.dtype = dtype
         return entered
@@ -123,6 +133,8 @@ class Ports:
         shape = tuple(dim if isinstance(dim, int) else self._symbol(dim) for dim in dims_of(value))
         if value.name in self._states:
             return StateTensorPlaceholder(shape or (1,), types.fp16, name=key)
+        if value.name in self._images:
+            return Placeholder(sym_shape=shape, dtype=types.fp32, name=key)
         return Placeholder(sym_shape=shape or (1,), dtype=_mil_type(value, self._mil), name=key)
 
     def _symbol(self, dim: object) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from onnxport.converters.coreml.classes import classified
 from onnxport.converters.coreml.compiled import Compiled
-from onnxport.converters.coreml.lower import lower_model
-from onnxport.converters.coreml.package import write_package
+from onnxport.converters.coreml.compression import check_weights, compress
+from onnxport.converters.coreml.lower import Lowered, lower_model
+from onnxport.converters.coreml.package import Said, write_package
 from onnxport.converters.coreml.passes import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.manifest import KEY, Manifest, Port
+from onnxport.manifest import KEY, PIXELS, Manifest, Port
 from onnxport.model import Model
 
 
@@ -41,7 +44,10 @@ class Worker:
         """
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(output.parent)
+        check_weights(params.weights, params.minimum_target)
         lowered = optimize(lower_model(Model.received(model), params, islands))
+        compress(lowered.program, params.weights)
+        lowered = classified(lowered, params.labels)
         complete = replace(
             manifest,
             inputs=lowered.inputs,
@@ -50,9 +56,25 @@ class Worker:
             islands=tuple(islands),
             states=dict(lowered.states),
         )
-        write_package(lowered, output, {KEY: complete.to_json()})
+        write_package(lowered, output, _said(lowered, params, complete))
         renamed = _renamed((*lowered.inputs, *lowered.outputs))
         return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))
+
+
+def _said(lowered: Lowered, params: CoremlParams, manifest: Manifest) -> Said:
+    """The metadata: the user's, Core ML's own, and ours."""
+    entries = dict(params.metadata)
+    if params.compute_units:
+        entries[f"{KEY}.compute-units"] = params.compute_units
+    if lowered.images:
+        entries[PIXELS] = json.dumps({key: image._asdict() for key, image in lowered.images.items()})
+    others = {
+        "author": params.author,
+        "license": params.license,
+        "versionString": params.model_version,
+        "shortDescription": params.description,
+    }
+    return Said(entries | {KEY: manifest.to_json()}, {name: text for name, text in others.items() if text})
 
 
 def _renamed(ports: Iterable[Port]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array
@@ -45,6 +45,12 @@ def numbers(draw: Drawn, *shape: int, dtype: Any) -> Array:
     return integers(draw, *shape, dtype=dtype)
 
 
+def read_on(draw: Drawn, result: str, dtype: Any) -> None:
+    """What reads a result of narrow integers inside the program: an output is cut to its type outside of it."""
+    if np.dtype(dtype).kind in "iu" and np.dtype(dtype).itemsize < 4:
+        draw.node("Cast", result, to=TensorProto.FLOAT)
+
+
 def shapes(draw: Drawn, count: int = 2) -> list[list[int]]:
     """Of operands that broadcast with each other, of any rank up to 5."""
     whole = draw.sizes(draw.size(0, 5), 1, 3)
@@ -59,7 +65,8 @@ def binary(*ops: str, dtypes: tuple[Any, ...] = (*FLOATS, *INTEGERS)) -> Callabl
     def family(draw: Drawn) -> None:
         dtype = draw.choice(*dtypes)
         a, b = (numbers(draw, *shape, dtype=dtype) for shape in shapes(draw))
-        draw.node(draw.choice(*ops), draw.input(a), draw.operand(b))
+        result = draw.node(draw.choice(*ops), draw.input(a), draw.operand(b))
+        read_on(draw, result, dtype if ops[0] in ("Add", "BitwiseAnd") else bool)
 
     return family
 
@@ -84,7 +91,8 @@ def division(draw: Drawn) -> None:
     if is_float and op != "Div":
         b = np.abs(b) + np.asarray(0.5, dtype) if draw.choice(True, False) else np.where(b == 0, 1, b)
         b = b.astype(dtype)
-    draw.node("Div" if op == "Div" else "Mod", draw.input(a), draw.operand(b), **attributes)
+    result = draw.node("Div" if op == "Div" else "Mod", draw.input(a), draw.operand(b), **attributes)
+    read_on(draw, result, dtype)
 
 
 def power(draw: Drawn) -> None:
@@ -106,7 +114,8 @@ def shift(draw: Drawn) -> None:
     width = np.dtype(dtype).itemsize * 8
     counts = draw.random.integers(0, (width if width < 32 else 20) + 1, b).astype(dtype)
     x = numbers(draw, *a, dtype=dtype)
-    draw.node("BitShift", draw.input(x), draw.operand(counts), direction=draw.choice("LEFT", "RIGHT"))
+    way = draw.choice("LEFT", "RIGHT")
+    read_on(draw, draw.node("BitShift", draw.input(x), draw.operand(counts), direction=way), dtype)
 
 
 def unary(draw: Drawn) -> None:
@@ -130,7 +139,8 @@ def unary(draw: Drawn) -> None:
         x = np.asarray(np.sin(x), dtype)
     elif op in ("IsNaN", "IsInf"):
         x = np.where(draw.random.random(x.shape) < 0.3, draw.choice(np.nan, np.inf, -np.inf), x).astype(dtype)
-    draw.node(op, draw.input(x))
+    result = draw.node(op, draw.input(x))
+    read_on(draw, result, dtype)
 
 
 def activation(draw: Drawn) -> None:

@@ -27,6 +27,7 @@ from onnxport.converters.coreml.ops import (
     resize,
     scattering,
     slicing,
+    softmax,
 )
 
 __all__ = [
@@ -56,4 +57,5 @@ __all__ = [
     "resize",
     "scattering",
     "slicing",
+    "softmax",
 ]

@@ -198,18 +198,3 @@ def _channels_from(mil: MilBuilder, squares: Value, offset: int, size: int) -> V
     begin[1], end[1] = offset, offset - size + 1
     end_mask = [axis != 1 or end[1] == 0 for axis in range(squares.rank)]
     return mil.slice_by_index(x=squares, begin=begin, end=end, end_mask=end_mask)  # type: ignore[no-any-return]
-
-
-@lower("Softmax")
-def softmax(node: NodeView[Value], mil: MilBuilder) -> None:
-    """Along one axis (ONNX Softmax-13)."""
-    node.emit(mil.softmax(x=node.x, axis=node.attribute("axis", -1) % node.x.rank))
-
-
-@lower("LogSoftmax")
-def log_softmax(node: NodeView[Value], mil: MilBuilder) -> None:
-    """The logarithm of Softmax (ONNX LogSoftmax-13), from the largest element down so that no power overflows."""
-    x, axis = node.x, node.attribute("axis", -1) % node.x.rank
-    below = mil.sub(x=x, y=mil.reduce_max(x=x, axes=[axis], keep_dims=True))
-    total = mil.reduce_sum(x=mil.exp(x=below), axes=[axis], keep_dims=True)
-    node.emit(mil.sub(x=below, y=mil.log(x=total, epsilon=0.0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.integers import Integers, integers
+from onnxport.converters.coreml.ops.indexing import movable
 from onnxport.converters.coreml.ops.slicing import between
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
@@ -16,7 +17,7 @@ Node = NodeView[Value]
 @lower("TopK")
 def top_k(node: Node, mil: MilBuilder) -> None:
     """The k largest or smallest elements along an axis, sorted, and their indices (ONNX TopK-11)."""
-    x = node.x
+    x = movable(mil, node.x)
     axis = normalized(node.attribute("axis", -1), x.rank)
     ascending = not node.attribute("largest", 1)
     node.ignore("sorted")  # sorted is one of the orders that an unsorted result may have

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.dims import as_shape, size_of
 from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Array, Value
@@ -171,9 +172,27 @@ def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, 
     total = _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
     if counts_pads and pool.declared == window.after:
         return mil.mul(x=total, y=1 / prod(window.kernel))  # type: ignore[no-any-return]
-    if None in window.input:
-        node.unsupported("has dilations and padding over an open size; fix the size with --shape NAME=...")
-    return mil.real_div(x=total, y=_counted(pool, counts_pads))  # type: ignore[no-any-return]
+    counted = (
+        _counted_at_run_time(mil, x, pool, counts_pads)
+        if None in window.input
+        else _counted(pool, counts_pads)
+    )
+    return mil.real_div(x=total, y=counted)  # type: ignore[no-any-return]
+
+
+def _counted_at_run_time(mil: MilBuilder, x: Value, pool: Pool, counts_pads: bool) -> Value:
+    """How many elements count in each window: the sums over an input of ones."""
+    window = pool.window
+    sizes = [size_of(mil, x, axis) for axis in range(2, x.rank)]
+    ones = mil.fill(shape=as_shape(mil, [1, 1, *sizes]), value=1.0)
+    before, after = window.before, window.after
+    if counts_pads:
+        written = tuple(min(a, b) for a, b in zip(pool.declared, after, strict=True))
+        pads = interleaved((0, 0, *before), (0, 0, *written))
+        ones = mil.pad(x=ones, pad=pads, mode="constant", constant_val=1.0)
+        before, after = (0,) * len(before), tuple(a - b for a, b in zip(after, written, strict=True))
+    padded = _zeros_around(mil, ones, before, after)
+    return _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
 
 
 def _counted(pool: Pool, counts_pads: bool) -> Array:

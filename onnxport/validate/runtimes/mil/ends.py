@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.errors import InputError, UsageError
-from onnxport.manifest import KEY, Manifest, Port, Tap
+from onnxport.manifest import KEY, PIXELS, Manifest, Port, Tap
 from onnxport.validate.runtimes.base import Array
 from onnxport.validate.runtimes.mil.program import Function, Package
 
@@ -94,8 +95,28 @@ def entering(array: Array, dtype: str, port: Port) -> Array:
     return entered.reshape(1) if array.ndim == 0 else entered
 
 
+def pixels(package: Package) -> dict[str, tuple[Array, Array]]:
+    """Key of each input of ours that apps give as a picture, to scale and bias as they broadcast."""
+    note = package.description.metadata.userDefined.get(PIXELS)
+    return {
+        key: (_by_channel(image["scale"]), _by_channel(image["bias"]))
+        for key, image in (json.loads(note) if note else {}).items()
+    }
+
+
+def _by_channel(numbers: list[float]) -> Array:
+    return np.asarray(numbers, np.float64).reshape(-1, 1, 1)
+
+
+def to_pixels(array: Array, scale: Array, bias: Array) -> Array:
+    """The pixels of which a package makes what the source takes."""
+    return np.asarray((array.astype(np.float64) - bias) / scale).astype(np.float32)
+
+
 def leaving(value: Any, port: Port) -> Array:
     """An answer in the source's dtype and rank."""
+    if isinstance(value, dict):  # a classifier's: the scores in the order of the labels
+        return np.asarray(list(value.values())).reshape([dim or -1 for dim in port.shape]).astype(port.dtype)
     array = np.asarray(value)
     if not port.shape and array.shape == (1,):
         array = array.reshape(())

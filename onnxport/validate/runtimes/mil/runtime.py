@@ -12,7 +12,16 @@ from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
 from onnxport.errors import InputError
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
-from onnxport.validate.runtimes.mil.ends import MAIN, ends, entering, fed_types, held_states, leaving
+from onnxport.validate.runtimes.mil.ends import (
+    MAIN,
+    ends,
+    entering,
+    fed_types,
+    held_states,
+    leaving,
+    pixels,
+    to_pixels,
+)
 from onnxport.validate.runtimes.mil.evaluator import Evaluator
 from onnxport.validate.runtimes.mil.program import read_package
 from onnxport.validate.runtimes.mil.registry import Failed, Undefined
@@ -41,6 +50,7 @@ class MilRuntime(Closing):
         self._path = path
         self._package = read_package(path)
         found = ends(self._package, path)
+        self._pixels = pixels(self._package)
         self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
         self._function = self._package.functions[MAIN]
         self._evaluator = Evaluator(self._function)
@@ -76,6 +86,10 @@ class MilRuntime(Closing):
         check_feeds(self.inputs, feeds)
         check_taps(self.taps, taps, str(self._path))
         self._check_sizes(feeds)
+        shown = {port.name: self._pixels[port.key] for port in self._inputs if port.key in self._pixels}
+        feeds = {
+            name: to_pixels(each, *shown[name]) if name in shown else each for name, each in feeds.items()
+        }
         types, held = fed_types(self._function), held_states(self._function)
         given = {port.key: entering(feeds[port.name], types[port.key], port) for port in self._inputs}
         states = {key: given.pop(key) for key in held if key in given}

@@ -1,0 +1,95 @@
+"""A classifier: the label of the largest score, and every label's score, in the place of the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import mil_list
+
+from onnxport.converters.coreml.lower import Lowered
+from onnxport.errors import InputError, UsageError
+from onnxport.manifest import Port
+
+# What coremltools calls them, and apps ask for.
+PREDICTED, PROBABILITIES = "classLabel", "classLabel_probs"
+
+
+def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
+    """The program with its scores named by the labels in a file; `lowered` itself where none are given.
+
+    Raises:
+        InputError: the file cannot be read.
+        UsageError: no output that the labels fit.
+    """
+    if not labels:
+        return lowered
+    if len(labels) > 1:
+        raise UsageError("labels are given for two outputs", why="a Core ML classifier has one")
+    ((name, file),) = labels.items()
+    names = _read(file)
+    port = _output(lowered.outputs, name, len(names), file)
+    function = lowered.program.functions["main"]
+    scores = next(var for var in function.outputs if var.name == port.key)
+    rest = [var for var in function.outputs if var is not scores]
+    with function:
+        label, probabilities = mb.classify(probabilities=scores, classes=mb.const(val=mil_list(names)))
+        label.name, probabilities.name = PREDICTED, PROBABILITIES
+        function.set_outputs([label, probabilities, *rest])
+    ports = tuple(replace(each, key=PROBABILITIES) if each is port else each for each in lowered.outputs)
+    return replace(lowered, outputs=ports, labels=len(names))
+
+
+def _read(file: Path) -> list[str]:
+    try:
+        names = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read as labels", why=str(error)) from error
+    while names and not names[-1].strip():
+        names.pop()
+    twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
+    if twice is not None:
+        raise UsageError(
+            f"{file.name} has the label {twice!r} twice", why="Core ML gives each label one score"
+        )
+    return names
+
+
+def _output(outputs: tuple[Port, ...], name: str, count: int, file: Path) -> Port:
+    floats = [port for port in outputs if port.dtype.startswith("float")]
+    if name:
+        chosen = [port for port in outputs if port.name == name]
+        if not chosen:
+            listed = ", ".join(repr(port.name) for port in outputs)
+            raise UsageError(f"the model has no output {name!r}", fix=f"its outputs are {listed}")
+    else:
+        chosen = [port for port in floats if _size(port) == count] or floats[:1]
+    if len(chosen) > 1:
+        listed = ", ".join(repr(port.name) for port in chosen)
+        raise UsageError(
+            f"{count} labels fit several outputs: {listed}",
+            fix=f"say which: --labels {chosen[0].name}={file.name}",
+        )
+    if not chosen or chosen[0] not in floats:
+        raise UsageError("no output of the model holds scores", why="labels are for floats")
+    (port,) = chosen
+    if _size(port) is None:
+        raise UsageError(
+            f"output {port.name!r} has open dimensions",
+            why="a classifier takes one input at a time",
+            fix="fix the batch with --shape NAME=1,...",
+        )
+    if _size(port) != count:
+        raise UsageError(
+            f"{file.name} has {count} labels, and output {port.name!r} has {_size(port)} numbers"
+        )
+    return port
+
+
+def _size(port: Port) -> int | None:
+    sizes: list[Any] = list(port.shape)
+    return None if None in sizes else prod(sizes)

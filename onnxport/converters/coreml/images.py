@@ -1,0 +1,66 @@
+"""Inputs that apps give as pictures: Core ML hands over pixels of 0 to 255, the program scales and shifts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from coremltools.converters.mil import Builder as mb
+from coremltools.converters.mil.mil import Var
+
+from onnxport.artifact import TensorSpec
+from onnxport.converters.coreml.names import INNER
+from onnxport.converters.describing import ImageInput
+from onnxport.errors import UsageError
+
+# Planes to the number of channels.
+CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}
+
+
+def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput]) -> None:
+    """Refuses images for inputs that are none (UsageError)."""
+    known = {spec.name: spec for spec in inputs}
+    for name, image in images.items():
+        if name not in known:
+            listed = ", ".join(repr(spec.name) for spec in inputs) or "none"
+            raise UsageError(f"the model has no input {name!r}", fix=f"its inputs are {listed}")
+        spec, channels = known[name], CHANNELS[image.layout]
+        if len(spec.shape) != 4 or spec.dtype not in ("float32", "float16"):
+            raise UsageError(
+                f"input {spec} is not an image",
+                why="Core ML's are floats of four dimensions: 1, channels, height, width",
+            )
+        if spec.shape[0] != 1:
+            sizes = ",".join(str(dim) if isinstance(dim, int) else "?" for dim in spec.shape[1:])
+            raise UsageError(
+                f"input {spec} is not one image, but a batch of them", fix=f"give --shape {name}=1,{sizes}"
+            )
+        if spec.shape[1] != channels:
+            raise UsageError(
+                f"input {spec} is not an image of {image.layout}",
+                why=f"that has {channels} channels, as second dimension",
+            )
+        for what, numbers in (("scales", image.scale), ("biases", image.bias)):
+            if len(numbers) not in (1, channels):
+                raise UsageError(
+                    f"{len(numbers)} {what} are given for the {channels} channels of input {name!r}",
+                    fix="give one number, or one for each channel, as in bias:-0.5:-0.4:-0.4",
+                )
+
+
+def from_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
+    """What the model takes, of pixels."""
+    dtype = np.float16 if half else np.float32
+    if half:
+        var = mb.cast(x=var, dtype="fp16", name=f"{key}{INNER}half")
+    if set(image.scale) != {1.0}:
+        var = mb.mul(x=var, y=_per_channel(image.scale, dtype), name=f"{key}{INNER}scaled")
+    if set(image.bias) != {0.0}:
+        var = mb.add(x=var, y=_per_channel(image.bias, dtype), name=f"{key}{INNER}shifted")
+    return var
+
+
+def _per_channel(numbers: Sequence[float], dtype: Any) -> Any:
+    array: Any = np.asarray(numbers, dtype)
+    return array.reshape(1, -1, 1, 1) if len(numbers) > 1 else array.reshape(())[()]
