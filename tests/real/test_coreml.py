@@ -85,7 +85,8 @@ CASES = [
     Case("synheart-trees/ExtraTrees_60_5_nozipmap.onnx"),
     # Its saliency maps are 0 or 1 but for their edges: what is made at random shows too little of them in float16.
     Case("u2netp/u2netp.onnx", half="inconclusive"),
-    Case("yunet/face_detection_yunet_2023mar.onnx"),
+    # Its scores are almost 0 on what is no face, which tells nothing apart in float16.
+    Case("yunet/face_detection_yunet_2023mar.onnx", half="inconclusive"),
 ]
 
 

@@ -1,6 +1,6 @@
 """The precision of an `.mlpackage`, by the types that its program declares; the first rule that fits decides.
 
-1. A `dequantize` of something that the program `quantize`s itself: "int8".
+1. A `dequantize` of something that the program `quantize`s itself: "int8", or "mixed" where anything is float16 too.
 2. Products (convolution, linear, matmul, recurrent) on weights that a `constexpr_` operator unpacks: "int8 weights",
    "int4 weights", "palettized weights", "sparse weights" or "float16 weights", whatever they are computed in.
 3. What most products compute in: "float16" or "float32"; of a program without products, what most operators do. A
@@ -41,7 +41,7 @@ def precision(path: Path) -> Precision:
     operations = [each for function in package.functions.values() for each in _all(function.block)]
     makers = {name: each for each in operations for name, _ in each.outputs}
     if any(_is_requantized(each, makers) for each in operations):
-        return "int8"
+        return "mixed" if "float16" in _computed(operations) else "int8"
     products = [each for each in operations if each.type in _PRODUCTS]
     stored: Counter[Precision] = Counter(kind for each in products if (kind := _stored(each, makers)))
     if stored:
