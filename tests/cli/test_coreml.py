@@ -245,6 +245,18 @@ def an_input_without_elements(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "empty.onnx", *COREML)
 
 
+@case(3, "GatherND", "'pick'", "needs iOS16", "give --minimum-target iOS16")
+def target_too_old_for_a_node(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 4])
+    i = helper.make_tensor_value_info("i", TensorProto.INT64, [2, 1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
+    node = helper.make_node("GatherND", ["x", "i"], ["y"], "pick", batch_dims=1)
+    graph = helper.make_graph([node], "g", [x, i], [y])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, sandbox.folder / "pick.onnx")
+    return ("convert", "pick.onnx", *COREML, "--minimum-target", "iOS15")
+
+
 # ---- 4: the input
 
 

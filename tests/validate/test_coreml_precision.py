@@ -102,15 +102,16 @@ def test_weights_in_fewer_bits_name_it(how: str, opset: str, name: Precision, tm
     assert precision(compressed(tmp_path, how, opset)) == name
 
 
-def test_activations_quantized_at_run_time_make_it_int8(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dtype", "name"), [(np.float32, "int8"), (np.float16, "mixed")])
+def test_activations_quantized_at_run_time_make_it_int8(dtype: Any, name: Precision, tmp_path: Path) -> None:
     mb = builder()
 
     def build(x: Any) -> list[Any]:
-        steps = mb.quantize(input=x, scale=np.float32(0.1), output_dtype="int8")
-        back = mb.dequantize(input=steps, scale=np.float32(0.1))
-        return [mb.matmul(x=back, y=np.ones((4, 4), np.float32))]
+        steps = mb.quantize(input=x, scale=dtype(0.1), output_dtype="int8")
+        back = mb.dequantize(input=steps, scale=dtype(0.1))
+        return [mb.matmul(x=back, y=np.ones((4, 4), dtype))]
 
-    assert precision(write(tmp_path, {"x": np.ones((1, 4), np.float32)}, build, "iOS17").path) == "int8"
+    assert precision(write(tmp_path, {"x": np.ones((1, 4), dtype)}, build, "iOS17").path) == name
 
 
 def test_a_package_of_ours_that_lists_its_islands_is_float16(tmp_path: Path) -> None:
@@ -123,8 +124,11 @@ def test_a_package_of_ours_that_lists_its_islands_is_float16(tmp_path: Path) -> 
 
     made = write(tmp_path, {"x": np.ones((1, 4), np.float32)}, build, "iOS17").path
     assert (precision(made), kept_float32(Artifact.open(made))) == ("float32", frozenset())
-    note = Manifest("", {}, {}, "skipped", islands=("wide", "y"))
-    _add_note(made, note)
+    _add_note(made, Manifest("", {}, {"coreml": {"precision": "fp32"}}, "skipped"))
+    assert precision(made) == "float32"
+    _add_note(made, Manifest("", {}, {"coreml": {"precision": "fp16"}}, "skipped"))
+    assert precision(made) == "float16", "loops of recurrent layers compute their products in float32"
+    _add_note(made, Manifest("", {}, {}, "skipped", islands=("wide", "y")))
     artifact = Artifact.open(made)
     assert (precision_of(artifact), kept_float32(artifact)) == ("float16", {"wide", "y"})
 

@@ -221,7 +221,7 @@ class MilBuilder:
 
     def _constant(self, array: Array, type_: MilType) -> Var:
         if type_ == "fp16":
-            held = to_half(array.astype(np.float32))
+            held = to_half(array.astype(np.float32, copy=False))
         elif type_ in ("fp32", "bool"):
             held = array.astype({"fp32": np.float32, "bool": np.bool_}[type_])
         else:

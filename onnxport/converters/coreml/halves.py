@@ -9,6 +9,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _LARGEST = float(np.finfo(np.float16).max)
+_AT_A_TIME = 2**20  # numbers: a large weight is not held in several copies
 _LEAST = float(np.finfo(np.float16).smallest_normal)
 
 
@@ -18,7 +19,16 @@ def to_half(values: Array) -> Array:
     -3.4e38 in a mask would become -inf, and a row of them NaN behind a Softmax; an epsilon that became 0 would divide
     by it. The judge's reference rounds alike (validate/rounding.py).
     """
-    held = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
     if values.size == 1:
-        held = np.where((held != 0) & (np.abs(held) < _LEAST), np.copysign(_LEAST, held), held)
-    return np.asarray(held.astype(np.float16))
+        held = _finite(values)
+        lifted = np.where((held != 0) & (np.abs(held) < _LEAST), np.copysign(_LEAST, held), held)
+        return np.asarray(lifted.astype(np.float16))
+    halves = np.empty(values.shape, np.float16)
+    rows = max(1, _AT_A_TIME * len(values) // max(values.size, 1))
+    for start in range(0, len(values), rows):
+        halves[start : start + rows] = _finite(values[start : start + rows])
+    return halves
+
+
+def _finite(values: Array) -> Array:
+    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)

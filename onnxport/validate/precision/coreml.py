@@ -1,10 +1,10 @@
 """The precision of an `.mlpackage`, by the types that its program declares; the first rule that fits decides.
 
-1. A `dequantize` of something that the program `quantize`s itself: "int8".
+1. A `dequantize` of something that the program `quantize`s itself: "int8", or "mixed" where anything is float16 too.
 2. Products (convolution, linear, matmul, recurrent) on weights that a `constexpr_` operator unpacks: "int8 weights",
    "int4 weights", "palettized weights", "sparse weights" or "float16 weights", whatever they are computed in.
 3. What most products compute in: "float16" or "float32"; of a program without products, what most operators do. A
-   package of ours that lists what it keeps in float32 is "float16": the judge knows which values these are.
+   package of ours that was made in float16 is "float16" as long as anything is: the judge knows what is float32.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def precision(path: Path) -> Precision:
     operations = [each for function in package.functions.values() for each in _all(function.block)]
     makers = {name: each for each in operations for name, _ in each.outputs}
     if any(_is_requantized(each, makers) for each in operations):
-        return "int8"
+        return "mixed" if "float16" in _computed(operations) else "int8"
     products = [each for each in operations if each.type in _PRODUCTS]
     stored: Counter[Precision] = Counter(kind for each in products if (kind := _stored(each, makers)))
     if stored:
         return stored.most_common(1)[0][0]
     kinds = Counter(_computed(products)) or Counter(_computed(operations))
-    if kinds["float16"] and _islands(package):
+    if kinds["float16"] and _is_half(package):
         return "float16"
     if not kinds:
         return "unknown"
@@ -61,8 +61,22 @@ def islands(path: Path) -> frozenset[str]:
 
 
 def _islands(package: Package) -> frozenset[str]:
-    note = package.description.metadata.userDefined.get(KEY)
-    return frozenset(Manifest.from_json(note).islands) if note else frozenset()
+    note = _note(package)
+    return frozenset(note.islands) if note else frozenset()
+
+
+def _is_half(package: Package) -> bool:
+    """Whether it is one of ours, made to compute in float16 but for what has to be float32."""
+    note = _note(package)
+    if note is None:
+        return False
+    options = note.options.get("coreml")
+    return bool(note.islands) or (isinstance(options, dict) and options.get("precision") in ("fp16", "mixed"))
+
+
+def _note(package: Package) -> Manifest | None:
+    text = package.description.metadata.userDefined.get(KEY)
+    return Manifest.from_json(text) if text else None
 
 
 def _all(block: Block) -> Iterator[Operation]:

@@ -16,6 +16,13 @@ STEPS = np.ones((2, 1, 3), np.float32)
 HIDDEN = np.zeros((1, 2), np.float32)
 POOL = {"x": X, "kernel_sizes": [1, 1], "strides": [1, 3], "pad_type": "custom", "pad": [1, 1, 0, 0]}
 WEIGHTS = {"weight_ih": np.ones((6, 3), np.float32), "weight_hh": np.ones((6, 2), np.float32)}
+LSTM = {
+    "x": STEPS,
+    "initial_h": HIDDEN,
+    "initial_c": HIDDEN,
+    "weight_ih": np.ones((8, 3), np.float32),
+    "weight_hh": np.ones((8, 2), np.float32),
+}
 CROP = {"x": X, "target_height": 2, "target_width": 2}
 FAR = {"sampling_mode": "ALIGN_CORNERS"}
 
@@ -52,6 +59,7 @@ UNDEFINED: list[tuple[str, dict[str, Any], str, str]] = [
         "iOS17",
         "slope and offset",
     ),
+    ("lstm", LSTM | {"clip": np.float32(2)}, "iOS17", "clip of 2.0"),
     ("gru", {"x": STEPS, "initial_h": HIDDEN, "reset_after": True, **WEIGHTS}, "iOS18", "`before`"),
     ("resize", nearest(6, 4, "DEFAULT"), "iOS17", "halfway"),
     (
@@ -98,6 +106,7 @@ DEFINED: list[tuple[str, dict[str, Any], str]] = [
     ("max_pool", POOL | {"pad": [0, 0, 0, 0]}, "iOS17"),
     ("avg_pool", POOL, "iOS17"),
     ("local_response_norm", {"x": X, "size": 3}, "iOS17"),
+    ("lstm", LSTM | {"clip": np.float32(9)}, "iOS17"),
     ("gru", {"x": STEPS, "initial_h": HIDDEN, **WEIGHTS}, "iOS18"),
     ("resize", nearest(6, 4, "UNALIGN_CORNERS"), "iOS17"),
     ("resize_nearest_neighbor", {"x": X, "target_size_height": 9, "target_size_width": 4}, "iOS17"),

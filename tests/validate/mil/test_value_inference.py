@@ -66,7 +66,7 @@ def _assert_agree(found: Any, expected: Any, what: str) -> None:
         return
     # Apple rounds inside an operator as well, the evaluator after it.
     half = "float16" in (found.dtype.name, expected.dtype.name)
-    digits, least = (4e-3, 0.25) if half else (2e-6, 1e-3)
+    digits, least = (4e-3, 0.25) if half else (2e-6, 0.05)
     wide = expected.astype(np.float64)
     scale = float(np.max(np.abs(wide[np.isfinite(wide)]), initial=least))
     np.testing.assert_allclose(found.astype(np.float64), wide, digits, digits * scale, err_msg=what)

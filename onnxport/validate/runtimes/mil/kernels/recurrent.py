@@ -51,12 +51,12 @@ def lstm(
     hidden = weight_hh.shape[1]
     first = (weight_ih, weight_hh, bias, peephole)
     if direction != "bidirectional":
-        runs = [_lstm(x, initial_h, initial_c, first, named, limit, direction == "reverse")]
+        runs = [_lstm(x, initial_h, initial_c, first, named, limit, direction == "reverse", call.strict)]
     else:
         second = (weight_ih_back, weight_hh_back, bias_back, peephole_back)
         runs = [
-            _lstm(x, initial_h[:, :hidden], initial_c[:, :hidden], first, named, limit, False),
-            _lstm(x, initial_h[:, hidden:], initial_c[:, hidden:], second, named, limit, True),
+            _lstm(x, initial_h[:, :hidden], initial_c[:, :hidden], first, named, limit, False, call.strict),
+            _lstm(x, initial_h[:, hidden:], initial_c[:, hidden:], second, named, limit, True, call.strict),
         ]
     steps, last_h, last_c = (np.concatenate(each, axis=-1) for each in zip(*runs, strict=True))
     return (steps if output_sequence else last_h[None]), last_h, last_c
@@ -70,6 +70,7 @@ def _lstm(
     activations: list[Activation],
     clip: float | None,
     reverse: bool,
+    strict: bool,
 ) -> tuple[Array, Array, Array]:
     """One direction: the hidden state of every step in the order of the input, and the last states.
 
@@ -86,8 +87,12 @@ def _lstm(
         i, f, o, z = np.split(projected[step] + h @ recurrent, 4, axis=1)
         if peep:
             i, f = i + peep[0] * c, f + peep[1] * c
-        z = z if clip is None else np.clip(z, -clip, clip)
+        before, z = z, z if clip is None else np.clip(z, -clip, clip)
         c = gate(f) * c + gate(i) * cell(z)
+        if clip is not None and strict and max(np.abs(before).max(), np.abs(c).max()) > clip:
+            raise Undefined(
+                f"lstm beyond its clip of {clip}: is it the cell's gate that is cut, or its state?"
+            )
         h = gate(o + peep[2] * c if peep else o) * out(c)
         found[step] = h
     return found, h, c
