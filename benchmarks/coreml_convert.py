@@ -31,7 +31,7 @@ from onnxport.model import Model
 from onnxport.optimizers.prepare import prepare
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks-coreml.md"
-KEYS = (*(key for key in models.keys() if key.startswith("light/")), "mobilenetv2/mobilenetv2.onnx")
+KEYS = (*filter(lambda key: key.startswith("light/"), models.keys()), "mobilenetv2/mobilenetv2.onnx")
 _HEAD = """# From a MIL program to a package
 
 `python -m benchmarks.coreml_convert --write` wrote this page: the same program, float32, saved by us and by

@@ -1,6 +1,6 @@
 """Conversions ended at random moments leave nothing in the temp folder, and nothing beside the output for long.
 
-    python -m tests.cli.test_coreml_killed 100 20 5     # conversions, of which by SIGTERM, of which by SIGKILL
+python -m tests.cli.test_coreml_killed 100 20 5     # conversions, of which by SIGTERM, of which by SIGKILL
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnxport.converters.coreml.classes import classified
+from onnxport.converters.coreml.classes import PREDICTED, PROBABILITIES, classified
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.compression import check_weights, compress
 from onnxport.converters.coreml.lower import Lowered, lower_model
@@ -77,9 +77,18 @@ def _said(lowered: Lowered, params: CoremlParams, manifest: Manifest) -> Said:
     return Said(entries | {KEY: manifest.to_json()}, {name: text for name, text in others.items() if text})
 
 
-def _renamed(ports: Iterable[Port]) -> Iterator[str]:
+def _renamed(ports: Sequence[Port]) -> Iterator[str]:
     """What an app has to say for names that are no identifiers of Core ML."""
-    others = [f"{port.name!r} is {port.key}" for port in ports if port.name != port.key]
+    others = [
+        f"{port.name!r} is {port.key}"
+        for port in ports
+        if port.name != port.key and port.key != PROBABILITIES
+    ]
+    yield from (
+        f"{port.name!r} is given as {PREDICTED} and {PROBABILITIES}"
+        for port in ports
+        if port.key == PROBABILITIES
+    )
     if others:
         yield f"Core ML does not carry these names of inputs and outputs: {', '.join(others)} in the package"
 

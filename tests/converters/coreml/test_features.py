@@ -136,12 +136,12 @@ def test_labels_make_a_classifier(tmp_path: Path, precision: str) -> None:
 
 
 def test_labels_of_another_count_name_both_numbers(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="5 labels.*has 4 numbers"):
+    with pytest.raises(UsageError, match=r"5 labels.*has 4 numbers"):
         convert(classifier(), tmp_path / "m.mlpackage", labels=label_file(tmp_path, [*LABELS, "pig"]))
 
 
 def test_labels_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="open dimensions.*--shape"):
+    with pytest.raises(UsageError, match=r"open dimensions.*--shape"):
         convert(classifier("N"), tmp_path / "a.mlpackage", labels=label_file(tmp_path, LABELS))
     with pytest.raises(UsageError, match="'cat' twice"):
         convert(
