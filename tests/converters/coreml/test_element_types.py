@@ -9,9 +9,30 @@ import pytest
 
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array
-from tests.converters.tflite.test_element_types import OPS, TYPES, Operands, fault
+from tests.converters.tflite.test_element_types import (
+    OPS,
+    SHAPE,
+    TYPES,
+    Operands,
+    fault,
+    number,
+    small,
+    values,
+)
 from tests.converters.tflite.test_random_operands import FORMS
 
+# Every update of a column goes to its first element, and sums leave the narrow types.
+_TWICE = np.zeros(SHAPE, np.int64)
+
+
+def _updates(dtype: np.dtype[Any]) -> Array:
+    return values(dtype) if dtype.itemsize < 4 else small(dtype)
+
+
+_SUMS: list[tuple[str, Operands, dict[str, Any]]] = [
+    ("ScatterElements", lambda t: [small(t), _TWICE, _updates(t)], {"axis": 1, "reduction": "add"}),
+    ("ScatterND", lambda t: [small(t), number([[1], [1]]), _updates(t)], {"reduction": "add"}),
+]
 _INT32 = np.iinfo(np.int32)
 _MOVING = (
     "Concat CumSum Expand Gather GatherElements GatherND Identity NonZero OneHot Pad Reshape ScatterElements ScatterND "
@@ -20,6 +41,7 @@ _MOVING = (
 CASES: list[tuple[str, Operands, dict[str, Any]]] = [
     *((op, *OPS[op]) for op in _MOVING),
     *((op, operands, attributes) for op, attributes, operands in FORMS),
+    *_SUMS,
 ]
 
 

@@ -6,7 +6,10 @@ import numpy as np
 
 from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.formulas import Term
 from onnxport.converters.coreml.integers import Integers, counted, integers, sizes_of
+from onnxport.converters.coreml.numbers.integers import is_narrow
+from onnxport.converters.coreml.numbers.integers import wrapped as wrapped_around
 from onnxport.converters.coreml.ops.indexing import flat, movable, same_sizes, wrapped, wrapped_tuples
 from onnxport.converters.coreml.ops.reshaping import with_axes
 from onnxport.converters.coreml.registry import lower
@@ -19,11 +22,17 @@ Node = NodeView[Value]
 _MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
+def _within(mil: MilBuilder, node: Node, result: Value) -> Value:
+    """Sums of narrow integers as their type wraps them around."""
+    is_sum = node.attribute("reduction", "none") == "add" and is_narrow(node.x.dtype)
+    return wrapped_around(Term(mil, result), node.x.dtype).value if is_sum else result
+
+
 def _mode(node: Node) -> str:
     reduction = node.attribute("reduction", "none")
     if reduction not in _MODES:
         node.unsupported(f"reduction {reduction!r}")
-    if reduction in ("add", "mul") and node.x.dtype.kind in "iu" and node.x.dtype.itemsize < 4:
+    if reduction == "mul" and is_narrow(node.x.dtype):
         node.unsupported(
             f"reduction {reduction} of {node.x.dtype.name}, which wraps around; cast to int32 first"
         )
@@ -39,11 +48,10 @@ def scatter_nd(node: Node, mil: MilBuilder) -> None:
         node.emit(x)
         return
     tuples = wrapped_tuples(node, mil)
-    node.emit(
-        mil.scatter_nd(
-            data=movable(mil, x), indices=tuples.value, updates=movable(mil, updates), mode=_mode(node)
-        )
+    result = mil.scatter_nd(
+        data=movable(mil, x), indices=tuples.value, updates=movable(mil, updates), mode=_mode(node)
     )
+    node.emit(_within(mil, node, result))
 
 
 @lower("ScatterElements")
@@ -57,12 +65,14 @@ def scatter_elements(node: Node, mil: MilBuilder) -> None:
     places = wrapped(node, mil, indices, axis)
     data, changes = movable(mil, x), movable(mil, updates)
     if same_sizes(mil, x, indices, axis):
-        node.emit(
-            mil.scatter_along_axis(data=data, indices=places.value, updates=changes, axis=axis, mode=mode)
+        result = mil.scatter_along_axis(
+            data=data, indices=places.value, updates=changes, axis=axis, mode=mode
         )
+        node.emit(_within(mil, node, result))
         return
     tuples = _coordinates(mil, indices, places, axis)
-    node.emit(mil.scatter_nd(data=data, indices=tuples.value, updates=flat(mil, changes), mode=mode))
+    result = mil.scatter_nd(data=data, indices=tuples.value, updates=flat(mil, changes), mode=mode)
+    node.emit(_within(mil, node, result))
 
 
 def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -> Integers:
