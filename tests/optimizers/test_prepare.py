@@ -230,8 +230,8 @@ def test_a_pass_that_changes_answers_is_skipped_and_named(
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)}
     right = prepare._passes
 
-    def with_culprit(*args: Any) -> list[prepare.Pass]:
-        return [*right(*args), prepare.Pass("relabel", _relabelled, optional=optional)]
+    def with_culprit(*args: Any, **more: Any) -> list[prepare.Pass]:
+        return [*right(*args, **more), prepare.Pass("relabel", _relabelled, optional=optional)]
 
     monkeypatch.setattr(prepare, "_passes", with_culprit)
     equivalence = _differs_from(model, feeds)
