@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.dims import Size, as_shape, size_of
 from onnxport.converters.coreml.elements import Elements, computing
+from onnxport.converters.coreml.shapes.dims import Size, as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resizing import HALFWAY, REACH, Sampling

@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.cells import (
+from onnxport.converters.coreml.elements import Elements
+from onnxport.converters.coreml.recurrence.cells import (
     Activation,
     Cell,
     State,
@@ -24,10 +25,9 @@ from onnxport.converters.coreml.cells import (
     part,
     rnn_step,
 )
-from onnxport.converters.coreml.dims import as_shape, size_of
-from onnxport.converters.coreml.elements import Elements
+from onnxport.converters.coreml.recurrence.steps import Direction, Outcome, Steps
 from onnxport.converters.coreml.registry import REGISTRY
-from onnxport.converters.coreml.steps import Direction, Outcome, Steps
+from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
 

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from coremltools.converters.mil.mil import Var
 
-from onnxport.converters.coreml.blocks import emitted, entered, returned, widened
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.cells import Cell, State, Step
+from onnxport.converters.coreml.control.blocks import emitted, entered, returned, widened
+from onnxport.converters.coreml.control.rows import Rows, rows
 from onnxport.converters.coreml.elements import Elements
-from onnxport.converters.coreml.rows import Rows, rows
+from onnxport.converters.coreml.recurrence.cells import Cell, State, Step
 from onnxport.converters.coreml.values import Value
 
 _FLOAT = np.dtype(np.float32)
