@@ -11,15 +11,16 @@ import onnx_ir as onnx
 from coremltools import target as targets
 from coremltools.converters.mil.mil import Function, Program, Var
 
-from onnxport.converters.coreml import ops, tall  # noqa: F401 - fills the registry
+from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
-from onnxport.converters.coreml.epsilons import is_delicate
-from onnxport.converters.coreml.images import check_images
 from onnxport.converters.coreml.names import INNER, Keys
-from onnxport.converters.coreml.numbers.integers import is_natural
+from onnxport.converters.coreml.numbers.widths import is_natural
+from onnxport.converters.coreml.package.images import check_images
+from onnxport.converters.coreml.package.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.ports import Ports
+from onnxport.converters.coreml.precision.epsilons import is_delicate
 from onnxport.converters.coreml.registry import REGISTRY
-from onnxport.converters.coreml.sizes import Sizes, input_sizes
+from onnxport.converters.coreml.shapes import tall
 from onnxport.converters.coreml.states import checked_states
 from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.describing import ImageInput

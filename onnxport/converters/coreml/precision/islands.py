@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.converters.coreml.measured import Measured
+from onnxport.converters.coreml.precision.measured import Measured
 from onnxport.samples.uses import CARRIERS
 
 _LARGEST = float(np.finfo(np.float16).max)
