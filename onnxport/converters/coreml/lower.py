@@ -117,6 +117,9 @@ class _Lowering:
                 raise self._refused()
             results = [self._operand(value) for value in self.graph.outputs]
             outputs, described = ports.outputs(results)
+            if ports.refusals:
+                self.refusals += ports.refusals
+                raise self._refused()
             self.function.set_outputs(outputs)
         program = Program()
         program.add_function("main", self.function)
