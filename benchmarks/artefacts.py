@@ -88,7 +88,9 @@ class Bench:
             references = reference_answers(model, samples)
             worst = min(
                 (
-                    worst(match_outputs(references, [tflite.run(permuted(feeds, way)) for feeds in samples]))
+                    worst_of(
+                        match_outputs(references, [tflite.run(permuted(feeds, way)) for feeds in samples])
+                    )
                     for way in ways
                 ),
                 key=lambda match: match.relative,

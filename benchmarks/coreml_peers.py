@@ -99,10 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--onnxsim-python", type=Path, required=True, metavar="PATH")
     parser.add_argument("--write", action="store_true")
-    real = [
-        key for key in models.keys() if not key.startswith("light/") and models.path(key).suffix == ".onnx"
-    ]
-    parser.add_argument("models", nargs="*", default=real)
+    parser.add_argument("models", nargs="*", default=list(filter(_is_real, models.keys())))
     options = parser.parse_args(arguments)
     try:
         onnxsim = Onnxsim.find(options.onnxsim_python, "coreml")
