@@ -50,7 +50,7 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
 
 
 def from_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
-    """What the model takes, of pixels. In float32: float16 would round twice, and not hold the pixels of large values."""
+    """What the model takes, of pixels. In float32: float16 rounds twice, and holds no pixels of large values."""
     if set(image.scale) != {1.0}:
         var = mb.mul(x=var, y=_per_channel(image.scale), name=f"{key}{INNER}scaled")
     if set(image.bias) != {0.0}:
