@@ -52,6 +52,8 @@ class CoremlConverter(Closing):
             CannotConvertError: nodes without an equivalent in Core ML, all of them listed.
             MachineError: the converter crashed or hung, or the disk is full.
         """
+        from onnxport.converters.open_inputs import with_shapes  # its imports are for later
+
         handed_over = output.with_name("prepared.onnx")
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:
@@ -59,7 +61,8 @@ class CoremlConverter(Closing):
             compiled: Compiled = self._child.call("compile", handed_over, output, params, manifest, islands)
         except CannotConvertError as error:
             named = f"{model.path} cannot be converted to Core ML, {error.what}"
-            raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=error.refusals) from error
+            refusals = with_shapes(error.refusals, model)
+            raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=refusals) from error
         return replace(compiled, notes=(*notes, *compiled.notes))
 
     def _islands(
