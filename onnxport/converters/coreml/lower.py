@@ -116,6 +116,9 @@ class _Lowering:
                 raise refused(self.graph, self.refusals, "Core ML", carried="a type or a shape")
             results = [self._operand(value) for value in self.graph.outputs]
             outputs, described = ports.outputs(results)
+            if ports.refusals:
+                self.refusals += ports.refusals
+                raise self._refused()
             self.function.set_outputs(outputs)
         program = Program()
         program.add_function("main", self.function)
