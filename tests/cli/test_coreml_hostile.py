@@ -194,6 +194,51 @@ def output_that_is_the_input(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "-o", "model.onnx")
 
 
+# ---- what is said about the model
+
+
+def labelled(sandbox: Sandbox, labels: str) -> tuple[str, ...]:
+    (sandbox.folder / "labels.txt").write_text(labels)
+    return ("convert", "model.onnx", "--to", "coreml", "--shape", "image=1,1,8,8", "--labels", "labels.txt")
+
+
+@case(2, "labels.txt has no label in line 2", "give each class one")
+def labels_with_a_gap(sandbox: Sandbox) -> tuple[str, ...]:
+    return labelled(sandbox, "a\n\nb\nc\nd\ne\nf\ng\nh\ni\n")
+
+
+@case(2, "labels.txt has the label 'a' twice")
+def labels_twice(sandbox: Sandbox) -> tuple[str, ...]:
+    return labelled(sandbox, "\n".join([*map(str, range(200_000)), "a", "a"]))
+
+
+@case(2, "labels.txt has 9 labels, and output 'logits' has 10 numbers")
+def labels_too_few(sandbox: Sandbox) -> tuple[str, ...]:
+    return labelled(sandbox, "\n".join("abcdefghi"))
+
+
+@case(4, "/dev/zero cannot be read as labels: it is no regular file")
+def labels_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
+    return ("convert", "model.onnx", "--to", "coreml", "--labels", "/dev/zero")
+
+
+@case(4, "labels.txt cannot be read as labels: it is not text in UTF-8")
+def labels_that_are_no_text(sandbox: Sandbox) -> tuple[str, ...]:
+    (sandbox.folder / "labels.txt").write_bytes(bytes(range(256)))
+    return ("convert", "model.onnx", "--to", "coreml", "--labels", "labels.txt")
+
+
+@case(2, "--metadata cannot set 'onnxport'", "give it another name")
+def metadata_of_ours(sandbox: Sandbox) -> tuple[str, ...]:
+    return ("convert", "model.onnx", "--to", "coreml", "--metadata", "onnxport=mine")
+
+
+@case(2, "--metadata cannot set 'com.github.apple.coremltools.version'")
+def metadata_of_coremltools(sandbox: Sandbox) -> tuple[str, ...]:
+    key = "com.github.apple.coremltools.version"
+    return ("convert", "model.onnx", "--to", "coreml", "--metadata", f"{key}=1")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_failure_says_why_and_leaves_nothing(name: str, sandbox: Sandbox) -> None:
     assert_fails(CASES[name], sandbox)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
+from onnxport.errors import UsageError
 from onnxport.manifest import KEY, PIXELS, Manifest, Port
 from onnxport.model import Model
+
+_APPLES = "com.github.apple."  # coremltools' own entries
 
 
 class Worker:
@@ -45,6 +48,7 @@ class Worker:
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(output.parent)
         check_weights(params.weights, params.minimum_target)
+        _check_metadata(params.metadata)
         lowered = optimize(lower_model(Model.received(model), params, islands))
         compress(lowered.program, params.weights)
         lowered = classified(lowered, params.labels)
@@ -59,6 +63,17 @@ class Worker:
         write_package(lowered, output, _said(lowered, params, complete))
         renamed = _renamed((*lowered.inputs, *lowered.outputs))
         return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))
+
+
+def _check_metadata(entries: Mapping[str, str]) -> None:
+    """Refuses the keys that are not the user's: what stands under them would be lost, or taken for a note of ours."""
+    for key in entries:
+        if key.partition(".")[0] == KEY or key.startswith(_APPLES):
+            raise UsageError(
+                f"--metadata cannot set {key!r}",
+                why="that is for what the tools note in a package",
+                fix="give it another name",
+            )
 
 
 def _said(lowered: Lowered, params: CoremlParams, manifest: Manifest) -> Said:
