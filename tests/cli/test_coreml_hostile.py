@@ -194,6 +194,31 @@ def output_that_is_the_input(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "-o", "model.onnx")
 
 
+@case(2, "model.mlpackage is replaced as a whole", "give that a place beside it")
+def report_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
+    package(sandbox)
+    return ("convert", "model.onnx", "--to", "coreml", "--report", f"{PACKAGE}/run.json")
+
+
+@case(2, "the output model.mlpackage, which is replaced as a whole, holds the input")
+def input_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
+    shutil.move(sandbox.folder / "model.onnx", package(sandbox) / "model.onnx")
+    return ("convert", f"{PACKAGE}/model.onnx", "--to", "coreml", "-o", PACKAGE)
+
+
+@case(2, "the image 'x' is given by 1e+39, which no float32 holds")
+def image_scale_beyond_float32(sandbox: Sandbox) -> tuple[str, ...]:
+    rectified(sandbox, "x", "y", [1, 3, 8, 8])
+    return ("convert", "relu.onnx", "--to", "coreml", "--image", "x=scale:1e39")
+
+
+def rectified(sandbox: Sandbox, x: str, y: str, shape: list[int]) -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in (x, y)]
+    graph = helper.make_graph([helper.make_node("Relu", [x], [y])], "g", ends[:1], ends[1:])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, sandbox.folder / "relu.onnx")
+
+
 # ---- what is said about the model
 
 
@@ -258,3 +283,15 @@ def test_a_model_of_gigabytes_of_nothing_is_not_read(sandbox: Sandbox) -> None:
     outcome = sandbox.run("inspect", PACKAGE)
     assert outcome.code == 4
     assert "model.mlmodel has 4294967296 bytes, more than any model" in outcome.stderr
+
+
+def test_a_classifier_of_inputs_with_its_own_names(sandbox: Sandbox) -> None:
+    """Core ML calls a classifier's outputs so: an input of that name has to give way."""
+    rectified(sandbox, "classLabel", "classLabel_probs", [1, 3])
+    (sandbox.folder / "labels.txt").write_text("a\nb\nc\n")
+    outcome = sandbox.run("convert", "relu.onnx", "--to", "coreml", "--labels", "labels.txt")
+    assert outcome.code == 0, outcome.stderr
+    made = sandbox.folder / "relu.mlpackage" / MODEL
+    description = messages("Model").Model.FromString(made.read_bytes()).description
+    names = [feature.name for feature in (*description.input, *description.output)]
+    assert names == ["classLabel_1", "classLabel", "classLabel_probs"]

@@ -12,7 +12,8 @@ from typing import Any
 
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.lower import Lowered, lower_model
-from onnxport.converters.coreml.package.classes import PREDICTED, PROBABILITIES, classified
+from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
+from onnxport.converters.coreml.package.classes import classified
 from onnxport.converters.coreml.package.compression import check_weights, compress
 from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize

@@ -12,11 +12,9 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import mil_list
 
 from onnxport.converters.coreml.lower import Lowered
+from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.errors import InputError, UsageError
 from onnxport.manifest import Port
-
-# What coremltools calls them, and apps ask for.
-PREDICTED, PROBABILITIES = "classLabel", "classLabel_probs"
 
 
 def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
