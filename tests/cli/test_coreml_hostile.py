@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxport.manifest import KEY, PIXELS
 from onnxport.validate.runtimes.mil.schema import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
@@ -114,6 +115,62 @@ def weights_that_are_a_pipe(sandbox: Sandbox) -> tuple[str, ...]:
     file.unlink()
     os.mkfifo(file)
     return ("validate", "model.onnx", PACKAGE)
+
+
+# ---- the notes that our packages carry
+
+
+def noted(sandbox: Sandbox, key: str, text: str) -> tuple[str, ...]:
+    def note(model: Any, _: Any) -> None:
+        model.description.metadata.userDefined[key] = text
+
+    return changed(sandbox, note)
+
+
+def told(sandbox: Sandbox, ends: str, **said: object) -> tuple[str, ...]:
+    """The package, its note changed in what it says of its first input or output."""
+
+    def tell(model: Any, _: Any) -> None:
+        note = json.loads(model.description.metadata.userDefined[KEY])
+        note[ends][0] |= said
+        model.description.metadata.userDefined[KEY] = json.dumps(note)
+
+    return changed(sandbox, tell)
+
+
+@case(4, "model.mlpackage is damaged", "the note of its converter cannot be read")
+def note_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
+    return noted(sandbox, KEY, "[" * 100_000)
+
+
+@case(4, "model.mlpackage is damaged", "the note of its converter cannot be read")
+def note_with_a_number_for_a_name(sandbox: Sandbox) -> tuple[str, ...]:
+    return told(sandbox, "outputs", name=5)
+
+
+@case(4, "model.mlpackage is damaged", "the note of its converter cannot be read")
+def note_with_sizes_that_are_none(sandbox: Sandbox) -> tuple[str, ...]:
+    return ("inspect", told(sandbox, "outputs", shape=["a", -1, {}])[-1])
+
+
+@case(4, "model.mlpackage is damaged", "names 'nope', which the program does not")
+def note_of_an_output_that_is_not_there(sandbox: Sandbox) -> tuple[str, ...]:
+    return told(sandbox, "outputs", key="nope")
+
+
+@case(4, "model.mlpackage is damaged", "names 'nope', which the program does not")
+def note_of_an_input_that_is_not_there(sandbox: Sandbox) -> tuple[str, ...]:
+    return told(sandbox, "inputs", key="nope")
+
+
+@case(4, "model.mlpackage is damaged", "its note onnxport.pixels cannot be read")
+def note_of_images_that_is_none(sandbox: Sandbox) -> tuple[str, ...]:
+    return noted(sandbox, PIXELS, '{"image": 5}')
+
+
+@case(4, "model.mlpackage is damaged", "has a scale of 0")
+def note_of_images_without_a_scale(sandbox: Sandbox) -> tuple[str, ...]:
+    return noted(sandbox, PIXELS, '{"image": {"scale": [0], "bias": [0]}}')
 
 
 # ---- models and outputs

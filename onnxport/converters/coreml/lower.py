@@ -117,8 +117,7 @@ class _Lowering:
             results = [self._operand(value) for value in self.graph.outputs]
             outputs, described = ports.outputs(results)
             if ports.refusals:
-                self.refusals += ports.refusals
-                raise self._refused()
+                raise refused(self.graph, ports.refusals, "Core ML", carried="a type or a shape")
             self.function.set_outputs(outputs)
         program = Program()
         program.add_function("main", self.function)
