@@ -64,7 +64,8 @@ class CoremlConformance(Harness):
         handed_over = Path(self._folder.name, "model.onnx")
         prepared.save(handed_over)
         shutil.rmtree(output, ignore_errors=True)
-        compiled: Compiled = self._call("compile", handed_over, output, self.params, MANIFEST)
+        self._call("lower", handed_over, self.params, MANIFEST)
+        compiled: Compiled = self._call("write", output, self.params)
         return dict(compiled.operators)
 
 
