@@ -34,7 +34,7 @@ class Prover:
         from onnxport.converters.coreml.worker import Worker
 
         worker = Worker()
-        self.native, self.compile = worker.native_ops, worker.compile
+        self.native, self.lower, self.write = worker.native_ops, worker.lower, worker.write
 
     def run(self, artefact: Path, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
         """The artefact's answers to each of `feeds`, in the source's dtypes."""
