@@ -120,7 +120,7 @@ def parse_labels(given: object) -> dict[str, Path]:
 
 def parse_functions(given: object) -> dict[str, Path]:
     """Reads `NAME=MODEL.onnx` texts, or takes a mapping of names to paths as Python callers write it."""
-    pairs = parse_pairs(given, what="functions", form=_FUNCTION_FORM)  # type: ignore[arg-type]
+    pairs = parse_pairs(given, what="functions", form=_FUNCTION_FORM, at_first=True)  # type: ignore[arg-type]
     functions: dict[str, Path] = {}
     for name, file in pairs.items():
         if name == MAIN:

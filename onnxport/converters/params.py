@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from onnxport.converters.describing import Functions, Images, Labels, Normalizations
-from onnxport.pairs import Texts
+from onnxport.pairs import Entries, Texts
 from onnxport.shapes import Shapes
 
 Layout = Literal["keep", "nhwc"]
@@ -128,7 +128,7 @@ class CoremlParams(BaseModel):
     license: str | None = Field(default=None, description="The license, as Xcode shows it.")
     model_version: str | None = Field(default=None, description="The model's version, as Xcode shows it.")
     description: str | None = Field(default=None, description="What the model does, as Xcode shows it.")
-    metadata: Texts = Field(
+    metadata: Entries = Field(
         default={},
         description="An entry of your own for the package, as KEY=TEXT.",
         json_schema_extra={"metavar": "KEY=TEXT"},

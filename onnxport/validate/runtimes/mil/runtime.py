@@ -52,7 +52,7 @@ class MilRuntime(Closing):
         self._package = read_package(path)
         name = chosen(self._package, path, options.function)
         found = ends(self._package, path, name)
-        self._pixels = pixels(self._package, name)
+        self._pixels = pixels(self._package, path, name)
         self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
         self._function = self._package.functions[name]
         self._described = self._package.described(name)
