@@ -109,7 +109,7 @@ class CoremlParams(BaseModel):
     weights: CoremlWeights | None = Field(
         default=None,
         description="Weights in fewer bits: integers with a scale per channel (int8) or block (int4), palettes of "
-        "2^bits values, or the given share of the smallest set to 0.",
+        "2^bits values (palette8, 6, 4, 3, 2, 1), or that many % of them, the smallest, set to 0 (sparse50, 75, 90).",
         json_schema_extra={"metavar": "WORD"},
     )
     image: Images = Field(
