@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.manifest import KEY, PIXELS
+from onnxport.manifest import KEY, MAIN, pixels_key
 from onnxport.validate.runtimes.mil.schema import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
@@ -165,12 +165,12 @@ def note_of_an_input_that_is_not_there(sandbox: Sandbox) -> tuple[str, ...]:
 
 @case(4, "model.mlpackage is damaged", "its note onnxport.pixels cannot be read")
 def note_of_images_that_is_none(sandbox: Sandbox) -> tuple[str, ...]:
-    return noted(sandbox, PIXELS, '{"image": 5}')
+    return noted(sandbox, pixels_key(MAIN), '{"image": 5}')
 
 
 @case(4, "model.mlpackage is damaged", "has a scale of 0")
 def note_of_images_without_a_scale(sandbox: Sandbox) -> tuple[str, ...]:
-    return noted(sandbox, PIXELS, '{"image": {"scale": [0], "bias": [0]}}')
+    return noted(sandbox, pixels_key(MAIN), '{"image": {"scale": [0], "bias": [0]}}')
 
 
 # ---- models and outputs
