@@ -64,6 +64,7 @@ class Rule:
         factor: how many times the largest noise is allowed.
         mean_factor: how many times its root mean square, over a group; None where that is not asked.
         eps: the relative spacing of the numbers that results are rounded to.
+        floor: how exact, absolutely, what a Sigmoid gives near 0 is.
         conclusive: the largest noise, as a share of the signal, that shows anything.
         name: what the roundings are called.
     """
@@ -71,20 +72,24 @@ class Rule:
     factor: float
     mean_factor: float | None
     eps: float
+    floor: float
     conclusive: float
     name: str
 
 
-_FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, CONCLUSIVE_NOISE, "float32 noise")
+# A Sigmoid is computed in float32 wherever we run one, and rounded to a number of the type: near 0, of float16 to a
+# multiple of 2^-24.
+_FLOOR16 = _EPS32 + 2.0**-24
+_FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, "float32 noise")
 # The precisions that round more than float32 does.
 RULES: dict[Precision, Rule] = {
-    "float16": Rule(8.0, 6.0, 2.0**-10, 0.1, "float16 rounding"),
-    "bfloat16": Rule(8.0, 6.0, 2.0**-7, 0.1, "bfloat16 rounding"),
-    "float16 weights": Rule(8.0, 6.0, _EPS32, 0.1, "float16 rounding of weights"),
-    "int8": Rule(4.0, 3.0, 2.0**-8, 0.1, "int8 rounding"),
-    "int8 dynamic": Rule(4.0, 3.0, 2.0**-8, 0.1, "int8 rounding"),
-    "int16x8": Rule(4.0, 3.0, 2.0**-16, 0.1, "int16 rounding"),
-    "mixed": Rule(4.0, 3.0, 2.0**-8, 0.1, "rounding"),
+    "float16": Rule(8.0, 6.0, 2.0**-10, _FLOOR16, 0.1, "float16 rounding"),
+    "bfloat16": Rule(8.0, 6.0, 2.0**-7, _EPS32, 0.1, "bfloat16 rounding"),
+    "float16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, "float16 rounding of weights"),
+    "int8": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "int8 rounding"),
+    "int8 dynamic": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "int8 rounding"),
+    "int16x8": Rule(4.0, 3.0, 2.0**-16, 2.0**-16, 0.1, "int16 rounding"),
+    "mixed": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "rounding"),
 }
 
 
@@ -176,7 +181,7 @@ class Tolerance:
         return ROUNDING_FACTOR * _EPS32 * math.sqrt(self.length) + eps
 
     def _absolute(self, name: str, reference: Array) -> float:
-        floor = max(_EPS[reference.dtype.name], self.rule.eps) if name in self.saturating else 0.0
+        floor = max(_EPS[reference.dtype.name], self.rule.floor) if name in self.saturating else 0.0
         return self.steps.get(name, floor)
 
     def passed(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
