@@ -23,8 +23,8 @@ from typing import Any
 from fixtures import models
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.lower import Lowered, lower_model
-from onnxport.converters.coreml.package import Said, write_package
-from onnxport.converters.coreml.passes import optimize
+from onnxport.converters.coreml.package.writing import Said, write_package
+from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
 from onnxport.model import Model

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from onnxport.errors import InputError, MachineError, OnnxportError, UsageError, printable
+from onnxport.swapping import exchange
 
 Format = Literal["onnx", "ort", "tflite", "coreml"]
 FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
@@ -184,6 +185,9 @@ def _is_unicode(path: Path) -> bool:
 
 
 _STAGING_PREFIX = ".onnxport-"
+# Where a staging folder keeps what stood at the output, under its name, until the new one has that place.
+_BEFORE = "before"
+_RIVALS = 8  # runs that write the same output, one of which may change what stands there between two looks
 
 
 class Staging:
@@ -212,7 +216,7 @@ class Staging:
         with writing(self.output, self._option):
             self._check()
             parent = self.output.parent
-            _sweep(parent)
+            _sweep(parent, self._live)
             self.folder = parent / f"{_STAGING_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
             self._live.add(self.folder)  # before it is made: an interruption may fall between the two
             try:
@@ -223,7 +227,7 @@ class Staging:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _discard(self.folder)
         self._live.discard(self.folder)
 
     def commit(self, files: dict[Path, Path]) -> None:
@@ -252,23 +256,18 @@ class Staging:
                 if path.is_file():
                     with path.open("rb+") as stream:
                         os.fsync(stream.fileno())
-            before = self.folder / "before"
             Staging.settled = settles
             try:
-                if os.path.lexists(final):
-                    os.replace(final, before)
-                os.replace(staged, final)
+                _put_in_place(staged, final, self.folder / _BEFORE / final.name)
             except BaseException:
                 Staging.settled = False
-                if os.path.lexists(before):
-                    os.replace(before, final)
                 raise
 
     @classmethod
     def discard_all(cls) -> None:
         """Removes every private folder of this process, for a way out that unwinds nothing."""
         for folder in tuple(cls._live):
-            shutil.rmtree(folder, ignore_errors=True)
+            _discard(folder)
 
     def _check(self) -> None:
         """Whether the output can be meant."""
@@ -314,12 +313,43 @@ def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineEr
     return MachineError(f"{output} cannot be written", why=error.strerror or str(error), fix=fix)
 
 
-def _sweep(folder: Path) -> None:
-    """Removes staging folders whose process is gone."""
+def _put_in_place(staged: Path, final: Path, before: Path) -> None:
+    """Moves the folder `staged` to `final`; what stood there is then in the staging folder."""
+    for _ in range(_RIVALS):
+        try:
+            if not os.path.lexists(final):
+                os.rename(staged, final)
+            elif not exchange(staged, final):
+                before.parent.mkdir()
+                os.replace(final, before)
+                os.replace(staged, final)
+            return
+        except OSError as error:  # another run was faster: it put a folder there, or took one away
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+                raise
+            if not staged.is_dir() or before.parent.exists():
+                raise
+    raise OSError(errno.EBUSY, "other programs keep replacing it", str(final))
+
+
+def _discard(folder: Path) -> None:
+    """Removes a staging folder; what stood at an output goes back first if nothing has come in its place."""
+    with contextlib.suppress(OSError):
+        for old in (folder / _BEFORE).iterdir():
+            if not os.path.lexists(folder.parent / old.name):
+                os.rename(old, folder.parent / old.name)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(folder: Path, live: set[Path]) -> None:
+    """Removes staging folders whose process is gone, or had our number before us as in one container after another."""
     for stale in folder.glob(f"{_STAGING_PREFIX}*-*"):
         process = stale.name.removeprefix(_STAGING_PREFIX).partition("-")[0]
-        if process.isdigit() and not _is_alive(int(process)):
-            shutil.rmtree(stale, ignore_errors=True)
+        if not process.isdigit():
+            continue
+        ours = int(process) == os.getpid()
+        if stale not in live if ours else not _is_alive(int(process)):
+            _discard(stale)
 
 
 def _is_alive(process: int) -> bool:

@@ -131,3 +131,83 @@ def test_machine_error_is_not_raised_for_errors_of_ours(tmp_path: Path) -> None:
     with pytest.raises(InputError), Staging(tmp_path / "model.tflite"):
         raise InputError("the input is at fault")
     assert not issubclass(InputError, MachineError)
+
+
+def package(folder: Path, said: str) -> Path:
+    folder.mkdir()
+    (folder / "Manifest.json").write_text(said)
+    return folder
+
+
+# Puts a package in another's place, in a process that ends itself where `os.replace` is called the nth time.
+REPLACING = """
+import os, signal, sys
+from pathlib import Path
+import onnxport.artifact as artifact
+output, exchanges, last = Path(sys.argv[1]), sys.argv[2] == "exchange", int(sys.argv[3])
+right, calls = os.replace, []
+def replace(*paths):
+    calls.append(paths)
+    if len(calls) == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    right(*paths)
+os.replace = replace
+if not exchanges:
+    artifact.exchange = lambda one, other: False
+with artifact.Staging(output, folder=True) as staging:
+    made = staging.folder / "made"
+    made.mkdir()
+    (made / "Manifest.json").write_text("new")
+    staging.commit_folder(made, output)
+"""
+
+
+def replacing(output: Path, way: str, last: int) -> int:
+    return subprocess.run(
+        [sys.executable, "-c", REPLACING, str(output), way, str(last)], check=False
+    ).returncode
+
+
+@pytest.mark.parametrize("way", ["exchange", "two renames"])
+def test_a_folder_takes_the_place_of_another(tmp_path: Path, way: str) -> None:
+    output = package(tmp_path / "model.mlpackage", "old")
+    assert replacing(output, way, last=0) == 0
+    assert (output / "Manifest.json").read_text() == "new"
+    assert os.listdir(tmp_path) == ["model.mlpackage"]
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_run_killed_between_two_renames_loses_no_package(tmp_path: Path, last: int) -> None:
+    output = package(tmp_path / "model.mlpackage", "old")
+    assert replacing(output, "two renames", last) == -9
+    assert len(os.listdir(tmp_path)) == 3 - last, "the run was killed somewhere else"
+    with Staging(tmp_path / "other.mlpackage", folder=True):
+        pass
+    assert (output / "Manifest.json").read_text() == "old"
+    assert os.listdir(tmp_path) == ["model.mlpackage"]
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="the system has no exchange of names")
+def test_an_older_package_is_there_at_every_moment(tmp_path: Path) -> None:
+    """The system exchanges the two in one step: nothing is renamed away that a kill could leave there."""
+    output = package(tmp_path / "model.mlpackage", "old")
+    assert replacing(output, "exchange", last=1) == 0
+    assert (output / "Manifest.json").read_text() == "new"
+
+
+def test_a_link_to_a_package_is_replaced_and_its_target_is_not(tmp_path: Path) -> None:
+    real = package(tmp_path / "real.mlpackage", "old")
+    output = tmp_path / "model.mlpackage"
+    output.symlink_to(real)
+    assert replacing(output, "exchange", last=0) == 0
+    assert not output.is_symlink()
+    assert (real / "Manifest.json").read_text() == "old"
+
+
+def test_what_a_killed_run_of_the_same_number_left_is_swept(tmp_path: Path) -> None:
+    """In one container after another every run has the same process number."""
+    stale = tmp_path / f".onnxport-{os.getpid()}-0123456789ab"
+    stale.mkdir()
+    with Staging(tmp_path / "a.tflite") as first, Staging(tmp_path / "b.tflite"):
+        assert first.folder.is_dir()
+    assert os.listdir(tmp_path) == []

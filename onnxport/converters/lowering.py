@@ -6,13 +6,14 @@ lowering leaves unread it did not honour, so that is an error found here, not by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.errors import Refusal
+from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import dims_of
 from onnxport.optimizers.rewritings.registry import REASON
 
@@ -20,6 +21,7 @@ _V = TypeVar("_V")  # a target's value
 _B = TypeVar("_B")  # a target's builder
 _D = TypeVar("_D")
 
+_WORTH_FREEING = 2**20  # bytes
 _REQUIRED: Any = object()
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -184,6 +186,47 @@ class Registry(Generic[_V, _B]):
             )
         lowering(node, builder)
         node.check_consumed()
+
+
+class Reads(Generic[_V]):
+    """Lets go of large constants when the last node that reads them is lowered: the target has its own copies.
+
+    Args:
+        values: what each ONNX value became so far.
+    """
+
+    def __init__(self, values: MutableMapping[ir.Value, _V]) -> None:
+        self._values = values
+        self._reads: Counter[ir.Value] = Counter()
+
+    def done(self, node: ir.Node) -> None:
+        """Counts the reads of a node of the main graph that is lowered."""
+        for value in node.inputs:
+            if value is None or value.const_value is None or value.dtype == ir.DataType.STRING:
+                continue
+            if value.const_value.nbytes < _WORTH_FREEING:
+                continue
+            self._reads[value] += 1
+            if self._reads[value] == len(value.uses()) and not value.is_graph_output():
+                self._values.pop(value, None)
+                value.const_value = None
+
+
+def refused(graph: ir.Graph, refusals: Sequence[Refusal], target: str, *, carried: str) -> CannotConvertError:
+    """The error that lists all `refusals`.
+
+    Args:
+        carried: what of a port it is that the target does not carry ("a type").
+    """
+    ports = sum(refusal.op in ("input", "output") for refusal in refusals)
+    nodes = len(refusals) - ports
+    has = "has" if nodes == 1 else "have"
+    total = sum(1 for _ in graph.all_nodes())
+    said = [f"{nodes} of {total} nodes {has} no equivalent in {target}"] if nodes else []
+    if ports:
+        some = "input or output has" if ports == 1 else "inputs or outputs have"
+        said.append(f"{ports} {some} {carried} that it does not carry")
+    return CannotConvertError(" and ".join(said), refusals=refusals)
 
 
 def qualified_op(node: ir.Node) -> str:

@@ -54,6 +54,12 @@ def test_killed_conversions_leave_nothing_behind(tmp_path: Path) -> None:
     assert leftovers(tmp_path, 10, 3, 2, seed=7) == []
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+def test_a_hundred_conversions_leave_nothing_behind(tmp_path: Path) -> None:
+    assert leftovers(tmp_path, 100, 20, 5, seed=11) == []
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         left = leftovers(Path(place), *map(int, sys.argv[1:4]))

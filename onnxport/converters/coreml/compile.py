@@ -52,6 +52,8 @@ class CoremlConverter(Closing):
             CannotConvertError: nodes without an equivalent in Core ML, all of them listed.
             MachineError: the converter crashed or hung, or the disk is full.
         """
+        from onnxport.converters.open_inputs import with_shapes  # its imports are for later
+
         handed_over = output.with_name("prepared.onnx")
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:
@@ -59,7 +61,8 @@ class CoremlConverter(Closing):
             compiled: Compiled = self._child.call("compile", handed_over, output, params, manifest, islands)
         except CannotConvertError as error:
             named = f"{model.path} cannot be converted to Core ML, {error.what}"
-            raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=error.refusals) from error
+            refusals = with_shapes(error.refusals, model)
+            raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=refusals) from error
         return replace(compiled, notes=(*notes, *compiled.notes))
 
     def _islands(
@@ -68,10 +71,10 @@ class CoremlConverter(Closing):
         """The values that a float16 program computes in float32, and what the report says of them."""
         if params.precision not in ("fp16", "mixed"):
             return (), ()
-        from onnxport.converters.coreml.islands import islands, said
+        from onnxport.converters.coreml.precision.islands import islands, said
 
         with Child(
-            "onnxport.converters.coreml.preflight:Preflight", purpose="the float16 pre-flight"
+            "onnxport.converters.coreml.precision.preflight:Preflight", purpose="the float16 pre-flight"
         ) as child:
             measured = child.call("measure", handed_over, params.shape, list(samples))
         found = islands(model.graph, measured.peaks, mixed=params.precision == "mixed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,21 +10,22 @@ import onnx_ir as onnx
 from coremltools import target as targets
 from coremltools.converters.mil.mil import Function, Program, Var
 
-from onnxport.converters.coreml import ops, tall  # noqa: F401 - fills the registry
+from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
-from onnxport.converters.coreml.epsilons import is_delicate
-from onnxport.converters.coreml.images import check_images
 from onnxport.converters.coreml.names import INNER, Keys
-from onnxport.converters.coreml.numbers.integers import is_natural
+from onnxport.converters.coreml.numbers.widths import is_natural
+from onnxport.converters.coreml.package.images import check_images
+from onnxport.converters.coreml.package.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.ports import Ports
+from onnxport.converters.coreml.precision.epsilons import is_delicate
 from onnxport.converters.coreml.registry import REGISTRY
-from onnxport.converters.coreml.sizes import Sizes, input_sizes
+from onnxport.converters.coreml.shapes import tall
 from onnxport.converters.coreml.states import checked_states
 from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.describing import ImageInput
-from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
+from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_name, qualified_op, refused
 from onnxport.converters.params import CoremlParams
-from onnxport.errors import CannotConvertError, Refusal
+from onnxport.errors import Refusal
 from onnxport.manifest import Port, Tap
 from onnxport.model import Model, dims_of
 from onnxport.optimizers.rewritings.registry import EXACT
@@ -98,7 +98,7 @@ class _Lowering:
         self.values: dict[onnx.Value, Value] = {}
         self.refusals: list[Refusal] = []
         self.taps: dict[str, Tap] = {}
-        self.reads: Counter[onnx.Value] = Counter()
+        self.reads = Reads(self.values)
         self.keys = Keys()
         self.depth = 0
         builder.scope = self
@@ -111,26 +111,15 @@ class _Lowering:
             self.values |= ports.inputs(self.function)
             for node in self.graph:
                 self._lower_node(node)
-                self._free_constants(node)
+                self.reads.done(node)
             if self.refusals:
-                raise self._refused()
+                raise refused(self.graph, self.refusals, "Core ML", carried="a type or a shape")
             results = [self._operand(value) for value in self.graph.outputs]
             outputs, described = ports.outputs(results)
             self.function.set_outputs(outputs)
         program = Program()
         program.add_function("main", self.function)
         return Lowered(program, ports.described, described, self.taps, states=self.states)
-
-    def _refused(self) -> CannotConvertError:
-        ports = sum(refusal.op in ("input", "output") for refusal in self.refusals)
-        nodes = len(self.refusals) - ports
-        total = sum(1 for _ in self.graph.all_nodes())
-        has = "has" if nodes == 1 else "have"
-        what = f"{nodes} of {total} nodes {has} no equivalent in Core ML" if nodes else ""
-        if ports:
-            kinds = "input or output has a type" if ports == 1 else "inputs or outputs have types"
-            what = (what and what + " and ") + f"{ports} {kinds} or a shape that it does not carry"
-        return CannotConvertError(what, refusals=self.refusals)
 
     # ---- nodes
 
@@ -195,18 +184,6 @@ class _Lowering:
         floats = [v.dtype for v in (*node.inputs, *node.outputs) if v is not None and v.dtype is not None]
         halves = onnx.DataType.FLOAT16 in floats and onnx.DataType.FLOAT not in floats
         return "fp16" if halves else "fp32"
-
-    def _free_constants(self, node: onnx.Node) -> None:
-        """Lets go of the constants that this node was the last to read: the program has its own copies of them."""
-        for value in node.inputs:
-            if value is None or value.const_value is None or value.dtype == onnx.DataType.STRING:
-                continue
-            if value.const_value.nbytes < _WORTH_FREEING:
-                continue
-            self.reads[value] += 1
-            if self.reads[value] == len(value.uses()) and not value.is_graph_output():
-                self.values.pop(value, None)
-                value.const_value = None
 
     def _operand(self, value: onnx.Value) -> Value | None:
         if value not in self.values and value.const_value is not None:

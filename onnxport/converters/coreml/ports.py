@@ -12,8 +12,8 @@ from coremltools.converters.mil.mil import Function, Placeholder, Var, get_new_s
 from coremltools.converters.mil.mil.program import StateTensorPlaceholder
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
-from onnxport.converters.coreml.images import from_pixels
 from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.package.images import from_pixels
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.describing import ImageInput
 from onnxport.errors import Refusal

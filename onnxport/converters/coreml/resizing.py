@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.dims import Size, as_shape, size_of
-from onnxport.converters.coreml.elements import Elements, computing
+from onnxport.converters.coreml.numbers.formulas import Term, computing
+from onnxport.converters.coreml.shapes.dims import Size, as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resizing import HALFWAY, REACH, Sampling
@@ -56,8 +56,8 @@ class _OpenAxis:
     axis: int
     before: Size
     after: Size
-    scale: float | Elements | None
-    region: tuple[Elements, Elements] | None = None
+    scale: float | Term | None
+    region: tuple[Term, Term] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +108,7 @@ class _Axes:
         policy = node.attribute("keep_aspect_ratio_policy", "stretch")
         regions = self._regions()
         scales = node.optional(2)
-        factors: dict[int, float | Elements | None] = dict.fromkeys(targets)
+        factors: dict[int, float | Term | None] = dict.fromkeys(targets)
         if scales is not None and scales.shape != (0,):
             node.optional(3)
             factors = dict(zip(targets, self._numbers(scales, len(targets)), strict=True))
@@ -143,7 +143,7 @@ class _Axes:
             for place, axis in enumerate(self.targets)
         }
 
-    def _regions(self) -> dict[int, tuple[float | Elements, float | Elements]]:
+    def _regions(self) -> dict[int, tuple[float | Term, float | Term]]:
         """Start and end of each axis's region, which concerns one way of placing coordinates only."""
         roi = self.node.optional(1)
         if self.sampling.coordinates != "tf_crop_and_resize":
@@ -155,28 +155,27 @@ class _Axes:
         return {axis: (parts[place], parts[count + place]) for place, axis in enumerate(self.targets)}
 
     def _unless_kept(
-        self, region: tuple[float | Elements, float | Elements] | None, axis: int, after: dict[int, Size]
-    ) -> tuple[Elements, Elements] | None:
+        self, region: tuple[float | Term, float | Term] | None, axis: int, after: dict[int, Size]
+    ) -> tuple[Term, Term] | None:
         """The region, or the whole axis where its size does not change: ONNX Runtime copies that."""
         if region is None:
             return None
         change = (number(self.mil, after[axis]) - number(self.mil, self.before[axis])).call("abs")
         start, end = (
-            change.where_at_least(0.5, element(self.mil, bound), kept)
+            (change >= 0.5).where(element(self.mil, bound), kept)
             for bound, kept in zip(region, (0.0, 1.0), strict=True)
         )
         return start, end
 
-    def _numbers(self, values: Value, count: int) -> Sequence[float | Elements]:
+    def _numbers(self, values: Value, count: int) -> Sequence[float | Term]:
         if values.constant is not None:
             numbers: list[float] = values.constant.astype(np.float32).tolist()
             return numbers
         return [
-            Elements(self.mil, self.mil.slice_by_index(x=values, begin=[i], end=[i + 1]))
-            for i in range(count)
+            Term(self.mil, self.mil.slice_by_index(x=values, begin=[i], end=[i + 1])) for i in range(count)
         ]
 
-    def _common_scale(self, policy: str, wanted: dict[int, Size]) -> Elements:
+    def _common_scale(self, policy: str, wanted: dict[int, Size]) -> Term:
         """The smallest (not_larger) or largest (not_smaller) ratio of the wanted sizes to the present ones."""
         ratios = [
             number(self.mil, wanted[axis]) / number(self.mil, self.before[axis]) for axis in self.targets
@@ -186,11 +185,11 @@ class _Axes:
             common = common.minimum(ratio) if policy == "not_larger" else common.maximum(ratio)
         return common
 
-    def _rounded_size(self, size: Size, scale: Elements) -> Size:
+    def _rounded_size(self, size: Size, scale: Term) -> Size:
         whole = (number(self.mil, size) * scale + 0.5).call("floor")
         return self.mil.cast(x=whole.value, dtype="int32")  # type: ignore[no-any-return]
 
-    def _scaled(self, size: Size, factor: float | Elements | None) -> Size:
+    def _scaled(self, size: Size, factor: float | Term | None) -> Size:
         """floor(size * factor)."""
         assert factor is not None
         if isinstance(size, int) and isinstance(factor, float):
@@ -201,18 +200,16 @@ class _Axes:
         return self.mil.cast(x=whole.value, dtype="int32")  # type: ignore[no-any-return]
 
 
-def element(mil: MilBuilder, value: float | Elements) -> Elements:
+def element(mil: MilBuilder, value: float | Term) -> Term:
     """As float32 [1]."""
-    return (
-        value if isinstance(value, Elements) else Elements(mil, mil.constant(np.array([value], np.float32)))
-    )
+    return value if isinstance(value, Term) else Term(mil, mil.constant(np.array([value], np.float32)))
 
 
-def number(mil: MilBuilder, size: Size) -> Elements:
+def number(mil: MilBuilder, size: Size) -> Term:
     """A size as float32 [1]."""
     if isinstance(size, int):
         return element(mil, float(size))
-    return Elements(mil, mil.cast(x=size, dtype="fp32"))
+    return Term(mil, mil.cast(x=size, dtype="fp32"))
 
 
 def _stays(node: NodeView[Value], axis: int) -> bool:
@@ -260,7 +257,7 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_OpenAxis]
 # ---- sampling by positions computed at run time, in the order of operations of resizing.source_positions
 
 
-def _positions(mil: MilBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements:
+def _positions(mil: MilBuilder, sampling: Sampling, axis: _OpenAxis) -> Term:
     """The position in the input of every output element, float32 [after]."""
     y = _counted(mil, axis.after)
     before, after = number(mil, axis.before), number(mil, axis.after)
@@ -273,7 +270,7 @@ def _positions(mil: MilBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements
         case "align_corners":
             return y * (before - 1.0) / (after - 1.0).maximum(1.0)
         case "pytorch_half_pixel":
-            return after.where_at_least(1.5, (y + 0.5) / scale - 0.5, y)
+            return (after >= 1.5).where((y + 0.5) / scale - 0.5, y)
         case "half_pixel_symmetric":
             adjustment = after / (before * scale)
             return before * 0.5 * (-adjustment + 1.0) + ((y + 0.5) / scale - 0.5)
@@ -281,11 +278,11 @@ def _positions(mil: MilBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements
             return (y + 0.5) / scale - 0.5
 
 
-def _counted(mil: MilBuilder, count: Size) -> Elements:
+def _counted(mil: MilBuilder, count: Size) -> Term:
     """0, 1, 2 ... up to a size, in float32."""
     if isinstance(count, int):
-        return Elements(mil, mil.constant(np.arange(count, dtype=np.float32)))
-    return Elements(mil, mil.cast(x=_range(mil, mil.constant(np.zeros(1, np.int32)), count), dtype="fp32"))
+        return Term(mil, mil.constant(np.arange(count, dtype=np.float32)))
+    return Term(mil, mil.cast(x=_range(mil, mil.constant(np.zeros(1, np.int32)), count), dtype="fp32"))
 
 
 def _range(mil: MilBuilder, start: Value, end: Value) -> Value:
@@ -293,15 +290,15 @@ def _range(mil: MilBuilder, start: Value, end: Value) -> Value:
     return mil.range_1d(start=first, end=last, step=1)  # type: ignore[no-any-return]
 
 
-def _in_region(y: Elements, before: Elements, after: Elements, start: Elements, end: Elements) -> Elements:
+def _in_region(y: Term, before: Term, after: Term, start: Term, end: Term) -> Term:
     """tf_crop_and_resize: from the region's start to its end, or at its centre if there is one element only."""
     last = before - 1.0
     spread = last * start + y * (end - start) * last / (after - 1.0).maximum(1.0)
     centre = y + last * ((start + end) * 0.5)
-    return after.where_at_least(1.5, spread, centre)
+    return (after >= 1.5).where(spread, centre)
 
 
-def _rounded(mil: MilBuilder, positions: Elements, rounding: str) -> Elements:
+def _rounded(mil: MilBuilder, positions: Term, rounding: str) -> Term:
     with computing(mil, "fp32"):
         if rounding in ("floor", "ceil"):
             return positions.call(rounding)
@@ -312,10 +309,10 @@ def _rounded(mil: MilBuilder, positions: Elements, rounding: str) -> Elements:
             if rounding == "round_prefer_ceil"
             else float(np.nextafter(HALFWAY, np.float32(1)))
         )
-        return past_half.where_at_least(bound, lower + 1.0, lower)
+        return (past_half >= bound).where(lower + 1.0, lower)
 
 
-def _indices(mil: MilBuilder, positions: Elements, axis: _OpenAxis) -> Value:
+def _indices(mil: MilBuilder, positions: Term, axis: _OpenAxis) -> Value:
     """Whole positions as indices, those outside the axis moved to its ends."""
     with computing(mil, "fp32"):
         within = positions.maximum(0.0).minimum(number(mil, axis.before) - 1.0)
@@ -327,7 +324,7 @@ def _along(mil: MilBuilder, values: Value, axis: int, rank: int) -> Value:
     return mil.reshape(x=values, shape=[-1 if a == axis else 1 for a in range(rank)])  # type: ignore[no-any-return]
 
 
-def _interpolated(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Elements) -> Value:
+def _interpolated(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Term) -> Value:
     """Each output element between its two neighbours."""
     with computing(mil, "fp32"):
         lower = positions.call("floor")
@@ -339,7 +336,7 @@ def _interpolated(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Element
     return mil.add(x=near, y=mil.mul(x=mil.sub(x=far, y=near), y=share))  # type: ignore[no-any-return]
 
 
-def _outside(mil: MilBuilder, axis: _OpenAxis, positions: Elements, rank: int) -> Value:
+def _outside(mil: MilBuilder, axis: _OpenAxis, positions: Term, rank: int) -> Value:
     """Where samples lie outside the input, as a condition along the axis."""
     last = number(mil, axis.before) - 1.0
     low = mil.less(x=positions.value, y=0.0)
@@ -350,7 +347,7 @@ def _outside(mil: MilBuilder, axis: _OpenAxis, positions: Elements, rank: int) -
 # ---- sampling by weights, as resizing.weight_matrix has them
 
 
-def _weighted(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Elements, sampling: Sampling) -> Value:
+def _weighted(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Term, sampling: Sampling) -> Value:
     """The axis, its edge elements repeated as far as the weights reach, times a matrix made at run time."""
     with computing(mil, "fp32"):
         stretch = _stretch(mil, axis, sampling)
@@ -360,7 +357,7 @@ def _weighted(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Elements, s
             mil.constant(np.array([axis.before], np.int32)) if isinstance(axis.before, int) else axis.before
         )
         integers = _range(mil, mil.mul(x=count, y=-1), mil.add(x=count, y=size))
-        whole = Elements(mil, mil.cast(x=integers, dtype="fp32"))
+        whole = Term(mil, mil.cast(x=integers, dtype="fp32"))
         weights = _weights(mil, whole, positions, stretch, axis, sampling)
     repeated = mil.gather(x=x, indices=_indices(mil, whole, axis), axis=axis.axis)
     order = [each for each in range(x.rank) if each != axis.axis] + [axis.axis]
@@ -373,7 +370,7 @@ def _weighted(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Elements, s
     return mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
 
 
-def _stretch(mil: MilBuilder, axis: _OpenAxis, sampling: Sampling) -> Elements:
+def _stretch(mil: MilBuilder, axis: _OpenAxis, sampling: Sampling) -> Term:
     """What narrows the distances: the scale, where it shrinks and antialias is asked for."""
     if not sampling.antialias:
         return element(mil, 1.0)
@@ -385,15 +382,15 @@ def _stretch(mil: MilBuilder, axis: _OpenAxis, sampling: Sampling) -> Elements:
 
 def _weights(
     mil: MilBuilder,
-    whole: Elements,
-    positions: Elements,
-    stretch: Elements,
+    whole: Term,
+    positions: Term,
+    stretch: Term,
     axis: _OpenAxis,
     sampling: Sampling,
 ) -> Value:
     """[reached elements, after]: each column adds up to 1."""
-    rows = Elements(mil, mil.reshape(x=whole.value, shape=[-1, 1]))
-    columns = Elements(mil, mil.reshape(x=positions.value, shape=[1, -1]))
+    rows = Term(mil, mil.reshape(x=whole.value, shape=[-1, 1]))
+    columns = Term(mil, mil.reshape(x=positions.value, shape=[1, -1]))
     distances = (rows - columns).call("abs") * stretch
     weights = (
         (-distances + 1.0).maximum(0.0) if sampling.mode == "linear" else _cubic(distances, sampling.cubic_a)
@@ -408,8 +405,8 @@ def _weights(
     return (weights / total).value
 
 
-def _cubic(x: Elements, a: float) -> Elements:
+def _cubic(x: Term, a: float) -> Term:
     near = ((x * (a + 2) - (a + 3)) * x * x) + 1.0
     far = ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
-    beyond_one = (-x + 1.0).where_at_least(0.0, near, far)
-    return (x - 2.0).where_at_least(0.0, x - x, beyond_one)
+    beyond_one = ((-x + 1.0) >= 0.0).where(near, far)
+    return ((x - 2.0) >= 0.0).where(x - x, beyond_one)

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnxport.converters.coreml.classes import PREDICTED, PROBABILITIES, classified
 from onnxport.converters.coreml.compiled import Compiled
-from onnxport.converters.coreml.compression import check_weights, compress
 from onnxport.converters.coreml.lower import Lowered, lower_model
-from onnxport.converters.coreml.package import Said, write_package
-from onnxport.converters.coreml.passes import optimize
+from onnxport.converters.coreml.package.classes import PREDICTED, PROBABILITIES, classified
+from onnxport.converters.coreml.package.compression import check_weights, compress
+from onnxport.converters.coreml.package.writing import Said, write_package
+from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
 from onnxport.manifest import KEY, PIXELS, Manifest, Port

@@ -46,7 +46,7 @@ class TfliteConverter(Closing):
             MachineError: the compiler crashed or hung, or the disk is full.
         """
         # As the model's, their imports are for later.
-        from onnxport.converters.tflite.open_inputs import with_shapes
+        from onnxport.converters.open_inputs import with_shapes
         from onnxport.converters.tflite.storage.precisions import check_precision
         from onnxport.converters.tflite.storage.stored import stored_weights
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from litert_converter import converter_api_ext
 from litert_converter.mlir import ir
 from litert_converter.mlir.dialects import func
 
-from onnxport.converters.lowering import NodeView, UnsupportedOp, node_name, qualified_op
+from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_name, qualified_op, refused
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
 from onnxport.converters.tflite.builder import TflBuilder
@@ -49,8 +48,6 @@ _KEEPS_SIZES = frozenset(
         "Add Cast Concat Div Expand Gather Identity Max Min Mod Mul Reshape Slice Split Squeeze Sub Unsqueeze Where"
     ).split()
 )
-
-_WORTH_FREEING = 2**20  # bytes
 
 # Ops whose results are no negative integers where these operands are none; an index that is none needs no wrapping.
 _KEEPS_NATURAL: dict[str, slice] = {
@@ -110,7 +107,7 @@ class _Lowering:
         self.taps: dict[str, Tap] = {}
         self.tensor_keys: dict[ir.Value, str] = {}
         self.sequence: dict[str, int] = {}
-        self.reads: Counter[onnx.Value] = Counter()
+        self.reads = Reads(self.values)
         self.keys = Keys()
         self.inputs = [v for v in self.graph.inputs if v.name not in self.graph.initializers]
         self.is_nested = False
@@ -137,12 +134,12 @@ class _Lowering:
                 )
             for node in self.graph:
                 self._lower_node(node)
-                self._free_constants(node)
+                self.reads.done(node)
             if not self.refusals:
                 results = [self._result(value) for value in self.graph.outputs]
             self.refusals += self.ports.refusals
             if self.refusals:
-                raise self._refused()
+                raise refused(self.graph, self.refusals, "TFLite", carried="a type")
             ir.Operation.create("func.return", operands=[tensor for tensor, _, _ in results])
         function.attributes["function_type"] = ir.TypeAttr.get(
             ir.FunctionType.get(types, [tensor.type for tensor, _, _ in results])
@@ -167,20 +164,6 @@ class _Lowering:
             (_FLOAT64,) if any(map(_computes_float64, self.graph.all_nodes())) else (),
             custom=self.custom_ops and any(map(is_custom, self.graph.all_nodes())),
         )
-
-    def _refused(self) -> CannotConvertError:
-        ports = sum(refusal.op in ("input", "output") for refusal in self.refusals)
-        nodes = len(self.refusals) - ports
-        total = sum(1 for _ in self.graph.all_nodes())
-        what = (
-            f"{nodes} of {total} nodes {'has' if nodes == 1 else 'have'} no equivalent in TFLite"
-            if nodes
-            else ""
-        )
-        if ports:
-            has = "input or output has a type" if ports == 1 else "inputs or outputs have types"
-            what = (what and what + " and ") + f"{ports} {has} that it does not carry"
-        return CannotConvertError(what, refusals=self.refusals)
 
     # ---- nodes
 
@@ -244,18 +227,6 @@ class _Lowering:
             if known is not None and len(known) != result.rank:
                 # A definition of ONNX's own that gives a scalar an axis, as Celu's does.
                 view.unsupported(f"gives {result.rank} dimensions where ONNX says {len(known)}")
-
-    def _free_constants(self, node: onnx.Node) -> None:
-        """Lets go of the constants that this node was the last to read: the module has its own copies of them."""
-        for value in node.inputs:
-            if value is None or value.const_value is None or value.dtype == onnx.DataType.STRING:
-                continue
-            if value.const_value.nbytes < _WORTH_FREEING:
-                continue
-            self.reads[value] += 1
-            if self.reads[value] == len(value.uses()) and not value.is_graph_output():
-                self.values.pop(value, None)
-                value.const_value = None
 
     def _inner_name(self, node: onnx.Node) -> str:
         """What the tensors inside the node's lowering are called: after the node if no other has its name."""

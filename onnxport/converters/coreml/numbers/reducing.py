@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.formulas import Term
+from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.values import Value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.formulas import Term
+from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView

@@ -8,8 +8,8 @@ from functools import partial, reduce
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.formulas import Term, terms
-from onnxport.converters.coreml.numbers.integers import (
+from onnxport.converters.coreml.numbers.formulas import Term, terms
+from onnxport.converters.coreml.numbers.widths import (
     bitwise,
     is_natural,
     power,

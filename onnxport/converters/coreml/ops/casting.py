@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
-from onnxport.converters.coreml.formulas import Term
-from onnxport.converters.coreml.numbers.integers import wrapped
+from onnxport.converters.coreml.numbers.formulas import Term
+from onnxport.converters.coreml.numbers.widths import wrapped
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

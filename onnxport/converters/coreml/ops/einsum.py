@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.equations import letters_of
 from onnxport.converters.lowering import NodeView

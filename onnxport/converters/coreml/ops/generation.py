@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType
-from onnxport.converters.coreml.integers import Integers, counted, integers, size_of, sizes_of
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

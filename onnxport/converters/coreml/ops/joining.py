@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxport.converters.coreml import tall
-from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import Integers, integers, joined, size_of, sizes_of
-from onnxport.converters.coreml.numbers.integers import is_natural
+from onnxport.converters.coreml.numbers.widths import is_natural
 from onnxport.converters.coreml.ops.reshaping import with_axes
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes import tall
+from onnxport.converters.coreml.shapes.axes import normalized
+from onnxport.converters.coreml.shapes.integers import Integers, integers, joined, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

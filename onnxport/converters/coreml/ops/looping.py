@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as onnx
 from coremltools.converters.mil.mil import Var
 
-from onnxport.converters.coreml.blocks import check_carried, emitted, entered, returned, widened
 from onnxport.converters.coreml.builder import MilBuilder, wrap
+from onnxport.converters.coreml.control.blocks import check_carried, emitted, entered, returned, widened
+from onnxport.converters.coreml.control.rows import Rows, rows
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.rows import Rows, rows
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.model import dims_of

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
 

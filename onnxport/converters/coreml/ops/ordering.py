@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import Integers, integers
 from onnxport.converters.coreml.ops.indexing import movable
 from onnxport.converters.coreml.ops.slicing import between
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.axes import normalized
+from onnxport.converters.coreml.shapes.integers import Integers, integers
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

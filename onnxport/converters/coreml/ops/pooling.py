@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.dims import as_shape, size_of
 from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Pool, Window, pool_of

@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.cells import (
+from onnxport.converters.coreml.numbers.formulas import Term
+from onnxport.converters.coreml.recurrence.cells import (
     Activation,
     Cell,
     State,
@@ -24,10 +25,9 @@ from onnxport.converters.coreml.cells import (
     part,
     rnn_step,
 )
-from onnxport.converters.coreml.dims import as_shape, size_of
-from onnxport.converters.coreml.elements import Elements
+from onnxport.converters.coreml.recurrence.steps import Direction, Outcome, Steps
 from onnxport.converters.coreml.registry import REGISTRY
-from onnxport.converters.coreml.steps import Direction, Outcome, Steps
+from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
 
@@ -168,7 +168,7 @@ class _Recurrent:
         }
         if self.node.op == "RNN":
             sequence, hidden = mil.rnn(initial_h=self._initial(5, number), activation=named[0], **common)
-            return Outcome(sequence, State(Elements(mil, hidden)))
+            return Outcome(sequence, State(Term(mil, hidden)))
         sequence, hidden, cell = mil.lstm(
             initial_h=self._initial(5, number),
             initial_c=self._initial(6, number),
@@ -177,7 +177,7 @@ class _Recurrent:
             activation=named[2],
             **common,
         )
-        return Outcome(sequence, State(Elements(mil, hidden), Elements(mil, cell)))
+        return Outcome(sequence, State(Term(mil, hidden), Term(mil, cell)))
 
     def _by_mil_gates(self, value: Value | None) -> Value | None:
         if value is None or self.node.op != "LSTM":
@@ -201,7 +201,7 @@ class _Recurrent:
         lengths = None
         if self.lengths is not None:
             floats = mil.cast(x=self.lengths, dtype="fp32")
-            lengths = Elements(mil, mil.expand_dims(x=floats, axes=[1]))
+            lengths = Term(mil, mil.expand_dims(x=floats, axes=[1]))
         steps = Steps(mil, self.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
         count = self.x.shape[0]
         outcomes = []
@@ -233,7 +233,7 @@ class _Recurrent:
             inside = zeros if bias is None else part(mil, bias, 5 * self.size, self.size)
         peepholes = self._of_direction(7, number) if self.kind.has_cell else None
         cell = Cell(self.size, recurrence, inside, peepholes, functions, self.clip, self.couples_gates)
-        given = [Elements(mil, self._initial(index, number)) for index in (5, 6)[: 1 + self.kind.has_cell]]
+        given = [Term(mil, self._initial(index, number)) for index in (5, 6)[: 1 + self.kind.has_cell]]
         return Direction(cell, is_backwards, self._projected(number, bias), State(*given))
 
     def _projected(self, number: int, bias: Value | None) -> Value:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.converters.coreml import tall
-from onnxport.converters.coreml.axes import named_axes, normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import Integers, axis_table, integers, joined, sizes_of
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes import tall
+from onnxport.converters.coreml.shapes.axes import named_axes, normalized
+from onnxport.converters.coreml.shapes.integers import Integers, axis_table, integers, joined, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.coreml.axes import normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.formulas import Term
-from onnxport.converters.coreml.integers import Integers, counted, integers, sizes_of
-from onnxport.converters.coreml.numbers.integers import is_narrow
-from onnxport.converters.coreml.numbers.integers import wrapped as wrapped_around
+from onnxport.converters.coreml.numbers.formulas import Term
+from onnxport.converters.coreml.numbers.widths import is_narrow
+from onnxport.converters.coreml.numbers.widths import wrapped as wrapped_around
 from onnxport.converters.coreml.ops.indexing import flat, movable, same_sizes, wrapped, wrapped_tuples
 from onnxport.converters.coreml.ops.reshaping import with_axes
 from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.axes import normalized
+from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, sizes_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onnxport.converters.coreml import tall
-from onnxport.converters.coreml.axes import named_axes, normalized
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import (
+from onnxport.converters.coreml.ops.indexing import picked
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes import tall
+from onnxport.converters.coreml.shapes.axes import named_axes, normalized
+from onnxport.converters.coreml.shapes.integers import (
     LIMIT,
     Integers,
     axis_table,
@@ -17,8 +19,6 @@ from onnxport.converters.coreml.integers import (
     joined,
     size_of,
 )
-from onnxport.converters.coreml.ops.indexing import picked
-from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.lowering import NodeView
 

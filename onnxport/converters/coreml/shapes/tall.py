@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.integers import Integers, joined, sizes_of
+from onnxport.converters.coreml.shapes.integers import Integers, joined, sizes_of
 from onnxport.converters.coreml.values import LARGEST_RANK, Row, Value
 
 Size = int | None | Integers  # None: the one that follows from the others

@@ -13,10 +13,10 @@ from typing import Any
 from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
-from onnxport.converters.coreml.folding import fold_affine
 from onnxport.converters.coreml.lower import Lowered
-from onnxport.converters.coreml.sharing import share_weights
-from onnxport.converters.coreml.taps import TapTracker
+from onnxport.converters.coreml.passes.folding import fold_affine
+from onnxport.converters.coreml.passes.sharing import share_weights
+from onnxport.converters.coreml.passes.taps import TapTracker
 
 _ANY = frozenset(("",))
 

@@ -17,8 +17,8 @@ import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from onnxport.converters.coreml.halves import to_half
-from onnxport.converters.coreml.taps import TapTracker
+from onnxport.converters.coreml.passes.taps import TapTracker
+from onnxport.converters.coreml.precision.halves import to_half
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

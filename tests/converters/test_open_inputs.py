@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.converters.tflite.open_inputs import with_shapes
+from onnxport.converters.open_inputs import with_shapes
 from onnxport.errors import Refusal
 from onnxport.model import Model
 from onnxport.optimizers.shapes import pin_inputs

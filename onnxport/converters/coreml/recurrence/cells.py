@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.elements import Elements
+from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.values import Value
 
-Activation = Callable[[Elements], Elements]
+Activation = Callable[[Term], Term]
 
 
 @dataclass(frozen=True)
 class State:
     """What one step hands to the next, [batch, hidden] each."""
 
-    hidden: Elements
-    cell: Elements | None = None
+    hidden: Term
+    cell: Term | None = None
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,25 @@ class Cell:
     clip: float | None
     couples_gates: bool = False
 
-    def activated(self, index: int, total: Elements) -> Elements:
+    def activated(self, index: int, total: Term) -> Term:
         """A gate through activation `index`, its sum clipped before."""
         if self.clip is not None:
             total = total.maximum(-self.clip).minimum(self.clip)
         return self.activations[index](total)
 
-    def recurrent(self, hidden: Elements, first: int, count: int) -> Elements:
+    def recurrent(self, hidden: Term, first: int, count: int) -> Term:
         """hidden times the recurrence of `count` gates from the `first` on."""
         mil = hidden.mil
         matrix = part(mil, self.recurrence, first * self.size, count * self.size)
-        return Elements(mil, mil.matmul(x=hidden.value, y=matrix, transpose_y=True))
+        return Term(mil, mil.matmul(x=hidden.value, y=matrix, transpose_y=True))
 
-    def gates(self, total: Elements, count: int) -> list[Elements]:
+    def gates(self, total: Term, count: int) -> list[Term]:
         """[batch, count * hidden] cut into its gates."""
         mil = total.mil
-        return [Elements(mil, each) for each in mil.split(x=total.value, num_splits=count, axis=1)]
+        return [Term(mil, each) for each in mil.split(x=total.value, num_splits=count, axis=1)]
 
 
-Step = Callable[[Cell, Elements, State], State]
+Step = Callable[[Cell, Term, State], State]
 
 
 def part(mil: MilBuilder, value: Value, start: int, size: int) -> Value:
@@ -78,12 +78,12 @@ def part(mil: MilBuilder, value: Value, start: int, size: int) -> Value:
     )
 
 
-def rnn_step(cell: Cell, projected: Elements, state: State) -> State:
+def rnn_step(cell: Cell, projected: Term, state: State) -> State:
     """h = f(x W + h R + b) (ONNX RNN-22)."""
     return State(cell.activated(0, projected + cell.recurrent(state.hidden, 0, 1)))
 
 
-def gru_step(cell: Cell, projected: Elements, state: State) -> State:
+def gru_step(cell: Cell, projected: Term, state: State) -> State:
     """z, r, then the candidate; h = (1 - z) n + z h (ONNX GRU-22)."""
     hidden = state.hidden
     update, reset, candidate = cell.gates(projected, 3)
@@ -91,7 +91,7 @@ def gru_step(cell: Cell, projected: Elements, state: State) -> State:
     z = cell.activated(0, update + past_update)
     r = cell.activated(0, reset + past_reset)
     if cell.candidate_bias is not None:  # linear_before_reset
-        past = cell.recurrent(hidden, 2, 1) + Elements(hidden.mil, cell.candidate_bias)
+        past = cell.recurrent(hidden, 2, 1) + Term(hidden.mil, cell.candidate_bias)
         n = candidate + r * past
     else:
         n = candidate + cell.recurrent(r * hidden, 2, 1)
@@ -99,7 +99,7 @@ def gru_step(cell: Cell, projected: Elements, state: State) -> State:
     return State(n - z * n + z * hidden)
 
 
-def lstm_step(cell: Cell, projected: Elements, state: State) -> State:
+def lstm_step(cell: Cell, projected: Term, state: State) -> State:
     """Gates i, o, f, c; c' = f c + i g, h = o tanh(c') (ONNX LSTM-22)."""
     assert state.cell is not None
     i, o, f, g = cell.gates(projected + cell.recurrent(state.hidden, 0, 4), 4)
@@ -114,10 +114,10 @@ def lstm_step(cell: Cell, projected: Elements, state: State) -> State:
     return State(cell.activated(0, o) * cell.activations[2](memory), memory)
 
 
-def _peepholes(cell: Cell, mil: MilBuilder) -> list[Elements]:
+def _peepholes(cell: Cell, mil: MilBuilder) -> list[Term]:
     if cell.peepholes is None:
         return []
-    return [Elements(mil, part(mil, cell.peepholes, k * cell.size, cell.size)) for k in range(3)]
+    return [Term(mil, part(mil, cell.peepholes, k * cell.size, cell.size)) for k in range(3)]
 
 
 # ---- activations
@@ -125,7 +125,7 @@ def _peepholes(cell: Cell, mil: MilBuilder) -> list[Elements]:
 
 # Name in lower case -> defaults of the parameters that it takes, alpha first, and the function of x and those.
 # ONNX leaves some defaults open; these are ONNX Runtime's, measured.
-_ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Elements]]] = {
+_ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Term]]] = {
     "affine": ((0.0, 0.0), lambda x, alpha, beta: x * alpha + beta),
     "elu": ((1.0,), lambda x, alpha: x.maximum(0.0) + (x.minimum(0.0).call("exp") - 1.0) * alpha),
     "hardsigmoid": ((0.2, 0.5), lambda x, alpha, beta: (x * alpha + beta).maximum(0.0).minimum(1.0)),
@@ -141,7 +141,7 @@ _ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Elements]]] = {
     "tanh": ((), lambda x: x.call("tanh")),
     "thresholdedrelu": (
         (0.0,),
-        lambda x, alpha: x.where_at_least(float(np.nextafter(np.float32(alpha), np.float32(np.inf))), x, 0.0),
+        lambda x, alpha: (x >= float(np.nextafter(np.float32(alpha), np.float32(np.inf)))).where(x, 0.0),
     ),
 }
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.artifact import TensorSpec
-from onnxport.converters.coreml.measured import Measured
+from onnxport.converters.coreml.precision.measured import Measured
 from onnxport.model import Model
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate

@@ -10,7 +10,7 @@ from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.types.symbolic import any_symbolic
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
-from onnxport.converters.coreml.sizes import Sizes
+from onnxport.converters.coreml.package.sizes import Sizes
 from onnxport.converters.describing import ImageInput
 
 _ARRAYS = proto.FeatureTypes_pb2.ArrayFeatureType

@@ -14,7 +14,7 @@ from functools import reduce
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.formulas import Term
+from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.values import Value
 
 _NARROW = frozenset(("int8", "uint8", "int16", "uint16"))

@@ -8,8 +8,8 @@ import numpy as np
 from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import Var
 
-from onnxport.converters.coreml.blocks import emitted, returned
 from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
+from onnxport.converters.coreml.control.blocks import emitted, returned
 from onnxport.converters.coreml.values import Value
 
 _LARGEST_RANK = 5

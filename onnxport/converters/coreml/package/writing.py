@@ -20,10 +20,10 @@ from coremltools import proto
 from coremltools.converters.mil.backend.mil.load import MILProtoExporter
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
-from onnxport.converters.coreml.classes import PREDICTED, PROBABILITIES
-from onnxport.converters.coreml.description import describe_function
 from onnxport.converters.coreml.lower import Lowered
-from onnxport.converters.coreml.sharing import share_constants
+from onnxport.converters.coreml.package.classes import PREDICTED, PROBABILITIES
+from onnxport.converters.coreml.package.description import describe_function
+from onnxport.converters.coreml.passes.sharing import share_constants
 
 _DATA = "com.apple.CoreML"
 _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"

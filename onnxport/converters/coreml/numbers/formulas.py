@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.builder import Compute, MilBuilder
 from onnxport.converters.coreml.values import Value
+
+
+@contextmanager
+def computing(mil: MilBuilder, compute: Compute) -> Iterator[None]:
+    """Lets floats be computed in another type for a while."""
+    before, mil.compute = mil.compute, compute
+    try:
+        yield
+    finally:
+        mil.compute = before
+
 
 Operand: TypeAlias = "Term | Value | float"
 

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from coremltools.converters.mil.mil import Var
 
-from onnxport.converters.coreml.blocks import emitted, entered, returned, widened
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.cells import Cell, State, Step
-from onnxport.converters.coreml.elements import Elements
-from onnxport.converters.coreml.rows import Rows, rows
+from onnxport.converters.coreml.control.blocks import emitted, entered, returned, widened
+from onnxport.converters.coreml.control.rows import Rows, rows
+from onnxport.converters.coreml.numbers.formulas import Term
+from onnxport.converters.coreml.recurrence.cells import Cell, State, Step
 from onnxport.converters.coreml.values import Value
 
 _FLOAT = np.dtype(np.float32)
@@ -54,7 +54,7 @@ class Steps:
     mil: MilBuilder
     step: Step
     batch: int | None
-    lengths: Elements | None
+    lengths: Term | None
     collects: bool
 
     def unrolled(self, direction: Direction, count: int) -> Outcome:
@@ -63,7 +63,7 @@ class Steps:
             mil.split(x=direction.projected, num_splits=count, axis=0) if count > 1 else [direction.projected]
         )
         for time in reversed(range(count)) if direction.is_backwards else range(count):
-            row = Elements(mil, mil.squeeze(x=parts[time], axes=[0]))
+            row = Term(mil, mil.squeeze(x=parts[time], axes=[0]))
             left = None if self.lengths is None else self.lengths - float(time)
             state, given[time] = self._advanced(direction.cell, row, state, left)
         if not self.collects:
@@ -71,9 +71,7 @@ class Steps:
         values = [given[time].value for time in range(count)]
         return Outcome(mil.stack(values=values, axis=0), state)
 
-    def _advanced(
-        self, cell: Cell, row: Elements, state: State, left: Elements | None
-    ) -> tuple[State, Elements]:
+    def _advanced(self, cell: Cell, row: Term, state: State, left: Term | None) -> tuple[State, Term]:
         """The state after a step and what it gives; past a sequence's end the state stays and it gives 0.
 
         `left` is [batch, 1], 1 or more for the sequences that have the step; None if all have.
@@ -83,9 +81,9 @@ class Steps:
             return after, after.hidden
         memory = None
         if state.cell is not None and after.cell is not None:
-            memory = left.where_at_least(0.5, after.cell, state.cell)
-        hidden = left.where_at_least(0.5, after.hidden, state.hidden)
-        return State(hidden, memory), left.where_at_least(0.5, after.hidden, 0.0)
+            memory = (left >= 0.5).where(after.cell, state.cell)
+        hidden = (left >= 0.5).where(after.hidden, state.hidden)
+        return State(hidden, memory), (left >= 0.5).where(after.hidden, 0.0)
 
     def looped(self, direction: Direction) -> Outcome:
         return _Loop(self, direction).run()
@@ -141,11 +139,11 @@ class _Loop:
                 emitted(mil, "sub", x=self.count, y=1) if not isinstance(self.count, int) else self.count - 1
             )
             now = emitted(mil, "sub", x=last, y=counter)
-        row = Elements(mil, mil.gather(x=direction.projected, indices=now, axis=0))
+        row = Term(mil, mil.gather(x=direction.projected, indices=now, axis=0))
         lengths = self.steps.lengths
         left = None
         if lengths is not None:
-            left = lengths - Elements(mil, entered(emitted(mil, "cast", x=now, dtype="fp32"), _FLOAT))
+            left = lengths - Term(mil, entered(emitted(mil, "cast", x=now, dtype="fp32"), _FLOAT))
         after, given = self.steps._advanced(direction.cell, row, self._state(iter(carried)), left)
         following = [emitted(mil, "add", x=counter, y=1)]
         following += [returned(mil, each.value) for each in _parts(after)]
@@ -156,9 +154,9 @@ class _Loop:
     def _state(self, variables: Iterator[Var]) -> State:
         """The next variables as a state of the direction's parts."""
         return State(
-            *(Elements(self.mil, entered(next(variables), _FLOAT)) for _ in _parts(self.direction.initial))
+            *(Term(self.mil, entered(next(variables), _FLOAT)) for _ in _parts(self.direction.initial))
         )
 
 
-def _parts(state: State) -> Sequence[Elements]:
+def _parts(state: State) -> Sequence[Term]:
     return [each for each in (state.hidden, state.cell) if each is not None]

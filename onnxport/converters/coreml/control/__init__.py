@@ -1,0 +1,1 @@
+"""What If and Loop share: the borders of MIL blocks, and what a loop collects."""

@@ -1,0 +1,1 @@
+"""The .mlpackage: its files, what it says of inputs and outputs, and how its weights are stored."""
