@@ -19,12 +19,8 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
-<<<<<<< HEAD:onnxport/converters/coreml/islands.py
-from onnxport.converters.coreml.epsilons import SHIFTS, guards, is_delicate, reads_tiny
-from onnxport.converters.coreml.measured import Measured
-=======
+from onnxport.converters.coreml.precision.epsilons import SHIFTS, guards, is_delicate, reads_tiny
 from onnxport.converters.coreml.precision.measured import Measured
->>>>>>> main:onnxport/converters/coreml/precision/islands.py
 from onnxport.samples.uses import CARRIERS
 
 _LARGEST = float(np.finfo(np.float16).max)
