@@ -86,13 +86,13 @@ def _moved_mass(rows: Array, moved: Array) -> Array:
     """How much of each row's answer may go from the first class to others, or back; 0 where the row is decided."""
     if rows.shape != moved.shape or rows.shape[-1] < 2:
         return np.zeros(len(rows))
-    finite = np.isfinite(rows).all(axis=-1) & np.isfinite(moved).all(axis=-1)
-    first = np.argmax(np.where(finite[:, None], rows, 0.0), axis=-1)[:, None]
     with np.errstate(invalid="ignore", over="ignore"):
+        finite = np.isfinite(rows + moved).all(axis=-1, keepdims=True)
+        first = np.argmax(np.where(finite, rows, 0.0), axis=-1)[:, None]
         behind = rows - np.take_along_axis(rows, first, -1)
         change = np.abs(behind - (moved - np.take_along_axis(moved, first, -1))).max(axis=-1)
         np.put_along_axis(behind, first, -np.inf, -1)
-        turned = finite & (-behind.max(axis=-1) <= _APART * change)
+        turned = finite[:, 0] & (-behind.max(axis=-1) <= _APART * change)
         others = np.exp(behind).sum(axis=-1)
         gain = np.exp(np.minimum(_APART * change, _LARGEST))
         # The others may also lose as much; of the two, what is more.

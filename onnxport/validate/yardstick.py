@@ -12,7 +12,7 @@ from onnxport.model import Model
 from onnxport.validate.decisions import beside, decisions
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import constant_outputs
-from onnxport.validate.probes import Answers, perturbed_inputs
+from onnxport.validate.probes import Answers, Run, perturbed_inputs
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Precision
 from onnxport.validate.rounding import ROUNDINGS, rounded
@@ -76,10 +76,11 @@ class RoundedReference:
         self._nearest, self._other = OrtRuntime.of_model(nearest), OrtRuntime.of_model(other)
         # The logits of several steps are not to be had.
         self._decisions = decisions(reference.graph) if reference.steps == 1 else {}
-        taps = {"taps": sorted({each.logits for each in self._decisions.values()})} if self._decisions else {}
-        self._run, run_other = (
-            partial(reference.rolled(Oriented(each)).run, **taps) for each in (self._nearest, self._other)
-        )
+        taps = sorted({each.logits for each in self._decisions.values()})
+        sides = [Oriented(each) for each in (self._nearest, self._other)]
+        runs: list[Run] = [partial(side.run, taps=taps) for side in sides]
+        answering: list[Run] = [reference.rolled(side).run for side in sides]
+        self._run, run_other = runs if taps else answering
         self._moved = perturbed_inputs(run_other, 1, precision)
         self._proof = Proof((spec.name for spec in reference.outputs), constant_outputs(reference.graph))
 
