@@ -81,15 +81,15 @@ class Bench:
         """Looks into the artefact and runs it on generated samples."""
         counts = operators(artefact)
         contents = (sum(counts.values()), counts.get("TRANSPOSE", 0), artefact.stat().st_size / 1e6)
-        samples = _samples(model, shapes)
+        samples = generated(model, shapes)
         try:
             tflite = _Tflite(artefact)
             ways = tflite.ways_to_feed(samples[0])
-            references = _answers(model, samples)
+            references = reference_answers(model, samples)
             worst = min(
                 (
-                    _worst(
-                        match_outputs(references, [tflite.run(_permuted(feeds, way)) for feeds in samples])
+                    worst_of(
+                        match_outputs(references, [tflite.run(permuted(feeds, way)) for feeds in samples])
                     )
                     for way in ways
                 ),
@@ -103,11 +103,11 @@ class Bench:
         self, model: Path, shapes: Mapping[str, tuple[int, ...]], ours: Path, theirs: Path, rounds: int
     ) -> Latency:
         """Times both in turns; who goes first alternates."""
-        feeds = _samples(model, shapes)[0]
+        feeds = generated(model, shapes)[0]
         runners = [_Tflite(path) for path in (ours, theirs)]
         blocks = []
         for tflite in runners:
-            tflite.feed(_permuted(feeds, tflite.ways_to_feed(feeds)[0]))
+            tflite.feed(permuted(feeds, tflite.ways_to_feed(feeds)[0]))
             blocks.append(max(1, round(_BLOCK_SECONDS / _warm_up(tflite))))
         seconds: list[tuple[float, float]] = []
         for number in range(rounds):
@@ -156,7 +156,7 @@ class _Tflite:
         }
 
 
-def _samples(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> list[Feeds]:
+def generated(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> list[Feeds]:
     """One sample of every kind: a detector is silent on noise, and a trained classifier saturates on 0..255."""
     model = Model.load(path)
     inputs = {spec.name: (spec, shapes[spec.name]) for spec in model.inputs}
@@ -164,17 +164,17 @@ def _samples(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> list[Feeds]:
     return [generate(inputs, known, kind=kind, seed=0, index=index) for index, kind in enumerate(KINDS)]
 
 
-def _answers(model: Path, samples: Sequence[Feeds]) -> list[dict[str, Array]]:
+def reference_answers(model: Path, samples: Sequence[Feeds]) -> list[dict[str, Array]]:
     session = ort.InferenceSession(os.fspath(model), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return [dict(zip(names, session.run(names, feeds), strict=True)) for feeds in samples]
 
 
-def _permuted(feeds: Feeds, way: Mapping[str, tuple[str, Permutation]]) -> Feeds:
+def permuted(feeds: Feeds, way: Mapping[str, tuple[str, Permutation]]) -> Feeds:
     return {tensor: feeds[name].transpose(permutation) for name, (tensor, permutation) in way.items()}
 
 
-def _worst(matches: Sequence[Match]) -> Match:
+def worst_of(matches: Sequence[Match]) -> Match:
     return max(matches, key=lambda match: match.relative)
 
 

@@ -87,7 +87,12 @@ class Manifest:
     @classmethod
     def from_json(cls, text: str) -> Manifest:
         """The manifest in `text`; ValueError, KeyError or TypeError if it is none of ours."""
-        data = json.loads(text)
+        try:
+            data = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("lists in lists without an end") from error
+        if not all(isinstance(data[name], dict) for name in ("made_by", "options", "taps")):
+            raise TypeError("the note is none of ours")
         return cls(
             source=data["source"],
             made_by=data["made_by"],
@@ -102,4 +107,9 @@ class Manifest:
 
 
 def _port(data: dict[str, Any]) -> Port:
-    return Port(**data | {name: tuple(data[name]) for name in ("shape", "permutation")})
+    port = Port(**data | {name: tuple(data[name]) for name in ("shape", "permutation")})
+    named = all(isinstance(text, str) for text in (port.name, port.key, port.dtype))
+    sized = all(dim is None or (isinstance(dim, int) and dim >= 0) for dim in port.shape)
+    if not named or not sized:
+        raise TypeError(f"{port} is no input or output")
+    return port

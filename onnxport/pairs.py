@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -15,12 +16,14 @@ def parse_pairs(
     *,
     what: str = "named values",
     form: str = "write NAME=VALUE",
+    at_first: bool = False,
 ) -> dict[str, object]:
     """Reads `NAME=VALUE` texts or a single one, or takes a mapping as Python callers write it.
 
     Args:
         what: what the values are, for errors.
         form: the way out for a text of another form.
+        at_first: split at the first `=`: the names are the user's own, the values anything.
 
     Raises:
         UsageError: a text of another form, or a name given twice.
@@ -32,7 +35,7 @@ def parse_pairs(
         raise UsageError(f"{what} are not given by {given!r}", fix=form)
     pairs: dict[str, object] = {}
     for text in texts:
-        name, separator, value = text.rpartition("=")
+        name, separator, value = text.partition("=") if at_first else text.rpartition("=")
         if not separator or not name:
             raise UsageError(f"{text!r} gives no value a name", fix=form)
         if name in pairs:
@@ -41,6 +44,9 @@ def parse_pairs(
     return pairs
 
 
-# How params models take named texts and named numbers.
+# How params models take named texts, entries under keys of the user's own, and named numbers.
 Texts = Annotated[dict[str, str], BeforeValidator(parse_pairs)]
+Entries = Annotated[
+    dict[str, str], BeforeValidator(partial(parse_pairs, form="write KEY=TEXT", at_first=True))
+]
 Numbers = Annotated[dict[str, float], BeforeValidator(parse_pairs)]

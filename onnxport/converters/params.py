@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from onnxport.converters.describing import Images, Labels, Normalizations
-from onnxport.pairs import Texts
+from onnxport.pairs import Entries, Texts
 from onnxport.shapes import Shapes
 
 Layout = Literal["keep", "nhwc"]
@@ -109,7 +109,7 @@ class CoremlParams(BaseModel):
     weights: CoremlWeights | None = Field(
         default=None,
         description="Weights in fewer bits: integers with a scale per channel (int8) or block (int4), palettes of "
-        "2^bits values, or the given share of the smallest set to 0.",
+        "2^bits values (palette8, 6, 4, 3, 2, 1), or that many % of them, the smallest, set to 0 (sparse50, 75, 90).",
         json_schema_extra={"metavar": "WORD"},
     )
     image: Images = Field(
@@ -128,7 +128,7 @@ class CoremlParams(BaseModel):
     license: str | None = Field(default=None, description="The license, as Xcode shows it.")
     model_version: str | None = Field(default=None, description="The model's version, as Xcode shows it.")
     description: str | None = Field(default=None, description="What the model does, as Xcode shows it.")
-    metadata: Texts = Field(
+    metadata: Entries = Field(
         default={},
         description="An entry of your own for the package, as KEY=TEXT.",
         json_schema_extra={"metavar": "KEY=TEXT"},

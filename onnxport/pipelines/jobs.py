@@ -46,12 +46,12 @@ class Job:
                 f"{self.source.path} is in {self.source.format} format", fix=f"give a .{first.takes} file"
             )
         suffix = SUFFIXES[self.target.gives]
-        with writing(self.output):
-            self._check_replaceable()
         if self.output.suffix.lower() != suffix:
             raise UsageError(
                 f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
             )
+        with writing(self.output):
+            self._check_replaceable()
         with writing(self.output):
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")

@@ -116,6 +116,8 @@ class _Lowering:
                 raise refused(self.graph, self.refusals, "Core ML", carried="a type or a shape")
             results = [self._operand(value) for value in self.graph.outputs]
             outputs, described = ports.outputs(results)
+            if ports.refusals:
+                raise refused(self.graph, ports.refusals, "Core ML", carried="a type or a shape")
             self.function.set_outputs(outputs)
         program = Program()
         program.add_function("main", self.function)

@@ -11,7 +11,7 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, Placeholder, Var, get_new_symbol, types
 from coremltools.converters.mil.mil.program import StateTensorPlaceholder
 
-from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
+from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.package.images import from_pixels
 from onnxport.converters.coreml.values import Value
@@ -88,7 +88,11 @@ class Ports:
         for value, result, key in zip(self._graph.outputs, results, self._out_names, strict=True):
             assert result is not None, "an output whose node was refused is reported before"
             state = self._held.get(value.name or "")
-            var = self._mil.var(result, _MIL[_mil_type(value, self._mil)] if state is None else "fp16")
+            try:
+                var = self._mil.var(result, _MIL[_mil_type(value, self._mil)] if state is None else "fp16")
+            except NoMil as error:  # a constant that the type does not hold
+                self.refusals.append(Refusal("output", value.name or "", str(error)))
+                continue
             if result.rank == 0:
                 var = mb.expand_dims(x=var, axes=[0], name=self._mil.inner_name("expand_dims"))
             if state is not None:

@@ -56,5 +56,5 @@ def _check(name: str, dtype: str, shape: tuple[object, ...], params: CoremlParam
     if not all(isinstance(dim, int) for dim in shape):
         raise UsageError(
             f"--state {name!r} has open sizes, and Core ML's states have none",
-            fix=f"fix them with --shape {name}={','.join(str(d) if isinstance(d, int) else 'N' for d in shape)}",
+            fix=f"fix them with --shape {name}={','.join(str(d) if isinstance(d, int) else '1' for d in shape)}",
         )

@@ -52,12 +52,12 @@ class Elements:
     def minimum(self, other: Elements | float) -> Elements:
         return self.call("minimum", other)
 
-    def where_at_least(self, limit: float, then: Elements, otherwise: Elements) -> Elements:
+    def where_at_least(self, limit: float, then: Elements, otherwise: Elements | float) -> Elements:
         """`then` where these elements are `limit` or more, `otherwise` elsewhere."""
-        own, *others = (self.tfl.shape_of(each.tensor) for each in (self, then, otherwise))
+        given = [then.tensor, self._operand(otherwise)]
+        own, *others = (self.tfl.shape_of(each) for each in (self.tensor, *given))
         reached = self.tfl.op("greater_equal", [self.tensor, self._operand(limit)], own, bool)
-        shape = broadcast_shape(own, *others)
-        return Elements(self.tfl, self.tfl.op("select_v2", [reached, then.tensor, otherwise.tensor], shape))
+        return Elements(self.tfl, self.tfl.op("select_v2", [reached, *given], broadcast_shape(own, *others)))
 
     def polynomial(self, coefficients: Sequence[float]) -> Elements:
         """c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ def test_an_image_is_scaled_and_shifted_in_the_program(tmp_path: Path) -> None:
     np.testing.assert_allclose(evaluate(package, {"x": X})["scores"], wanted, rtol=1e-5, atol=1e-6)
     pixels = (X.astype(np.float64) + 1) * 127.5
     np.testing.assert_allclose(evaluated_raw(package, pixels), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_float16_does_not_overflow_in_the_pixels_of_what_it_holds(tmp_path: Path) -> None:
+    model, package = classifier(), tmp_path / "m.mlpackage"
+    convert(model, package, image=["x=scale:1/255,bias:-0.5"], precision="fp16")
+    far = np.full_like(X, 1000.0)  # 255000 as a pixel
+    assert np.isfinite(evaluate(package, {"x": far})["scores"]).all()
+    np.testing.assert_allclose(
+        evaluate(package, {"x": X})["scores"], run_onnx(model, {"x": X})["scores"], atol=2e-3
+    )
 
 
 def evaluated_raw(package: Path, pixels: Array) -> Array:
@@ -159,13 +170,14 @@ def test_metadata_are_read_back(tmp_path: Path) -> None:
         license="Apache-2.0",
         model_version="1.2",
         description="Tells animals apart.",
-        metadata=["team=vision"],
+        metadata=["team=vision", "source=https://example.org/?id=7"],
         compute_units="cpuAndNeuralEngine",
     )
     found = spec_of(tmp_path / "m.mlpackage").description.metadata
     assert (found.author, found.license, found.versionString) == ("A. Uthor", "Apache-2.0", "1.2")
     assert found.shortDescription == "Tells animals apart."
     assert found.userDefined["team"] == "vision"
+    assert found.userDefined["source"] == "https://example.org/?id=7"
     assert found.userDefined["onnxport.compute-units"] == "cpuAndNeuralEngine"
 
 
@@ -197,6 +209,29 @@ def test_weights_are_stored_in_fewer_bits(
     feeds: dict[str, Array] = {"x": RANDOM.normal(size=(4, 128)).astype(np.float32)}
     wanted = run_onnx(model, feeds)["y"]
     assert np.linalg.norm(evaluate(package, feeds)["y"] - wanted) < error * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("bits", [1, 4, 8])
+def test_palettes_are_as_good_as_scikit_learns(bits: int, precision: str, tmp_path: Path) -> None:
+    from sklearn.cluster import KMeans
+
+    model, package = dense(), tmp_path / "m.mlpackage"
+    convert(model, package, weights=f"palette{bits}", precision=precision)
+    weight = model.graph.initializers["w"].const_value.numpy().astype(np.float64)  # type: ignore[union-attr]
+    eye = np.eye(128, dtype=np.float32)
+    found = np.concatenate([evaluate(package, {"x": eye[i : i + 4]})["y"] for i in range(0, 128, 4)])
+    assert len(np.unique(found)) <= 2**bits
+    theirs = KMeans(2**bits, n_init=1, random_state=0).fit(weight.reshape(-1, 1)).inertia_
+    assert ((found - weight) ** 2).sum() < 1.05 * theirs
+
+
+def test_palettes_take_no_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
+    assert (
+        "constexpr_lut_to_dense" in convert(dense(), tmp_path / "m.mlpackage", weights="palette4").operators
+    )
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,10 @@ class Term:
         given = [kind._given(each) for each in (then, otherwise)]
         return Term(self.mil, self.mil.select(cond=self.value, a=given[0], b=given[1]))
 
+    def where_at_least(self, limit: float, then: Term, otherwise: Operand) -> Term:
+        """`then` where this is `limit` or more, `otherwise` elsewhere."""
+        return (self >= limit).where(then, otherwise)
+
     # ---- from one type to another
 
     def whole(self) -> Term:

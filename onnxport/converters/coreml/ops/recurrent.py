@@ -7,7 +7,6 @@ hidden state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,43 +14,25 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence.cells import (
+    ACTIVATIONS,
     Activation,
     Cell,
+    Direction,
+    Outcome,
     State,
-    Step,
-    activations,
-    gru_step,
-    lstm_step,
     part,
-    rnn_step,
 )
-from onnxport.converters.coreml.recurrence.steps import Direction, Outcome, Steps
+from onnxport.converters.coreml.recurrence.steps import Steps
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
+from onnxport.converters.recurrence.nodes import KINDS, recurrent_of
 
 # Some twenty operators a step: more make the program long.
 _UNROLLED_STEPS = 16
 # ONNX's activations whose MIL names mean the same, parameters being out of the question.
 _NATIVE = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh"}
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """How an op's weights are cut and its node read."""
-
-    gates: int
-    activations: tuple[str, ...]  # of one direction, by default
-    step: Step
-    has_cell: bool = False
-
-
-_KINDS = {
-    "RNN": _Kind(1, ("Tanh",), rnn_step),
-    "GRU": _Kind(3, ("Sigmoid", "Tanh"), gru_step),
-    "LSTM": _Kind(4, ("Sigmoid", "Tanh", "Tanh"), lstm_step, has_cell=True),
-}
 # ONNX's gates i, o, f, c in MIL's order i, f, o, c.
 _LSTM_GATES = (0, 2, 1, 3)
 
@@ -60,40 +41,30 @@ class _Recurrent:
     """One recurrent node: its operands read, and its results made of each direction's outcome."""
 
     def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
-        self.node, self.mil, self.kind = node, mil, _KINDS[node.op]
-        self.batch_first = bool(node.attribute("layout", 0))
-        self.backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
-            node.attribute("direction", "forward")
-        ]
-        self.linear_before_reset = node.op == "GRU" and bool(node.attribute("linear_before_reset", 0))
-        self.couples_gates = node.op == "LSTM" and bool(node.attribute("input_forget", 0))
+        self.node, self.mil, self.says = node, mil, recurrent_of(node)
         self.clip: float | None = node.attribute("clip", None) or None
         size = node.input(2).shape[2]
         if size is None:
             node.unsupported("computes its number of hidden units at run time")
         self.size = size
         node.attribute("hidden_size", size)  # the weights say it
-        self.names = node.attribute("activations", self.kind.activations * len(self.backwards))
-        self.parameters = node.attribute("activation_alpha", ()), node.attribute("activation_beta", ())
         self.lengths = node.optional(4)
-        self.peepholes = node.optional(7) if self.kind.has_cell else None
+        self.peepholes = node.optional(7) if self.says.kind.has_cell else None
 
     def run(self) -> None:
         outcomes = self._native() if self._is_native() else self._stepwise()
         sequences = [outcome.sequence for outcome in outcomes if outcome.sequence is not None]
         if self.node.wants_output(0):
             self._emit_sequence(sequences)
-        hidden = [outcome.final.hidden.value for outcome in outcomes]
-        cells = [outcome.final.cell.value for outcome in outcomes if outcome.final.cell is not None]
-        for index, parts in ((1, hidden), (2, cells)):
+        for index, parts in enumerate(zip(*(each.final.parts for each in outcomes), strict=True), start=1):
             if self.node.wants_output(index):
-                self._emit_final(parts, index)
+                self._emit_final([each.value for each in parts], index)
 
     @cached_property
     def x(self) -> Value:
         """[steps, batch, features]."""
         x = self.node.x
-        return self.mil.transpose(x=x, perm=[1, 0, 2]) if self.batch_first else x
+        return self.mil.transpose(x=x, perm=[1, 0, 2]) if self.says.batch_first else x
 
     # ---- operands of one direction
 
@@ -115,7 +86,7 @@ class _Recurrent:
             if isinstance(shape, list):
                 return mil.constant(np.zeros(shape, np.float32))
             return mil.fill(shape=shape, value=0.0)  # type: ignore[no-any-return]
-        if self.batch_first:
+        if self.says.batch_first:
             value = self._transposed(value)
         if value.constant is not None:
             return mil.constant(np.ascontiguousarray(value.constant[number]))
@@ -136,19 +107,19 @@ class _Recurrent:
             and self.lengths is None
             and self.peepholes is None
             and self.clip is None
-            and not self.couples_gates
-            and not any(self.parameters)
-            and all(name.lower() in _NATIVE for name in self.names)
+            and not self.says.couples_gates
+            and not any(self.says.parameters)
+            and all(name.lower() in _NATIVE for name in self.says.names)
             and all(weight is None or weight.constant is not None for weight in weights)
         )
 
     def _native(self) -> list[Outcome]:
         if not self.mil.at_least("iOS17"):
             self.mil.compute = "fp32"
-        each = len(self.kind.activations)
+        names = self.says.of_directions(self.says.names)
         return [
-            self._native_direction(number, is_backwards, self.names[number * each : (number + 1) * each])
-            for number, is_backwards in enumerate(self.backwards)
+            self._native_direction(number, is_backwards, names[number])
+            for number, is_backwards in enumerate(self.says.backwards)
         ]
 
     def _native_direction(self, number: int, is_backwards: bool, names: Sequence[str]) -> Outcome:
@@ -202,11 +173,11 @@ class _Recurrent:
         if self.lengths is not None:
             floats = mil.cast(x=self.lengths, dtype="fp32")
             lengths = Term(mil, mil.expand_dims(x=floats, axes=[1]))
-        steps = Steps(mil, self.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
+        steps = Steps(mil, self.says.kind.step, self.x.shape[1], lengths, self.node.wants_output(0))
         count = self.x.shape[0]
         outcomes = []
         for number, (is_backwards, functions) in enumerate(
-            zip(self.backwards, self._functions(), strict=True)
+            zip(self.says.backwards, self._functions(), strict=True)
         ):
             direction = self._direction(number, is_backwards, functions)
             if count is not None and count <= _UNROLLED_STEPS:
@@ -216,24 +187,22 @@ class _Recurrent:
         return outcomes
 
     def _functions(self) -> list[tuple[Activation, ...]]:
-        each = len(self.kind.activations)
         try:
-            functions = activations(self.names, *self.parameters)
+            return self.says.functions(ACTIVATIONS)
         except KeyError as error:
             self.node.unsupported(f"has the activation {error}, which ONNX does not define")
-        return [tuple(functions[i * each : (i + 1) * each]) for i in range(len(self.backwards))]
 
     def _direction(self, number: int, is_backwards: bool, functions: tuple[Activation, ...]) -> Direction:
         mil, recurrence = self.mil, self._of_direction(2, number)
         assert recurrence is not None
         bias = self._of_direction(3, number)
         inside = None
-        if self.linear_before_reset:
+        if self.says.linear_before_reset:
             zeros = mil.constant(np.zeros(self.size, np.float32))
             inside = zeros if bias is None else part(mil, bias, 5 * self.size, self.size)
-        peepholes = self._of_direction(7, number) if self.kind.has_cell else None
-        cell = Cell(self.size, recurrence, inside, peepholes, functions, self.clip, self.couples_gates)
-        given = [Term(mil, self._initial(index, number)) for index in (5, 6)[: 1 + self.kind.has_cell]]
+        peepholes = self._of_direction(7, number) if self.says.kind.has_cell else None
+        cell = Cell(self.size, recurrence, inside, peepholes, functions, self.clip, self.says.couples_gates)
+        given = [Term(mil, self._initial(index, number)) for index in self.says.states]
         return Direction(cell, is_backwards, self._projected(number, bias), State(*given))
 
     def _projected(self, number: int, bias: Value | None) -> Value:
@@ -243,15 +212,13 @@ class _Recurrent:
         total = mil.matmul(x=self.x, y=weights, transpose_y=True)
         if bias is None:
             return total  # type: ignore[no-any-return]
-        width = self.kind.gates * self.size
-        counts = np.ones(width, np.float32)
-        if self.linear_before_reset:
-            counts[2 * self.size :] = 0
+        width = self.says.kind.gates * self.size
+        counts = self.says.added_outside(self.size)
         if bias.constant is not None:
             ours, theirs = bias.constant.reshape(2, -1)
             return mil.add(x=total, y=(ours + theirs * counts).astype(np.float32))  # type: ignore[no-any-return]
         first, second = (part(mil, bias, start, width) for start in (0, width))
-        if self.linear_before_reset:
+        if self.says.linear_before_reset:
             second = mil.mul(x=second, y=counts)
         return mil.add(x=total, y=mil.add(x=first, y=second))  # type: ignore[no-any-return]
 
@@ -259,14 +226,14 @@ class _Recurrent:
 
     def _emit_sequence(self, outputs: Sequence[Value]) -> None:
         """[steps, directions, batch, hidden], or batch first."""
-        axis = 2 if self.batch_first else 1
-        if self.batch_first:
+        axis = 2 if self.says.batch_first else 1
+        if self.says.batch_first:
             outputs = [self._transposed(each) for each in outputs]
         self.node.emit(self._stacked(outputs, axis), 0)
 
     def _emit_final(self, parts: Sequence[Value], index: int) -> None:
         """[directions, batch, hidden], or batch first."""
-        self.node.emit(self._stacked(parts, 1 if self.batch_first else 0), index)
+        self.node.emit(self._stacked(parts, 1 if self.says.batch_first else 0), index)
 
     def _stacked(self, values: Sequence[Value], axis: int) -> Value:
         if len(values) == 1:
@@ -284,4 +251,4 @@ def _recurrent(node: NodeView[Value], mil: MilBuilder) -> None:
     _Recurrent(node, mil).run()
 
 
-REGISTRY.table(dict.fromkeys(_KINDS, _recurrent))
+REGISTRY.table(dict.fromkeys(KINDS, _recurrent))

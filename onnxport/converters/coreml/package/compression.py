@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
+from coremltools._deps import _kmeans1d
 from coremltools.optimize.coreml import (
     OpLinearQuantizerConfig,
     OpMagnitudePrunerConfig,
@@ -21,6 +24,10 @@ from coremltools.optimize.coreml._quantization_passes import (
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.errors import UsageError
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_SMALLEST = 1e-300  # a divisor for weights that are all 0
+_GRID = 4096
 _BLOCK = 32  # weights that share an int4 scale
 # Since when a target has the operators; others have them since iOS16.
 _SINCE = {"int4": 18, "palette3": 18}
@@ -59,8 +66,24 @@ def _integers(bits: int) -> Any:
 
 
 def _palette(bits: int) -> Any:
-    config = OpPalettizerConfig(mode="kmeans", nbits=bits)
+    # coremltools' own "kmeans" asks for scikit-learn unless there are many weights, all of float16.
+    config = OpPalettizerConfig(mode="custom", lut_function=partial(_clustered, 2**bits))
     return palettize_weights(OptimizationConfig(global_config=config))
+
+
+def _clustered(most: int, weights: Array) -> tuple[Array, Array]:
+    """The palette of `most` values with the least squared error, and each weight's index in it."""
+    exact = weights.ravel().astype(np.float64)
+    # On a grid that is finest at 0, of few enough points that clustering them takes moments.
+    shares = exact / max(np.abs(exact).max(), _SMALLEST)
+    grid, which, counts = np.unique(
+        np.rint(_GRID * np.copysign(np.sqrt(np.abs(shares)), shares)), return_inverse=True, return_counts=True
+    )
+    near = np.copysign(grid**2, grid)
+    clusters = _kmeans1d.cluster(near, min(most, len(near)), weights=counts).clusters
+    indices = np.asarray(clusters)[which.ravel()]
+    sums, sizes = (np.bincount(indices, each, minlength=most) for each in (exact, None))
+    return (sums / np.maximum(sizes, 1)).astype(weights.dtype), indices.astype(np.uint8)
 
 
 def _sparse(percent: int) -> Any:

@@ -50,17 +50,14 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
 
 
 def from_pixels(var: Var, image: ImageInput, key: str, half: bool) -> Var:
-    """What the model takes, of pixels."""
-    dtype = np.float16 if half else np.float32
-    if half:
-        var = mb.cast(x=var, dtype="fp16", name=f"{key}{INNER}half")
+    """What the model takes, of pixels. In float32: float16 rounds twice, and holds no pixels of large values."""
     if set(image.scale) != {1.0}:
-        var = mb.mul(x=var, y=_per_channel(image.scale, dtype), name=f"{key}{INNER}scaled")
+        var = mb.mul(x=var, y=_per_channel(image.scale), name=f"{key}{INNER}scaled")
     if set(image.bias) != {0.0}:
-        var = mb.add(x=var, y=_per_channel(image.bias, dtype), name=f"{key}{INNER}shifted")
-    return var
+        var = mb.add(x=var, y=_per_channel(image.bias), name=f"{key}{INNER}shifted")
+    return mb.cast(x=var, dtype="fp16", name=f"{key}{INNER}half") if half else var
 
 
-def _per_channel(numbers: Sequence[float], dtype: Any) -> Any:
-    array: Any = np.asarray(numbers, dtype)
+def _per_channel(numbers: Sequence[float]) -> Any:
+    array: Any = np.asarray(numbers, np.float32)
     return array.reshape(1, -1, 1, 1) if len(numbers) > 1 else array.reshape(())[()]

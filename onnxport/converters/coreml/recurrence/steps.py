@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,32 +13,11 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.control.blocks import emitted, entered, returned, widened
 from onnxport.converters.coreml.control.rows import Rows, rows
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.recurrence.cells import Cell, State, Step
-from onnxport.converters.coreml.values import Value
+from onnxport.converters.coreml.recurrence.cells import Direction, Outcome, State
+from onnxport.converters.recurrence.cells import Step
+from onnxport.converters.recurrence.steps import advanced
 
 _FLOAT = np.dtype(np.float32)
-
-
-@dataclass(frozen=True)
-class Direction:
-    """One direction through time.
-
-    Attributes:
-        projected: [time, batch, gates * hidden], of which each step takes its row.
-    """
-
-    cell: Cell
-    is_backwards: bool
-    projected: Value
-    initial: State
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Of one direction: [time, batch, hidden] of all steps, None if not asked for, and the state at the end."""
-
-    sequence: Value | None
-    final: State
 
 
 @dataclass(frozen=True)
@@ -65,25 +44,11 @@ class Steps:
         for time in reversed(range(count)) if direction.is_backwards else range(count):
             row = Term(mil, mil.squeeze(x=parts[time], axes=[0]))
             left = None if self.lengths is None else self.lengths - float(time)
-            state, given[time] = self._advanced(direction.cell, row, state, left)
+            state, given[time] = advanced(self.step, direction.cell, row, state, left)
         if not self.collects:
             return Outcome(None, state)
         values = [given[time].value for time in range(count)]
         return Outcome(mil.stack(values=values, axis=0), state)
-
-    def _advanced(self, cell: Cell, row: Term, state: State, left: Term | None) -> tuple[State, Term]:
-        """The state after a step and what it gives; past a sequence's end the state stays and it gives 0.
-
-        `left` is [batch, 1], 1 or more for the sequences that have the step; None if all have.
-        """
-        after = self.step(cell, row, state)
-        if left is None:
-            return after, after.hidden
-        memory = None
-        if state.cell is not None and after.cell is not None:
-            memory = (left >= 0.5).where(after.cell, state.cell)
-        hidden = (left >= 0.5).where(after.hidden, state.hidden)
-        return State(hidden, memory), (left >= 0.5).where(after.hidden, 0.0)
 
     def looped(self, direction: Direction) -> Outcome:
         return _Loop(self, direction).run()
@@ -118,7 +83,7 @@ class _Loop:
     def run(self) -> Outcome:
         mil, initial = self.mil, self.direction.initial
         variables = [returned(mil, mil.constant(np.array(0, np.int32)))]
-        variables += [returned(mil, each.value) for each in _parts(initial)]
+        variables += [returned(mil, each.value) for each in initial.parts]
         variables += self.rows.start() if self.steps.collects else []
         results = mil.while_loop(_cond=self._continues, _body=self._step, loop_vars=variables)
         counter, *left = [next(iter(value.copies.values())) for value in results]
@@ -144,9 +109,9 @@ class _Loop:
         left = None
         if lengths is not None:
             left = lengths - Term(mil, entered(emitted(mil, "cast", x=now, dtype="fp32"), _FLOAT))
-        after, given = self.steps._advanced(direction.cell, row, self._state(iter(carried)), left)
+        after, given = advanced(self.steps.step, direction.cell, row, self._state(iter(carried)), left)
         following = [emitted(mil, "add", x=counter, y=1)]
-        following += [returned(mil, each.value) for each in _parts(after)]
+        following += [returned(mil, each.value) for each in after.parts]
         if self.steps.collects:
             following.append(self.rows.add(carried[-1], given.value, now))
         return following
@@ -154,9 +119,5 @@ class _Loop:
     def _state(self, variables: Iterator[Var]) -> State:
         """The next variables as a state of the direction's parts."""
         return State(
-            *(Term(self.mil, entered(next(variables), _FLOAT)) for _ in _parts(self.direction.initial))
+            *(Term(self.mil, entered(next(variables), _FLOAT)) for _ in self.direction.initial.parts)
         )
-
-
-def _parts(state: State) -> Sequence[Term]:
-    return [each for each in (state.hidden, state.cell) if each is not None]

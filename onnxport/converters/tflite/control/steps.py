@@ -7,34 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxport.converters.recurrence.cells import Step
+from onnxport.converters.recurrence.steps import advanced
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.control.cells import Cell, State, Step
+from onnxport.converters.tflite.control.cells import Direction, Outcome, State
 from onnxport.converters.tflite.control.functions import loop
 from onnxport.converters.tflite.control.nesting import within
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.tensors import Tensor
-
-
-@dataclass(frozen=True)
-class Direction:
-    """One direction through time.
-
-    Attributes:
-        projected: [time, batch, gates * hidden], of which each step takes its row.
-    """
-
-    cell: Cell
-    is_backwards: bool
-    projected: Tensor
-    initial: State
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Of one direction: [time, batch, hidden] of all steps, None if not asked for, and the state at the end."""
-
-    sequence: Tensor | None
-    final: State
 
 
 @dataclass(frozen=True)
@@ -61,32 +41,13 @@ class Steps:
         for time in reversed(range(count)) if direction.is_backwards else range(count):
             row = tfl.without_unit_axis(tfl.slice(direction.projected, [time, 0, 0], [1, batch, width]), 0)
             left = None if self.lengths is None else Elements(tfl, self.lengths) - float(time)
-            state, rows[time] = self._advanced(direction.cell, row, state, left)
+            state, rows[time] = advanced(self.step, direction.cell, Elements(tfl, row), state, left)
         if not self.collects:
             return Outcome(None, state)
         tensors = [tfl.with_unit_axis(rows[time].tensor, 0) for time in range(count)]
         shape = (count, *tfl.shape_of(tensors[0])[1:])
         together = tensors[0] if count == 1 else tfl.op("concatenation", tensors, shape, axis=0)
         return Outcome(together, state)
-
-    def _advanced(
-        self, cell: Cell, row: Tensor, state: State, left: Elements | None
-    ) -> tuple[State, Elements]:
-        """The state after a step and what it gives; past a sequence's end the state stays and it gives 0.
-
-        `left` is [batch, 1], 1 or more for the sequences that have the step; None if all have.
-        """
-        after = self.step(self.tfl, cell, Elements(self.tfl, row), state)
-        assert after.hidden is not None
-        if left is None:
-            return after, after.hidden
-        assert state.hidden is not None
-        memory = None
-        if state.cell is not None and after.cell is not None:
-            memory = left.where_at_least(0.5, after.cell, state.cell)
-        zero = Elements(self.tfl, self.tfl.constant(0, np.float32))
-        hidden = left.where_at_least(0.5, after.hidden, state.hidden)
-        return State(hidden, memory), left.where_at_least(0.5, after.hidden, zero)
 
     # ---- a loop
 
@@ -96,7 +57,7 @@ class Steps:
         steps = tfl.int32(count) if count is not None else self._steps()
         carried = [tfl.int32(0)]
         for direction in self.directions:
-            carried += [each.tensor for each in _parts(direction.initial)]
+            carried += [each.tensor for each in direction.initial.parts]
             carried += [self._slots(direction, count)] if self.collects else []
         invariant = [steps, *([] if self.lengths is None else [self.lengths])]
         for direction in self.directions:
@@ -130,8 +91,8 @@ class Steps:
             row = tfl.op("gather", [projected, now], tfl.shape_of(projected)[1:], axis=0, batch_dims=0)
             left = None if lengths is None else lengths - Elements(tfl, tfl.cast(now, np.float32))
             before = self._taken(direction.initial, carried)
-            after, given = self._advanced(cell, row, before, left)
-            following += [each.tensor for each in _parts(after)]
+            after, given = advanced(self.step, cell, Elements(tfl, row), before, left)
+            following += [each.tensor for each in after.parts]
             if self.collects:
                 slots = next(carried)
                 place = tfl.op("concatenation", [tfl.reshape(now, [1]), tfl.int32([0, 0])], [3], axis=0)
@@ -141,7 +102,7 @@ class Steps:
 
     def _taken(self, like: State, tensors: Iterator[Tensor]) -> State:
         """The next tensors as a state of the same parts."""
-        return State(*(Elements(self.tfl, next(tensors)) for _ in _parts(like)))
+        return State(*(Elements(self.tfl, next(tensors)) for _ in like.parts))
 
     def _steps(self) -> Tensor:
         return self.tfl.reshape(self.tfl.size(self.directions[0].projected, 0), ())
@@ -157,7 +118,3 @@ class Steps:
         )
         sizes = tfl.op("concatenation", [sizes, tfl.int32([size])], [3], axis=0)
         return tfl.op("broadcast_to", [tfl.constant(0, np.float32), sizes], (count, batch, size))
-
-
-def _parts(state: State) -> list[Elements]:
-    return [each for each in (state.hidden, state.cell) if each is not None]

@@ -6,26 +6,23 @@ TFLite's own recurrent ops keep their state from one invocation to the next, ONN
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from onnxport.converters.recurrence.nodes import KINDS, recurrent_of
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.control.cells import (
+    ACTIVATIONS,
     Activation,
     Cell,
+    Direction,
     State,
-    Step,
-    activations,
-    gru_step,
-    lstm_step,
     part,
-    rnn_step,
+    times_transposed,
 )
-from onnxport.converters.tflite.control.steps import Direction, Steps
+from onnxport.converters.tflite.control.steps import Steps
 from onnxport.converters.tflite.elements import Elements
-from onnxport.converters.tflite.ops.matmul import batch_matmul, product
 from onnxport.converters.tflite.ops.reshaping import transposed
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.tensors import Tensor
@@ -35,38 +32,18 @@ from onnxport.converters.tflite.values import Value
 _UNROLLED_STEPS = 32
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """How an op's weights are cut and its node read."""
-
-    gates: int
-    activations: tuple[str, ...]  # of one direction, by default
-    step: Step
-    has_cell: bool = False
-
-
-KINDS = {
-    "RNN": _Kind(1, ("Tanh",), rnn_step),
-    "GRU": _Kind(3, ("Sigmoid", "Tanh"), gru_step),
-    "LSTM": _Kind(4, ("Sigmoid", "Tanh", "Tanh"), lstm_step, has_cell=True),
-}
-
-
 class _Recurrent:
     """One recurrent node: its operands read, and its results made of the states after each step."""
 
     def __init__(self, node: TflNode, tfl: TflBuilder) -> None:
-        self.node, self.tfl, self.kind = node, tfl, KINDS[node.op]
-        self.batch_first = bool(node.attribute("layout", 0))
+        self.node, self.tfl, self.says = node, tfl, recurrent_of(node)
         x = tfl.float32(node.x)
-        self.x = transposed(tfl, x, (1, 0, 2)) if self.batch_first else x
+        self.x = transposed(tfl, x, (1, 0, 2)) if self.says.batch_first else x
         self.steps, self.batch, _ = self.x.shape
         lengths = node.optional(4)
         self.lengths = (
             None if lengths is None else tfl.with_unit_axis(tfl.tensor(tfl.converted(lengths, np.float32)), 1)
         )
-        self.linear_before_reset = node.op == "GRU" and bool(node.attribute("linear_before_reset", 0))
-        self.couples_gates = node.op == "LSTM" and bool(node.attribute("input_forget", 0))
         self.clip: float | None = node.attribute("clip", None)
         self.unrolls = self.steps is not None and self.steps <= _UNROLLED_STEPS
 
@@ -76,30 +53,31 @@ class _Recurrent:
     def directions(self) -> list[Direction]:
         """Each direction, with the input multiplied by its weights for all steps at once."""
         node = self.node
-        backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
-            node.attribute("direction", "forward")
-        ]
         recurrence = self.tfl.float32(node.input(2))
         size = recurrence.shape[2]
         if size is None:
             node.unsupported("its number of hidden units is computed at run time")
         node.attribute("hidden_size", size)  # the weights say it
-        functions = self._activations(len(backwards))
+        functions = self._functions()
         return [
             self._direction(number, is_backwards, size, functions[number])
-            for number, is_backwards in enumerate(backwards)
+            for number, is_backwards in enumerate(self.says.backwards)
         ]
 
     def _direction(
-        self, number: int, is_backwards: bool, size: int, functions: tuple[Activation, ...]
+        self,
+        number: int,
+        is_backwards: bool,
+        size: int,
+        functions: tuple[Activation, ...],
     ) -> Direction:
         recurrence = self._of_direction(2, number)
         assert recurrence is not None
         bias = self._of_direction(3, number)
         before_reset = self._before_reset(bias, size)
-        peepholes = self._of_direction(7, number) if self.kind.has_cell else None
-        cell = Cell(size, recurrence, before_reset, peepholes, functions, self.clip, self.couples_gates)
-        given = [self._initial(index, number, size) for index in (5, 6)[: 1 + self.kind.has_cell]]
+        peepholes = self._of_direction(7, number) if self.says.kind.has_cell else None
+        cell = Cell(size, recurrence, before_reset, peepholes, functions, self.clip, self.says.couples_gates)
+        given = [self._initial(index, number, size) for index in self.says.states]
         return Direction(cell, is_backwards, self._projected(number, bias, size), State(*given))
 
     def _of_direction(self, index: int, number: int) -> Value | None:
@@ -114,7 +92,7 @@ class _Recurrent:
         return self.tfl.computed(self.tfl.without_unit_axis(self.tfl.tensor(one), 0))
 
     def _before_reset(self, bias: Value | None, size: int) -> Value | None:
-        if not self.linear_before_reset:
+        if not self.says.linear_before_reset:
             return None
         if bias is None:
             return Value((size,), np.float32, constant=np.zeros(size, np.float32))
@@ -124,26 +102,18 @@ class _Recurrent:
         """x W + b for all steps, b being both biases but for what GRU adds inside."""
         tfl, weights = self.tfl, self._of_direction(1, number)
         assert weights is not None
-        if weights.constant is None:
-            total = Elements(tfl, batch_matmul(tfl, self.x, weights, adjoint_b=True))
-        else:
-            factor = np.ascontiguousarray(weights.constant.T)
-            total = Elements(
-                tfl, tfl.tensor(product(tfl, self.x, Value(factor.shape, np.float32, constant=factor)))
-            )
+        total = times_transposed(tfl, self.x, weights)
         if bias is None:
             return total.tensor
-        width = self.kind.gates * size
+        width = self.says.kind.gates * size
         ours, theirs = part(tfl, bias, 0, width), part(tfl, bias, width, width)
-        inside = np.ones(width, np.float32)
-        if self.linear_before_reset:
-            inside[2 * size :] = 0
+        outside = self.says.added_outside(size)
         if ours.constant is not None and theirs.constant is not None:
-            return (total + Elements(tfl, tfl.constant(ours.constant + theirs.constant * inside))).tensor
-        theirs_inside = Elements(tfl, tfl.tensor(theirs))
-        if self.linear_before_reset:
-            theirs_inside = theirs_inside * Elements(tfl, tfl.constant(inside))
-        return (total + Elements(tfl, tfl.tensor(ours)) + theirs_inside).tensor
+            return (total + Elements(tfl, tfl.constant(ours.constant + theirs.constant * outside))).tensor
+        theirs_outside = Elements(tfl, tfl.tensor(theirs))
+        if self.says.linear_before_reset:
+            theirs_outside = theirs_outside * Elements(tfl, tfl.constant(outside))
+        return (total + Elements(tfl, tfl.tensor(ours)) + theirs_outside).tensor
 
     def _initial(self, index: int, number: int, size: int) -> Elements | None:
         """The state before the first step; None, for zeros, only where every step comes to pass."""
@@ -157,23 +127,19 @@ class _Recurrent:
             zeros = tfl.op("broadcast_to", [tfl.constant(0, np.float32), sizes], (self.batch, size))
             return Elements(tfl, zeros)
         value = tfl.float32(self.node.input(index))
-        tensor = tfl.tensor(transposed(tfl, value, (1, 0, 2)) if self.batch_first else value)
+        tensor = tfl.tensor(transposed(tfl, value, (1, 0, 2)) if self.says.batch_first else value)
         batch = tfl.shape_of(tensor)[1]
         one = tfl.slice(tensor, [number, 0, 0], [1, batch, size])
         return Elements(tfl, tfl.without_unit_axis(one, 0))
 
-    def _activations(self, count: int) -> list[tuple[Activation, ...]]:
-        node, each = self.node, len(self.kind.activations)
-        names = node.attribute("activations", self.kind.activations * count)
-        parameters = node.attribute("activation_alpha", ()), node.attribute("activation_beta", ())
+    def _functions(self) -> list[tuple[Activation, ...]]:
         try:
-            functions = activations(names, *parameters)
+            return self.says.functions(ACTIVATIONS)
         except KeyError as error:
-            node.unsupported(f"the activation {error}")
-        return [tuple(functions[i * each : (i + 1) * each]) for i in range(count)]
+            self.node.unsupported(f"the activation {error}")
 
     def run(self) -> None:
-        steps = Steps(self.tfl, self.kind.step, self.directions, self.lengths, self.node.wants_output(0))
+        steps = Steps(self.tfl, self.says.kind.step, self.directions, self.lengths, self.node.wants_output(0))
         if self.unrolls:
             assert self.steps is not None
             outcomes = steps.unrolled(self.steps)
@@ -182,9 +148,7 @@ class _Recurrent:
         sequences = [outcome.sequence for outcome in outcomes if outcome.sequence is not None]
         if sequences:
             self._emit_sequence(sequences)
-        finals = [outcome.final for outcome in outcomes]
-        states = [(1, [state.hidden for state in finals]), (2, [state.cell for state in finals])]
-        for index, parts in states[: 1 + self.kind.has_cell]:
+        for index, parts in enumerate(zip(*(each.final.parts for each in outcomes), strict=True), start=1):
             if self.node.wants_output(index):
                 self._emit_final(parts, index)
 
@@ -193,14 +157,14 @@ class _Recurrent:
     def _emit_sequence(self, outputs: list[Tensor]) -> None:
         """[steps, directions, batch, hidden]."""
         value = self.tfl.computed(self._joined([self.tfl.with_unit_axis(each, 1) for each in outputs], 1))
-        value = transposed(self.tfl, value, (2, 0, 1, 3)) if self.batch_first else value
+        value = transposed(self.tfl, value, (2, 0, 1, 3)) if self.says.batch_first else value
         self.node.emit(self.tfl.converted(value, self.node.x.dtype), 0)
 
-    def _emit_final(self, parts: Sequence[Elements | None], index: int) -> None:
+    def _emit_final(self, parts: Sequence[Elements], index: int) -> None:
         """[directions, batch, hidden]."""
-        tensors = [self.tfl.with_unit_axis(each.tensor, 0) for each in parts if each is not None]
+        tensors = [self.tfl.with_unit_axis(each.tensor, 0) for each in parts]
         value = self.tfl.computed(self._joined(tensors, 0))
-        value = transposed(self.tfl, value, (1, 0, 2)) if self.batch_first else value
+        value = transposed(self.tfl, value, (1, 0, 2)) if self.says.batch_first else value
         self.node.emit(self.tfl.converted(value, self.node.x.dtype), index)
 
     def _joined(self, tensors: list[Tensor], axis: int) -> Tensor:

@@ -44,7 +44,8 @@ def ends(package: Package, path: Path) -> Ends:
         try:
             manifest = Manifest.from_json(note)
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is damaged", fix="copy, download or convert it again") from error
+            raise _damaged(path, "the note of its converter cannot be read") from error
+        _check_keys(manifest, function, path)
         return Ends(manifest.inputs, manifest.outputs, dict(manifest.taps))
     declared = dict(function.inputs)
     declared |= {name: type_ for each in function.block.operations for name, type_ in each.outputs}
@@ -73,6 +74,22 @@ def held_states(function: Function) -> frozenset[str]:
     return frozenset(name for name, type_ in function.inputs if type_.dtype == "state")
 
 
+def _check_keys(manifest: Manifest, function: Function, path: Path) -> None:
+    """Refuses a note of what the program does not have."""
+    taken = {name for name, _ in function.inputs}
+    states = {name for name, type_ in function.inputs if type_.dtype == "state"}
+    for ports, known in ((manifest.inputs, taken), (manifest.outputs, states.union(function.block.outputs))):
+        for port in ports:
+            if port.key not in known:
+                raise _damaged(
+                    path, f"the note of its converter names {port.key!r}, which the program does not"
+                )
+
+
+def _damaged(path: Path, why: str) -> InputError:
+    return InputError(f"{path} is damaged", why=why, fix="copy, download or convert it again")
+
+
 def entering(array: Array, dtype: str, port: Port) -> Array:
     """A feed as the program takes it: integers in 32 bits, a scalar with one axis."""
     wanted = np.dtype(dtype)
@@ -95,13 +112,21 @@ def entering(array: Array, dtype: str, port: Port) -> Array:
     return entered.reshape(1) if array.ndim == 0 else entered
 
 
-def pixels(package: Package) -> dict[str, tuple[Array, Array]]:
-    """Key of each input of ours that apps give as a picture, to scale and bias as they broadcast."""
+def pixels(package: Package, path: Path) -> dict[str, tuple[Array, Array]]:
+    """Key of each input of ours that apps give as a picture, to scale and bias as they broadcast.
+
+    Raises:
+        InputError: the note that says so is damaged.
+    """
     note = package.description.metadata.userDefined.get(PIXELS)
-    return {
-        key: (_by_channel(image["scale"]), _by_channel(image["bias"]))
-        for key, image in (json.loads(note) if note else {}).items()
-    }
+    try:
+        images = dict(json.loads(note) if note else {})
+        found = {key: (_by_channel(each["scale"]), _by_channel(each["bias"])) for key, each in images.items()}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(path, f"its note {PIXELS} cannot be read") from error
+    if any(0 in scale for scale, _ in found.values()):
+        raise _damaged(path, f"its note {PIXELS} has a scale of 0")
+    return found
 
 
 def _by_channel(numbers: list[float]) -> Array:

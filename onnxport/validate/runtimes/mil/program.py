@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.errors import InputError
+from onnxport.validate.runtimes.mil.places import inside, message
 from onnxport.validate.runtimes.mil.schema import messages
 from onnxport.validate.runtimes.mil.soundness import check
 from onnxport.validate.runtimes.mil.weights import read_blob, unpacked
@@ -123,8 +124,6 @@ def read_package(folder: Path) -> Package:
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         root = manifest["itemInfoEntries"][manifest["rootModelIdentifier"]]["path"]
-        file = folder / "Data" / root
-        content = file.read_bytes()
     except FileNotFoundError as error:
         raise InputError(
             f"{folder} is no Core ML package", why=f"it has no {Path(error.filename).name}"
@@ -133,6 +132,7 @@ def read_package(folder: Path) -> Package:
         raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
+    file, content = _model(folder, root)
     spec = _parsed(content, folder, file.name)
     kind = spec.WhichOneof("Type")
     if kind is None:
@@ -143,6 +143,19 @@ def read_package(folder: Path) -> Package:
             fix="only programs (iOS15 and newer) can be evaluated; convert the model again",
         )
     return Package(_functions(spec, folder, file.parent), spec.description, spec)
+
+
+def _model(folder: Path, name: Any) -> tuple[Path, bytes]:
+    """The file of the model itself, and what it holds."""
+    try:
+        file = inside(folder / "Data", name if isinstance(name, str) else "")
+        return file, message(file)
+    except FileNotFoundError as error:
+        raise InputError(f"{folder} is no Core ML package", why=f"it has no {Path(name).name}") from error
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
+    except ValueError as error:
+        raise _damaged(folder, str(error)) from error
 
 
 def _parsed(content: bytes, folder: Path, name: str) -> Any:
@@ -226,7 +239,7 @@ def _type(spec: Any) -> Type:
 
 def _constant(spec: Any, folder: Path) -> Constant:
     if spec.WhichOneof("value") == "blobFileValue":
-        file = folder / spec.blobFileValue.fileName.removeprefix("@model_path/")
+        file = inside(folder, spec.blobFileValue.fileName.removeprefix("@model_path/"))
         type_ = _type(spec.type)
         return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)), type_.dtype)
     value = spec.immediateValue

@@ -50,7 +50,7 @@ class MilRuntime(Closing):
         self._path = path
         self._package = read_package(path)
         found = ends(self._package, path)
-        self._pixels = pixels(self._package)
+        self._pixels = pixels(self._package, path)
         self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
         self._function = self._package.functions[MAIN]
         self._evaluator = Evaluator(self._function)

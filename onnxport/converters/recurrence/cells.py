@@ -1,0 +1,113 @@
+"""One step of RNN, GRU and LSTM as formulas; how the steps follow each other is steps.py."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from onnxport.converters.formulas import Formula
+
+F = TypeVar("F", bound=Formula)
+V = TypeVar("V")  # a target's value
+
+
+@dataclass(frozen=True)
+class State(Generic[F]):
+    """What one step hands to the next, [batch, hidden] each; None stands for zeros at the start."""
+
+    hidden: F | None
+    cell: F | None = None
+
+    @property
+    def parts(self) -> list[F]:
+        return [each for each in (self.hidden, self.cell) if each is not None]
+
+
+@dataclass(frozen=True)
+class Cell(ABC, Generic[F, V]):
+    """What a step of one direction computes with; its weights are constant or computed before the first step.
+
+    Attributes:
+        recurrence: [gates * hidden, hidden].
+        candidate_bias: what GRU adds to the candidate's recurrent part before the reset gate; None elsewhere,
+            where all biases are in what the input was projected to.
+        peepholes: [3 * hidden] for i, o, f.
+    """
+
+    size: int
+    recurrence: V
+    candidate_bias: V | None
+    peepholes: V | None
+    activations: tuple[Callable[[F], F], ...]
+    clip: float | None
+    couples_gates: bool = False
+
+    def activated(self, index: int, total: F) -> F:
+        """A gate through activation `index`, its sum clipped before."""
+        if self.clip is not None:
+            total = total.maximum(-self.clip).minimum(self.clip)
+        return self.activations[index](total)
+
+    @abstractmethod
+    def recurrent(self, hidden: F, first: int, count: int) -> F:
+        """hidden times the recurrence of `count` gates from the `first` on."""
+
+    @abstractmethod
+    def gates(self, total: F, count: int) -> list[F]:
+        """[batch, count * hidden] cut into its gates."""
+
+    @abstractmethod
+    def weights(self, beside: F, value: V, place: int | None = None) -> F:
+        """Weights in a formula `beside` others; at `place`, only these [hidden] of them."""
+
+
+class Step(Protocol):
+    def __call__(self, cell: Cell[F, Any], projected: F, state: State[F], /) -> State[F]: ...
+
+
+def rnn_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
+    """h = f(x W + h R + b) (ONNX RNN-22)."""
+    return State(cell.activated(0, _plus(projected, _past(cell, state.hidden, 0, 1))))
+
+
+def gru_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
+    """z, r, then the candidate; h = (1 - z) n + z h (ONNX GRU-22)."""
+    hidden = state.hidden
+    update, reset, candidate = cell.gates(projected, 3)
+    past = _past(cell, hidden, 0, 2)
+    past_update, past_reset = (None, None) if past is None else cell.gates(past, 2)
+    z = cell.activated(0, _plus(update, past_update))
+    r = cell.activated(0, _plus(reset, past_reset))
+    if cell.candidate_bias is not None:  # linear_before_reset
+        bias = cell.weights(candidate, cell.candidate_bias)
+        n = candidate + r * _plus(bias, _past(cell, hidden, 2, 1))
+    else:
+        n = _plus(candidate, None if hidden is None else cell.recurrent(r * hidden, 2, 1))
+    n = cell.activated(1, n)
+    return State(n - z * n if hidden is None else n - z * n + z * hidden)
+
+
+def lstm_step(cell: Cell[F, Any], projected: F, state: State[F]) -> State[F]:
+    """Gates i, o, f, c; c' = f c + i g, h = o tanh(c') (ONNX LSTM-22)."""
+    i, o, f, g = cell.gates(_plus(projected, _past(cell, state.hidden, 0, 4)), 4)
+    peepholes = [] if cell.peepholes is None else [cell.weights(i, cell.peepholes, k) for k in range(3)]
+    if peepholes and state.cell is not None:
+        i, f = i + peepholes[0] * state.cell, f + peepholes[2] * state.cell
+    i = cell.activated(0, i)
+    memory = i * cell.activated(1, g)
+    if state.cell is not None:
+        kept = -i + 1.0 if cell.couples_gates else cell.activated(0, f)
+        memory = kept * state.cell + memory
+    if peepholes:
+        o = o + peepholes[1] * memory
+    return State(cell.activated(0, o) * cell.activations[2](memory), memory)
+
+
+def _past(cell: Cell[F, Any], hidden: F | None, first: int, count: int) -> F | None:
+    return None if hidden is None else cell.recurrent(hidden, first, count)
+
+
+def _plus(a: F, b: F | None) -> F:
+    return a if b is None else a + b
