@@ -2,7 +2,7 @@
 
 For every group of elements of one output in one set of inputs
 
-    allowed = factor * noise + ROUNDING_FACTOR * eps32 * sqrt(length) * scale + eps * (scale + floor) + step
+    allowed = factor * noise + ROUNDING_FACTOR * eps32 * sqrt(length) * scale + eps * scale + floor + step
 
 noise: the largest difference, over the group, between ONNX Runtime's answer and its answers when only rounding
     differs (graph optimization off; every other input value moved to a neighbouring float).
@@ -13,8 +13,9 @@ length: the longest sum of products in the network. A sum of n rounded terms is 
     terms' magnitude when rounding errors are independent (N. Higham, Accuracy and Stability of Numerical
     Algorithms, 2.8 and 4.2).
 scale: the largest magnitude in the group.
-floor: 1 for an output that a Sigmoid or HardSigmoid gives. ONNX Runtime computes them around their middle, and what
-    they give near 0 is exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). Else 0.
+floor: eps of an output that a Sigmoid or HardSigmoid gives. ONNX Runtime computes them around their middle, and what
+    they give near 0 is exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). It computes them
+    in float32 in a float16 model as well: eps32 there, and float16's spacing near 0. Else 0.
 step: one quantization step of an output that is de-quantized last. Else 0.
 
 At the lower precisions the root mean square of the differences is held to the noise's as well, which finds what is

@@ -122,7 +122,7 @@ DARK = """g (float[1, 3, 16, 16] x) => (float[1, 4] y) <float[1, 4] w = {{1, 2, 
 
 def test_a_float16_package_that_the_planned_sets_do_not_prove_gets_further_ones(tmp_path: Path) -> None:
     """Its answer moves where pictures are dark alone, which only those in -1..1 are; and it rounds in another order."""
-    path, package = tmp_path / "m.onnx", tmp_path / "m.mlpackage"
+    path, package = tmp_path / "reference.onnx", tmp_path / "m.mlpackage"
     parsed(DARK.format(end="u = Add(t, hundred) y = Mul(u, w)")).save(path)
     convert(
         parsed(DARK.format(end="p = Mul(t, w) q = Mul(hundred, w) y = Add(p, q)")), package, precision="fp16"
@@ -131,5 +131,4 @@ def test_a_float16_package_that_the_planned_sets_do_not_prove_gets_further_ones(
         report = judge.verdict(Artifact.open(package))
     assert report.verdict == "proven"
     assert report.candidate.precision == "float16"
-    print([e.label for e in report.fed], str(report.judgements[0].outputs[0])[:600])
     assert any("soft" in each.label for each in report.fed)
