@@ -112,11 +112,17 @@ def debug_model(
     return run.artifacts[0].report
 
 
-def load(path: StrPath) -> Runtime:
+def load(path: StrPath, *, function: str = "") -> Runtime:
     """Loads an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file to run it; use the result as a context manager.
 
     `run({name: array})` takes and gives the ONNX model's names and dtypes, whatever the format.
+
+    Args:
+        function: which function of an `.mlpackage` is to answer; its default one unless given.
     """
     from onnxport.validate import runtimes
+    from onnxport.validate.runtimes.options import runtime_options
 
-    return runtimes.load(path_of(path, "a model", fix="give a path to a model file"))
+    artifact = Artifact.open(path_of(path, "a model", fix="give a path to a model file"))
+    given = {"function": function} if function else {}
+    return runtimes.load(artifact.path, runtime_options(artifact.format, given, "load"))

@@ -14,8 +14,18 @@ from typing import Any, Literal
 from onnxport.artifact import Dim, TensorSpec
 
 KEY = "onnxport"
-# Beside it in a package: JSON, key of each input that apps give as a picture to its layout, scale and bias.
-PIXELS = f"{KEY}.pixels"
+# The function of a package that answers where an app names none; the note under KEY is of this one.
+MAIN = "main"
+
+
+def note_key(function: str = MAIN) -> str:
+    """Where a package keeps the note on one of its functions."""
+    return KEY if function == MAIN else f"{KEY}.function.{function}"
+
+
+def pixels_key(function: str = MAIN) -> str:
+    """Beside it: JSON, key of each input that apps give as a picture to its layout, scale and bias."""
+    return f"{note_key(function)}.pixels"
 
 
 @dataclass(frozen=True)

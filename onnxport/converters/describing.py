@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -14,6 +15,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, PlainSerializer
 
 from onnxport.errors import UsageError
+from onnxport.manifest import MAIN
 from onnxport.pairs import parse_pairs
 
 _SMALLEST = 1.1754943508222875e-38  # the least float32 with all its digits
@@ -29,6 +31,10 @@ _IMAGE_FORM = (
     "write INPUT=scale:1/255,bias:-0.5,layout:RGB; a number for each channel as in bias:-0.5:-0.4:-0.4"
 )
 _LAYOUTS = ("RGB", "BGR", "GRAYSCALE")
+
+
+_FUNCTION_FORM = "write NAME=MODEL.onnx"
+_IDENTIFIER = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
 
 class ImageInput(NamedTuple):
@@ -112,6 +118,25 @@ def parse_labels(given: object) -> dict[str, Path]:
     return found
 
 
+def parse_functions(given: object) -> dict[str, Path]:
+    """Reads `NAME=MODEL.onnx` texts, or takes a mapping of names to paths as Python callers write it."""
+    pairs = parse_pairs(given, what="functions", form=_FUNCTION_FORM, at_first=True)  # type: ignore[arg-type]
+    functions: dict[str, Path] = {}
+    for name, file in pairs.items():
+        if name == MAIN:
+            raise UsageError(
+                f"the function {name!r} is that of the model given first", fix="give this one another name"
+            )
+        if not (isinstance(name, str) and _IDENTIFIER.fullmatch(name)):
+            raise UsageError(
+                f"{name!r} cannot name a function", fix="letters, digits and _, a letter first, as in decode"
+            )
+        if not isinstance(file, str | os.PathLike) or not os.fspath(file):
+            raise UsageError(f"the function {name!r} is not given by {file!r}", fix=_FUNCTION_FORM)
+        functions[name] = Path(file)
+    return functions
+
+
 def parse_normalizations(given: object) -> dict[str, Normalization]:
     """Reads `INPUT=MEAN/STD` texts, or takes a mapping of pairs as Python callers write it."""
     pairs = parse_pairs(given, what="normalizations", form=_FORM)  # type: ignore[arg-type]
@@ -151,5 +176,6 @@ def _file_names(labels: Mapping[str, Path]) -> dict[str, str]:
 
 # How a params model takes them.
 Labels = Annotated[dict[str, Path], BeforeValidator(parse_labels), PlainSerializer(_file_names)]
+Functions = Annotated[dict[str, Path], BeforeValidator(parse_functions)]
 Normalizations = Annotated[dict[str, Normalization], BeforeValidator(parse_normalizations)]
 Images = Annotated[dict[str, ImageInput], BeforeValidator(parse_images)]

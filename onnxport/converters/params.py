@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from onnxport.converters.describing import Images, Labels, Normalizations
+from onnxport.converters.describing import Functions, Images, Labels, Normalizations
 from onnxport.pairs import Entries, Texts
 from onnxport.shapes import Shapes
 
@@ -142,6 +142,13 @@ class CoremlParams(BaseModel):
         description="An input that is fed back from an output, as INPUT=OUTPUT: a state of Core ML's (iOS18), which "
         "keeps it in float16 between predictions.",
         json_schema_extra={"metavar": "INPUT=OUTPUT"},
+    )
+    function: Functions = Field(
+        default={},
+        exclude=True,  # of the provenance: each function's note has the digest of its model
+        description="A further model that becomes a function of the same package (iOS18), as NAME=MODEL.onnx; the "
+        "model given first is the function main. Weights that are alike stand in the package once.",
+        json_schema_extra={"metavar": "NAME=MODEL"},
     )
 
 

@@ -67,11 +67,11 @@ def inspect(artifact: Artifact) -> Inspection:
 
 
 def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
-    from onnxport.validate.runtimes.mil.ends import MAIN, ends
+    from onnxport.validate.runtimes.mil.ends import ends
 
-    if MAIN not in package.functions:
+    if package.default not in package.functions:
         return (), ()
-    found = ends(package, path)
+    found = ends(package, path, package.default)
     return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
 
 
@@ -111,17 +111,19 @@ def _producer(package: Any) -> str:
 
 def _unusual(package: Any, operations: list[Any]) -> Iterator[str]:
     if len(package.functions) > 1:
-        yield f"{len(package.functions)} functions: {listed(package.functions)}"
+        count, names = len(package.functions), listed(package.functions)
+        yield f"{count} functions: {names}; the inputs and outputs are those of {package.default}"
+    described = package.described(package.default)
     for kind, what in (
-        (package.description.input, "input"),
-        (package.description.output, "output"),
-        (package.description.state, "state"),
+        (described.input, "input"),
+        (described.output, "output"),
+        (described.state, "state"),
     ):
         for feature in kind:
             type_ = feature.type.WhichOneof("Type")
             if type_ not in ("multiArrayType", "stateType"):
                 yield f"{what} {feature.name!r} is of {str(type_).removesuffix('Type')} type"
-    if states := [feature.name for feature in package.description.state]:
+    if states := [feature.name for feature in described.state]:
         yield f"keeps states from one prediction to the next: {listed(states)}"
     packed = Counter(each.type for each in operations if each.type.startswith("constexpr_"))
     if packed:

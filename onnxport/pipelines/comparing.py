@@ -47,7 +47,7 @@ def validate(
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
     libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format]}
-    return run_report(("validate", *arguments), origin, record, libraries, clock)
+    return run_report(("validate", *arguments), origin, (record,), libraries, clock)
 
 
 def debug(
@@ -76,4 +76,4 @@ def debug(
         with unchanged(reference, candidate):
             report = diagnose(reference, candidate, params, graph, output, clock.phase)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
-    return run_report(("debug", *arguments), origin, record, libraries, clock)
+    return run_report(("debug", *arguments), origin, (record,), libraries, clock)

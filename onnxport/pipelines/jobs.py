@@ -76,6 +76,12 @@ class Job:
         return self.steps[-1].stage
 
     @property
+    def functions(self) -> Mapping[str, Path]:
+        """The further models of a package with several functions."""
+        further: Mapping[str, Path] = getattr(self.steps[-1].params, "function", {})
+        return further
+
+    @property
     def rewrites(self) -> bool:
         """Whether a step runs passes on the graph, which can be checked one by one when the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)

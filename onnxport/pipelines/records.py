@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.artifact import Artifact
+from onnxport.manifest import MAIN
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.report import ArtifactRecord, FileRecord, RunReport, SourceRecord, exit_code_of
@@ -49,10 +50,24 @@ def record_of(
     )
 
 
+def function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tuple[ArtifactRecord, ...]:
+    """The record of a package, once for each of its functions; `further` are the reports on those beside `main`."""
+    if not further:
+        return (main,)
+    place = main.report.candidate.path
+    others = []
+    for name, report in further.items():
+        candidate = report.candidate.model_copy(update={"path": place})
+        report = report.model_copy(update={"candidate": candidate})
+        update = {"function": name, "report": report, "notes": report.notes}
+        others.append(main.model_copy(update=update))
+    return (main.model_copy(update={"function": MAIN}), *others)
+
+
 def run_report(
     command: Sequence[str],
     origin: SourceRecord,
-    record: ArtifactRecord,
+    records: tuple[ArtifactRecord, ...],
     libraries: Iterable[str],
     clock: Clock,
 ) -> RunReport:
@@ -60,8 +75,8 @@ def run_report(
         command=command[0],
         arguments=tuple(command[1:]),
         source=origin,
-        artifacts=(record,),
+        artifacts=records,
         seconds=clock.seconds,
         environment=describe(sorted(libraries)),
-        exit_code=exit_code_of((record,)),
+        exit_code=exit_code_of(records),
     )

@@ -53,6 +53,7 @@ class ArtifactRecord(_Record):
         report: the verdict and its figures.
         notes: what the user should know about it.
         facts: figures that the stages gave ("transposes": 1).
+        function: the function that this is about, of a package made of several models; empty where there is one.
     """
 
     path: str | None
@@ -66,6 +67,13 @@ class ArtifactRecord(_Record):
     timings: tuple[Timing, ...]
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = {}
+    function: str = ""
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page."""
+        path = self.path or self.report.candidate.path
+        return f"{path}, function {self.function}" if self.function else path
 
 
 class RunReport(_Record):

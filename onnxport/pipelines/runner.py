@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, Staging, writing
-from onnxport.manifest import Manifest
+from onnxport.manifest import MAIN, Manifest
+from onnxport.pipelines import functions
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job, Step
 from onnxport.pipelines.judging import JudgeAhead, blaming_the_model, started, verdict
-from onnxport.pipelines.records import placed, record_of, run_report
+from onnxport.pipelines.records import function_records, placed, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
@@ -52,11 +53,14 @@ def run(
         with clock.phase("load"), reading(job.source):
             model, source = load(job.source)
             origin = origin_of(source)
+        models = functions.loaded(model, job.functions)
+        further = {name: each.artifact for name, each in models.items() if name != MAIN}
         judge = None
         if job.validation is not None and runtime is not None:
             expected = Artifact(_staged(job, staging.folder, len(job.steps) - 1), job.target.gives)
-            judge = stack.enter_context(JudgeAhead(source, job.validation, runtime, model, expected))
-        with unchanged(source):
+            validation = functions.validation_of(job.validation, MAIN, models)
+            judge = stack.enter_context(JudgeAhead(source, validation, runtime, model, expected))
+        with unchanged(source, *further.values()):
             product = _Workshop(job, staging.folder, origin, judge, clock).make(workers, model)
             report = verdict(judge, source, product, clock)
             if judge is not None and report.verdict == "not equivalent" and job.rewrites and product.is_ours:
@@ -65,9 +69,11 @@ def run(
                 second = checked.make(workers, model)
                 if second.notes != product.notes:
                     product, report = second, verdict(judge, source, second, clock)
-        final = _destination(job, report)
+            others = [functions.judged(name, models, product, job.validation, clock) for name in further]
+        final = _destination(job, (report, *others))
         record = record_of(product, final, job.target.name, report, origin, clock)
-        whole = run_report((command, *arguments), origin, record, _libraries(job), clock)
+        records = function_records(record, dict(zip(further, others, strict=True)))
+        whole = run_report((command, *arguments), origin, records, _libraries(job), clock)
         save(whole)
         if final is not None and product.artifact.is_folder:
             staging.commit_folder(product.artifact.path, final)
@@ -131,9 +137,9 @@ def _staged(job: Job, folder: Path, number: int) -> Path:
     return folder / str(number) / job.output.with_suffix(suffix).name
 
 
-def _destination(job: Job, report: Report) -> Path | None:
+def _destination(job: Job, reports: Sequence[Report]) -> Path | None:
     """Where the product goes; None where it is dropped."""
-    if report.passed:
+    if all(report.passed for report in reports):
         return job.output
     return job.output.with_suffix(f".rejected{job.output.suffix}") if job.keep_rejected else None
 

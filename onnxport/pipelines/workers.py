@@ -6,21 +6,26 @@ libraries of its own, and no target pays for another's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onnxport.artifact import Artifact
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
+from onnxport.manifest import MAIN
+from onnxport.pipelines import functions
 from onnxport.pipelines.stages import Product, Work, Worker
 
 if TYPE_CHECKING:
+    from onnxport.converters.coreml.compile import CoremlConverter
     from onnxport.converters.tflite.compiled import Compiled
     from onnxport.model import Model
 
 # How many of the user's inputs a conversion to float16 measures values on.
 _MEASURED = 8
+_FUNCTIONS_SINCE = 18  # iOS
 
 
 @contextmanager
@@ -44,23 +49,50 @@ def coreml() -> Iterator[Worker]:
     with CoremlConverter() as converter:
 
         def make(model: Model, params: CoremlParams, work: Work) -> Product:
-            from onnxport.optimizers.prepare import prepare
-
-            with work.phases.phase("prepare"):
-                prepared = prepare(
-                    model,
-                    shapes=params.shape,
-                    native=converter.native_ops,
-                    equivalence=work.equivalence,
-                    unrolls=True,
-                )
+            models = functions.loaded(model, params.function)
+            _check_functions(params)
+            notes: list[str] = []
+            for name in models:
+                found = _lowered(converter, name, models, params, work)
+                notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
             with work.phases.phase("convert"):
-                samples = _samples(prepared.model, work) if params.precision in ("fp16", "mixed") else ()
-                compiled = converter.convert(prepared.model, work.output, params, work.manifest, samples)
+                compiled = converter.write(work.output, params)
             facts = {"operators": compiled.operators}
-            return Product(Artifact(work.output, "coreml"), prepared.notes + compiled.notes, facts)
+            return Product(Artifact(work.output, "coreml"), (*notes, *compiled.notes), facts)
 
         yield make
+
+
+def _check_functions(params: CoremlParams) -> None:
+    """Refuses several functions where the target has one (UsageError)."""
+    if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
+        raise UsageError(
+            f"Core ML has packages of several functions from iOS18 on, not in {params.minimum_target}",
+            fix="give --minimum-target iOS18, or convert each model to a package of its own",
+        )
+
+
+def _lowered(
+    converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
+) -> tuple[str, ...]:
+    """Prepares and lowers the model of one function; gives sentences for the report."""
+    from onnxport.optimizers.prepare import prepare
+
+    is_main, model, params = name == MAIN, models[name], functions.portion(params, name, models)
+    with work.phases.phase("prepare"):
+        prepared = prepare(
+            model,
+            shapes=params.shape,
+            native=converter.native_ops,
+            equivalence=work.equivalence if is_main else None,  # which knows the main model's answers
+            unrolls=True,
+        )
+    with work.phases.phase("convert"):
+        measures = is_main and params.precision in ("fp16", "mixed")
+        samples = _samples(prepared.model, work) if measures else ()
+        manifest = work.manifest if is_main else replace(work.manifest, source=model.artifact.digest())
+        notes = converter.lower(prepared.model, work.output.parent, params, manifest, samples, name)
+    return (*prepared.notes, *notes)
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:

@@ -186,8 +186,9 @@ class Judge(Closing):
     def _judged(self, candidate: Artifact, model: Run, started: float) -> Report:
         reference = self._prepared
         check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
-        precision = precision_of(candidate)
-        kept = kept_float32(candidate)
+        function = self._params.candidate_runtime.get("function", "")
+        precision = precision_of(candidate, function=function)
+        kept = kept_float32(candidate, function)
         with Hearing(reference, precision, self._params, self._budgets.user, kept) as hearing:
             judgements = self._judgements(hearing, model)
             notes = (*hearing.notes, *self._notes(model))

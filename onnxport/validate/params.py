@@ -122,7 +122,7 @@ class ValidateParams(BaseModel):
     reference_runtime: Texts = Field(
         default={},
         description="How the reference is run, as NAME=VALUE: level, provider, threads (ONNX Runtime), "
-        "delegate, threads (LiteRT), runtime, units (Core ML).",
+        "delegate, threads (LiteRT), function, runtime, units (Core ML).",
         json_schema_extra={"metavar": "NAME=VALUE"},
     )
     candidate_runtime: Texts = Field(

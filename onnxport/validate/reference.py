@@ -109,7 +109,7 @@ class Reference:
         self._model = self.rolled(model)
         self.name = runtime.name
         self.shapes = apply_shapes(self.inputs, params.shape)
-        self.precision = precision_of(artifact, graph)
+        self.precision = precision_of(artifact, graph, params.reference_runtime.get("function", ""))
         self.tolerance = self._tolerance()
         self.sets: list[Answered] = []
         self.notes: tuple[str, ...] = rolling.notes

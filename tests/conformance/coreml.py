@@ -34,7 +34,7 @@ class Prover:
         from onnxport.converters.coreml.worker import Worker
 
         worker = Worker()
-        self.native, self.compile = worker.native_ops, worker.compile
+        self.native, self.lower, self.write = worker.native_ops, worker.lower, worker.write
 
     def run(self, artefact: Path, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
         """The artefact's answers to each of `feeds`, in the source's dtypes."""
@@ -64,7 +64,8 @@ class CoremlConformance(Harness):
         handed_over = Path(self._folder.name, "model.onnx")
         prepared.save(handed_over)
         shutil.rmtree(output, ignore_errors=True)
-        compiled: Compiled = self._call("compile", handed_over, output, self.params, MANIFEST)
+        self._call("lower", handed_over, self.params, MANIFEST)
+        compiled: Compiled = self._call("write", output, self.params)
         return dict(compiled.operators)
 
 

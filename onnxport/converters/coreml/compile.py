@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.params import CoremlParams
 from onnxport.errors import CannotConvertError
 from onnxport.isolation import Child
-from onnxport.manifest import Manifest
+from onnxport.manifest import MAIN, Manifest
 
 if TYPE_CHECKING:
     from onnxport.model import Model  # its import would delay the start of the child
@@ -34,36 +33,47 @@ class CoremlConverter(Closing):
         ops: frozenset[str] = self._child.call("native_ops")
         return ops
 
-    def convert(
+    def lower(
         self,
         model: Model,
-        output: Path,
+        folder: Path,
         params: CoremlParams,
         manifest: Manifest,
         samples: Sequence[Feeds] = (),
-    ) -> Compiled:
-        """Writes the prepared `model` to the package `output`.
+        function: str = MAIN,
+    ) -> tuple[str, ...]:
+        """Makes the prepared `model` a function of the package to be written; gives sentences for the report.
 
         Args:
+            folder: where to put what the converter reads.
             samples: inputs of the user's, on which a float16 conversion measures how far values go; generated ones
                 unless given.
 
         Raises:
             CannotConvertError: nodes without an equivalent in Core ML, all of them listed.
-            MachineError: the converter crashed or hung, or the disk is full.
+            MachineError: the converter crashed or hung.
         """
         from onnxport.converters.open_inputs import with_shapes  # its imports are for later
 
-        handed_over = output.with_name("prepared.onnx")
+        handed_over = folder / f"prepared.{function}.onnx"
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:
             islands, notes = self._islands(model, handed_over, params, samples)
-            compiled: Compiled = self._child.call("compile", handed_over, output, params, manifest, islands)
+            self._child.call("lower", handed_over, params, manifest, islands, function)
         except CannotConvertError as error:
             named = f"{model.path} cannot be converted to Core ML, {error.what}"
             refusals = with_shapes(error.refusals, model)
             raise CannotConvertError(named, why=error.why, fix=error.fix, refusals=refusals) from error
-        return replace(compiled, notes=(*notes, *compiled.notes))
+        return notes
+
+    def write(self, output: Path, params: CoremlParams) -> Compiled:
+        """Writes what was lowered to the package `output`.
+
+        Raises:
+            MachineError: the converter crashed or hung, or the disk is full.
+        """
+        compiled: Compiled = self._child.call("write", output, params)
+        return compiled
 
     def _islands(
         self, model: Model, handed_over: Path, params: CoremlParams, samples: Sequence[Feeds]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,29 @@ from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.manifest import KEY, PIXELS, Manifest, Port
+from onnxport.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key
 from onnxport.model import Model
 
 
 class Worker:
-    """Answers `native_ops` and `compile`; made once per child."""
+    """Answers `native_ops`, and `lower` for each function before `write`; made once per child."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, tuple[Lowered, Manifest]] = {}
 
     def native_ops(self) -> frozenset[str]:
         """The ONNX operators that have a lowering; others may be decomposed."""
         return REGISTRY.ops
 
-    def compile(
-        self, model: Path, output: Path, params: CoremlParams, manifest: Manifest, islands: Sequence[str] = ()
-    ) -> Compiled:
-        """Converts the prepared ONNX file `model` to the package `output`.
+    def lower(
+        self,
+        model: Path,
+        params: CoremlParams,
+        manifest: Manifest,
+        islands: Sequence[str] = (),
+        function: str = MAIN,
+    ) -> None:
+        """Converts the prepared ONNX file `model` to a function, and keeps it for `write`.
 
         Args:
             islands: values that a float16 program computes in float32.
@@ -40,10 +48,9 @@ class Worker:
         Raises:
             CannotConvertError: nodes without an equivalent.
             UsageError: sizes or states that Core ML does not have so.
-            OSError: the package could not be written.
         """
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
-        tempfile.tempdir = str(output.parent)
+        tempfile.tempdir = str(model.parent)
         check_weights(params.weights, params.minimum_target)
         lowered = optimize(lower_model(Model.received(model), params, islands))
         compress(lowered.program, params.weights)
@@ -56,25 +63,44 @@ class Worker:
             islands=tuple(islands),
             states=dict(lowered.states),
         )
-        write_package(lowered, output, _said(lowered, params, complete))
-        renamed = _renamed((*lowered.inputs, *lowered.outputs))
-        return Compiled(dict(_operators(lowered.program).most_common()), (*lowered.notes, *renamed))
+        self._functions[function] = lowered, complete
+
+    def write(self, output: Path, params: CoremlParams) -> Compiled:
+        """Writes the functions to the package `output`, and forgets them.
+
+        Raises:
+            OSError: the package could not be written.
+        """
+        functions, self._functions = self._functions, {}
+        write_package(
+            {name: lowered for name, (lowered, _) in functions.items()}, output, _said(functions, params)
+        )
+        operators: Counter[str] = Counter()
+        notes: list[str] = []
+        for name, (lowered, _) in functions.items():
+            operators += _operators(lowered.program)
+            found = (*lowered.notes, *_renamed((*lowered.inputs, *lowered.outputs)))
+            notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
+        return Compiled(dict(operators.most_common()), tuple(notes))
 
 
-def _said(lowered: Lowered, params: CoremlParams, manifest: Manifest) -> Said:
+def _said(functions: Mapping[str, tuple[Lowered, Manifest]], params: CoremlParams) -> Said:
     """The metadata: the user's, Core ML's own, and ours."""
     entries = dict(params.metadata)
     if params.compute_units:
         entries[f"{KEY}.compute-units"] = params.compute_units
-    if lowered.images:
-        entries[PIXELS] = json.dumps({key: image._asdict() for key, image in lowered.images.items()})
+    for name, (lowered, manifest) in functions.items():
+        entries[note_key(name)] = manifest.to_json()
+        if lowered.images:
+            pictures = {key: image._asdict() for key, image in lowered.images.items()}
+            entries[pixels_key(name)] = json.dumps(pictures)
     others = {
         "author": params.author,
         "license": params.license,
         "versionString": params.model_version,
         "shortDescription": params.description,
     }
-    return Said(entries | {KEY: manifest.to_json()}, {name: text for name, text in others.items() if text})
+    return Said(entries, {name: text for name, text in others.items() if text})
 
 
 def _renamed(ports: Sequence[Port]) -> Iterator[str]:

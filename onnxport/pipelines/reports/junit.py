@@ -49,7 +49,7 @@ def _suite(artifact: ArtifactRecord, run: RunReport) -> xml.Element:
     skipped = sum(case.find("skipped") is not None for case in cases)
     suite = xml.Element(
         "testsuite",
-        name=wording.text(report.candidate.path),
+        name=wording.text(artifact.label),
         tests=str(len(cases)),
         failures=str(failures),
         errors="0",

@@ -48,7 +48,7 @@ def escaped(value: object) -> str:
 def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
     report = artifact.report
     mark = wording.MARKS[report.verdict]
-    yield f"## {mark} {escaped(report.candidate.path)}: {report.verdict}"
+    yield f"## {mark} {escaped(artifact.label)}: {report.verdict}"
     size = wording.human_size(artifact.size)
     kept = "" if artifact.path else ", not kept"
     yield (

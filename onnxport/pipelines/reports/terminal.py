@@ -40,7 +40,7 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
     """
     report = artifact.report
     parts = [
-        wording.text(artifact.path or report.candidate.path),
+        wording.text(artifact.label),
         f"{human_size(artifact.size)} ({artifact.ratio:.2f}x)" if artifact.path else "not kept",
         f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
         _worst(report),

@@ -17,11 +17,12 @@ __all__ = ["kept_float32", "precision_of"]
 _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, BufferError)
 
 
-def precision_of(artifact: Artifact, graph: Model | None = None) -> Precision:
+def precision_of(artifact: Artifact, graph: Model | None = None, function: str = "") -> Precision:
     """The precision of the model in `artifact`; "unknown" for a file that its reader cannot make sense of.
 
     Args:
         graph: the model in memory, where the caller has it already.
+        function: which of a package's functions is meant; its default one unless given.
     """
     # Each imports its own libraries.
     if artifact.format == "tflite":
@@ -34,7 +35,7 @@ def precision_of(artifact: Artifact, graph: Model | None = None) -> Precision:
     if artifact.format == "coreml":
         from onnxport.validate.precision import coreml
 
-        return coreml.precision(artifact.path)
+        return coreml.precision(artifact.path, function)
     from onnxport.validate.precision import graphs, onnx
 
     if artifact.format == "ort":
@@ -49,10 +50,10 @@ def precision_of(artifact: Artifact, graph: Model | None = None) -> Precision:
     return graphs.precision(onnx.of_model(graph) if graph else onnx.of_file(artifact.path))
 
 
-def kept_float32(artifact: Artifact) -> frozenset[str]:
+def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
     """The ONNX values that a float16 artefact says to compute in float32; none where a format says nothing of it."""
     if artifact.format != "coreml":
         return frozenset()
     from onnxport.validate.precision import coreml
 
-    return coreml.islands(artifact.path)
+    return coreml.islands(artifact.path, function)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnxport.manifest import KEY, Manifest
+from onnxport.manifest import Manifest, note_key
 from onnxport.validate.report import Precision
 from onnxport.validate.runtimes.mil.program import Block, Operation, Package, read_package
 
@@ -31,14 +31,15 @@ _FLOATS: Mapping[str, Precision] = {"float16": "float16", "float32": "float32"}
 _NARROW = frozenset(("int4", "uint4", "uint1", "uint2", "uint3", "uint6"))
 
 
-def precision(path: Path) -> Precision:
-    """The precision of the package at `path`; "unknown" where nothing is computed.
+def precision(path: Path, function: str = "") -> Precision:
+    """The precision of a function of the package at `path`, its default one unless given; "unknown" of no operators.
 
     Raises:
         InputError: no package, or a damaged one.
     """
     package = read_package(path)
-    operations = [each for function in package.functions.values() for each in _all(function.block)]
+    name = function or package.default
+    operations = list(_all(package.functions[name].block)) if name in package.functions else []
     makers = {name: each for each in operations for name, _ in each.outputs}
     if any(_is_requantized(each, makers) for each in operations):
         return "mixed" if "float16" in _computed(operations) else "int8"
@@ -47,7 +48,7 @@ def precision(path: Path) -> Precision:
     if stored:
         return stored.most_common(1)[0][0]
     kinds = Counter(_computed(products)) or Counter(_computed(operations))
-    if kinds["float16"] and _is_half(package):
+    if kinds["float16"] and _is_half(package, name):
         return "float16"
     if not kinds:
         return "unknown"
@@ -55,27 +56,24 @@ def precision(path: Path) -> Precision:
     return kind if count * 2 > kinds.total() else "mixed"
 
 
-def islands(path: Path) -> frozenset[str]:
+def islands(path: Path, function: str = "") -> frozenset[str]:
     """The ONNX values that a float16 package of ours computes in float32; none of a foreign one."""
-    return _islands(read_package(path))
-
-
-def _islands(package: Package) -> frozenset[str]:
-    note = _note(package)
+    package = read_package(path)
+    note = _note(package, function or package.default)
     return frozenset(note.islands) if note else frozenset()
 
 
-def _is_half(package: Package) -> bool:
+def _is_half(package: Package, name: str) -> bool:
     """Whether it is one of ours, made to compute in float16 but for what has to be float32."""
-    note = _note(package)
+    note = _note(package, name)
     if note is None:
         return False
     options = note.options.get("coreml")
     return bool(note.islands) or (isinstance(options, dict) and options.get("precision") in ("fp16", "mixed"))
 
 
-def _note(package: Package) -> Manifest | None:
-    text = package.description.metadata.userDefined.get(KEY)
+def _note(package: Package, name: str) -> Manifest | None:
+    text = package.description.metadata.userDefined.get(note_key(name))
     return Manifest.from_json(text) if text else None
 
 

@@ -23,7 +23,7 @@ from onnxport.closing import Closing
 from onnxport.errors import InputError, MissingDependencyError
 from onnxport.manifest import Port
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
-from onnxport.validate.runtimes.mil.ends import MAIN, Ends, ends, entering, fed_types, held_states, leaving
+from onnxport.validate.runtimes.mil.ends import Ends, chosen, ends, entering, fed_types, held_states, leaving
 from onnxport.validate.runtimes.mil.program import Function, read_package
 from onnxport.validate.runtimes.options import RuntimeOptions, Units
 
@@ -48,11 +48,12 @@ class CoremlRuntime(Closing):
 
     Args:
         path: the package's folder.
-        options: `units`, what it may compute on.
+        options: `units`, what it may compute on; `function`, which of its functions answers.
 
     Raises:
         MissingDependencyError: this is no Mac.
         InputError: no package, a damaged one, or one that Core ML cannot compile.
+        UsageError: it has no function of the wanted name.
     """
 
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
@@ -63,10 +64,11 @@ class CoremlRuntime(Closing):
             )
         package = read_package(path)
         self._path, self._units = path, options.units
-        self._ends: Ends = ends(package, path)
-        self._function: Function = package.functions[MAIN]
+        name = chosen(package, path, options.function)
+        self._ends: Ends = ends(package, path, name)
+        self._function: Function = package.functions[name]
         check_system(path, package.spec.specificationVersion, platform.mac_ver()[0])
-        self._model = _compiled(path, options.units)
+        self._model = _compiled(path, options.units, name if package.description.functions else None)
 
     @property
     def name(self) -> str:
@@ -141,13 +143,14 @@ def first_line(error: Exception) -> str:
     return lines[0][:400] if lines else type(error).__name__
 
 
-def _compiled(path: Path, units: Units) -> Any:
+def _compiled(path: Path, units: Units, function: str | None) -> Any:
+    """`function` is None for a package that names none, of which Core ML takes no name."""
     coremltools = _coremltools()
     unit = getattr(coremltools.ComputeUnit, _UNITS[units][0])
     try:
         with warnings.catch_warnings():  # what Core ML refuses is a warning there, and an error here
             warnings.simplefilter("ignore")
-            model = coremltools.models.MLModel(os.fspath(path), compute_units=unit)
+            model = coremltools.models.MLModel(os.fspath(path), compute_units=unit, function_name=function)
     except Exception as error:
         raise InputError(f"Core ML cannot load {path}", why=first_line(error)) from error
     if getattr(model, "__proxy__", None) is None:

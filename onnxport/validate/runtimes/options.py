@@ -35,6 +35,7 @@ class RuntimeOptions:
         runtime: who answers for a Core ML package: Core ML itself ("predict", macOS), or our evaluator of its program;
             "auto" is the first where there is one.
         units: what Core ML may compute on.
+        function: which function of a Core ML package answers; the one that it names as its default unless given.
     """
 
     threads: int = THREADS
@@ -43,6 +44,7 @@ class RuntimeOptions:
     delegate: Delegate = "xnnpack"
     runtime: Coreml = "auto"
     units: Units = "all"
+    function: str = ""
 
     def at_level(self, level: OrtLevel) -> RuntimeOptions:
         return replace(self, level=level)
@@ -53,7 +55,7 @@ _KNOWN: dict[Format, tuple[str, ...]] = {
     "onnx": ("level", "provider", "threads"),
     "ort": ("provider", "threads"),
     "tflite": ("delegate", "threads"),
-    "coreml": ("runtime", "units"),
+    "coreml": ("function", "runtime", "units"),
 }
 _CHOICES = {
     "level": get_args(OrtLevel),
@@ -93,6 +95,7 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
         runtime=given.get("runtime", "auto"),  # type: ignore[arg-type]
         units=given.get("units", "all"),  # type: ignore[arg-type]
+        function=given.get("function", ""),
     )
 
 

@@ -33,7 +33,8 @@ def convert(
     if samples:
         measured = Preflight().measure(handed_over, asked.shape, samples)
         found = islands(prepared.graph, measured.peaks, mixed=asked.precision == "mixed")
-    return worker.compile(handed_over, output, asked, MANIFEST, found)
+    worker.lower(handed_over, asked, MANIFEST, found)
+    return worker.write(output, asked)
 
 
 def spec_of(package: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ def through_processes(model: Model, output: Path, precision: Any, samples: Any =
     params = CoremlParams(precision=precision)
     with CoremlConverter() as converter:
         prepared = prepare(model, shapes={}, native=converter.native_ops).model
-        return converter.convert(prepared, output, params, MANIFEST, samples)
+        notes = converter.lower(prepared, output.parent, params, MANIFEST, samples)
+        compiled = converter.write(output, params)
+    return replace(compiled, notes=(*notes, *compiled.notes))
 
 
 def islands(package: Path) -> set[str]:

@@ -15,15 +15,19 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from coremltools import proto
 from coremltools.converters.mil.backend.mil.load import MILProtoExporter
+from coremltools.converters.mil.mil import Program
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.package.classes import PREDICTED, PROBABILITIES
 from onnxport.converters.coreml.package.description import describe_function
-from onnxport.converters.coreml.passes.sharing import share_constants
+from onnxport.converters.coreml.passes.pipeline import operations_of
+from onnxport.converters.coreml.passes.sharing import share_across, share_constants
+from onnxport.manifest import MAIN
 
 _DATA = "com.apple.CoreML"
 _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"
@@ -44,29 +48,50 @@ class Said:
     others: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_package(lowered: Lowered, folder: Path, said: Said) -> None:
-    """Writes the program to `folder`, which must not exist.
+def write_package(functions: Mapping[str, Lowered], folder: Path, said: Said) -> None:
+    """Writes the programs to `folder`, which must not exist, as functions of one by their names.
+
+    One alone is `main`, in the form that older systems read as well.
 
     Raises:
         OSError: the disk is full, or `folder` may not be written.
     """
     weights = folder / "Data" / _WEIGHTS
     weights.mkdir(parents=True)
-    function = lowered.program.functions["main"]
-    version = function.opset_version.value
-    exporter = MILProtoExporter(prog=lowered.program, weights_dir=str(weights), specification_version=version)
+    program = functions[MAIN].program if len(functions) == 1 else _joined(functions)
+    version = program.functions[MAIN].opset_version.value
+    exporter = MILProtoExporter(prog=program, weights_dir=str(weights), specification_version=version)
     model = proto.Model_pb2.Model(specificationVersion=version)
     model.mlProgram.CopyFrom(exporter.export())
     share_constants(model.mlProgram)
-    describe_function(model.description, function, lowered.sizes, lowered.images)
-    if lowered.labels:
-        model.description.predictedFeatureName = PREDICTED
-        model.description.predictedProbabilitiesName = PROBABILITIES
+    if len(functions) == 1:
+        _describe(model.description, functions[MAIN])
+    else:
+        model.description.defaultFunctionName = MAIN
+        for name, lowered in functions.items():
+            _describe(model.description.functions.add(name=name), lowered)
     model.description.metadata.userDefined.update(said.user_defined)
     for name, text in said.others.items():
         setattr(model.description.metadata, name, text)
     (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     (folder / "Manifest.json").write_text(_manifest(), encoding="utf-8")
+
+
+def _joined(functions: Mapping[str, Lowered]) -> Program:
+    """One program with all the functions, in which weights that are alike have one place."""
+    program = Program()
+    for name, lowered in functions.items():
+        program.add_function(name, lowered.program.functions[MAIN])
+    share_across(operations_of(program))
+    return program
+
+
+def _describe(target: Any, lowered: Lowered) -> None:
+    """Fills the description of a function, or of the model that has but one."""
+    describe_function(target, lowered.program.functions[MAIN], lowered.sizes, lowered.images)
+    if lowered.labels:
+        target.predictedFeatureName = PREDICTED
+        target.predictedProbabilitiesName = PROBABILITIES
 
 
 def _manifest() -> str:

@@ -81,14 +81,14 @@ def optimize(lowered: Lowered) -> Lowered:
     for each in PASSES:
         if _wanted(each, program):
             _run(each, program, taps)
-    share_weights(_operations(program))
+    share_weights(operations_of(program))
     return replace(lowered, taps=taps.taps())
 
 
 def _wanted(each: Pass, program: Any) -> bool:
     if each.needs is _ANY:
         return True
-    return sum(operation.op_type in each.needs for operation in _operations(program)) >= each.count
+    return sum(operation.op_type in each.needs for operation in operations_of(program)) >= each.count
 
 
 def _run(each: Pass, program: Any, taps: TapTracker) -> None:
@@ -101,7 +101,8 @@ def _run(each: Pass, program: Any, taps: TapTracker) -> None:
         taps.keep_unmoved(before)
 
 
-def _operations(program: Any) -> Iterator[Any]:
+def operations_of(program: Any) -> Iterator[Any]:
+    """Every operator of a program, those of inner blocks among them."""
     blocks = list(program.functions.values())
     while blocks:
         for operation in blocks.pop().operations:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from coremltools.converters.mil.mil import types
 
 _Key = tuple[Any, ...]
 
@@ -27,6 +29,25 @@ def share_weights(operations: Iterable[Any]) -> None:
             if same.weight_id is None:
                 same.weight_id = f"{same.outputs[0].name}_shared"
             operation.weight_id = same.weight_id
+
+
+def share_across(operations: Iterable[Any]) -> None:
+    """Gives constants of several functions that are alike one place in the weight file, and others one of their own.
+
+    coremltools tells weights apart by their names, which two functions may both have for others.
+    """
+    places: dict[_Key, str] = {}
+    for operation in operations:
+        if operation.op_type == "const" and isinstance(operation.outputs[0].val, np.ndarray):
+            array, var = operation.outputs[0].val, operation.outputs[0]
+            # MIL's type as well: integers of fewer bits are held in bytes.
+            kind = types.builtin_to_string(var.dtype)
+            key = (kind, array.dtype.str, array.shape, hashlib.sha256(_bytes(array).data).digest())
+            operation.weight_id = places.setdefault(key, f"weight_{len(places)}")
+
+
+def _bytes(array: Any) -> Any:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _same_bytes(one: Any, other: Any) -> bool:

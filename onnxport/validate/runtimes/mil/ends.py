@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from onnxport.errors import InputError, UsageError
-from onnxport.manifest import KEY, PIXELS, Manifest, Port, Tap
+from onnxport.manifest import Manifest, Port, Tap, note_key, pixels_key
 from onnxport.validate.runtimes.base import Array
 from onnxport.validate.runtimes.mil.program import Function, Package
-
-MAIN = "main"
 
 
 @dataclass(frozen=True)
@@ -30,16 +28,30 @@ class Ends:
     taps: dict[str, Tap] = field(default_factory=dict)
 
 
-def ends(package: Package, path: Path) -> Ends:
-    """The ends of the package's main function.
+def chosen(package: Package, path: Path, wanted: str) -> str:
+    """The name of the function that is to answer: the package's default one unless the user wants another.
 
     Raises:
-        InputError: it has no such function, or a note of ours that is damaged.
+        UsageError: the package has none of the name that the user gives.
+        InputError: it has none of the name that it gives itself.
     """
-    if MAIN not in package.functions:
-        raise InputError(f"{path} has no function {MAIN!r}", why=f"it has {sorted(package.functions)}")
-    function = package.functions[MAIN]
-    note = package.description.metadata.userDefined.get(KEY)
+    name = wanted or package.default
+    if name in package.functions:
+        return name
+    what, has = f"{path} has no function {name!r}", f"it has {', '.join(sorted(package.functions)) or 'none'}"
+    if wanted:
+        raise UsageError(what, why=has)
+    raise InputError(what, why=has, fix="choose one with --candidate-runtime function=NAME")
+
+
+def ends(package: Package, path: Path, name: str) -> Ends:
+    """The ends of the package's function `name`.
+
+    Raises:
+        InputError: a note of ours that is damaged.
+    """
+    function = package.functions[name]
+    note = package.description.metadata.userDefined.get(note_key(name))
     if note:
         try:
             manifest = Manifest.from_json(note)
@@ -112,20 +124,21 @@ def entering(array: Array, dtype: str, port: Port) -> Array:
     return entered.reshape(1) if array.ndim == 0 else entered
 
 
-def pixels(package: Package, path: Path) -> dict[str, tuple[Array, Array]]:
+def pixels(package: Package, path: Path, name: str) -> dict[str, tuple[Array, Array]]:
     """Key of each input of ours that apps give as a picture, to scale and bias as they broadcast.
 
     Raises:
         InputError: the note that says so is damaged.
     """
-    note = package.description.metadata.userDefined.get(PIXELS)
+    place = pixels_key(name)
+    note = package.description.metadata.userDefined.get(place)
     try:
         images = dict(json.loads(note) if note else {})
         found = {key: (_by_channel(each["scale"]), _by_channel(each["bias"])) for key, each in images.items()}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path, f"its note {PIXELS} cannot be read") from error
+        raise _damaged(path, f"its note {place} cannot be read") from error
     if any(0 in scale for scale, _ in found.values()):
-        raise _damaged(path, f"its note {PIXELS} has a scale of 0")
+        raise _damaged(path, f"its note {place} has a scale of 0")
     return found
 
 

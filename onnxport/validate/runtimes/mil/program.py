@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from onnxport.errors import InputError
+from onnxport.manifest import MAIN
 from onnxport.validate.runtimes.mil.places import inside, message
 from onnxport.validate.runtimes.mil.schema import messages
 from onnxport.validate.runtimes.mil.soundness import check
@@ -110,6 +111,16 @@ class Package:
     functions: Mapping[str, Function]
     description: Any
     spec: Any
+
+    @property
+    def default(self) -> str:
+        """The name of the function that answers where none is chosen."""
+        return str(self.description.defaultFunctionName) or MAIN
+
+    def described(self, function: str) -> Any:
+        """The description of a function's inputs and outputs; that of the package where it has but one function."""
+        of_functions = {each.name: each for each in self.description.functions}
+        return of_functions.get(function, self.description)
 
 
 def read_package(folder: Path) -> Package:

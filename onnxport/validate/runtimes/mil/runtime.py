@@ -13,7 +13,7 @@ from onnxport.closing import Closing
 from onnxport.errors import InputError
 from onnxport.validate.runtimes.base import Array, Feeds, RunError, check_feeds, check_taps
 from onnxport.validate.runtimes.mil.ends import (
-    MAIN,
+    chosen,
     ends,
     entering,
     fed_types,
@@ -40,19 +40,22 @@ class MilRuntime(Closing):
 
     Args:
         path: the package's folder.
-        options: of no consequence yet.
+        options: `function`, which of its functions answers.
 
     Raises:
         InputError: no package, a damaged one, or one with operators that the evaluator does not know.
+        UsageError: it has no function of the wanted name.
     """
 
     def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
         self._path = path
         self._package = read_package(path)
-        found = ends(self._package, path)
-        self._pixels = pixels(self._package, path)
+        name = chosen(self._package, path, options.function)
+        found = ends(self._package, path, name)
+        self._pixels = pixels(self._package, path, name)
         self._inputs, self._outputs, self._taps = found.inputs, found.outputs, found.taps
-        self._function = self._package.functions[MAIN]
+        self._function = self._package.functions[name]
+        self._described = self._package.described(name)
         self._evaluator = Evaluator(self._function)
         if missing := self._evaluator.missing():
             raise InputError(
@@ -107,7 +110,7 @@ class MilRuntime(Closing):
 
     def _check_sizes(self, feeds: Feeds) -> None:
         """Core ML refuses an input beyond the sizes in the package's description."""
-        described = {feature.name: feature.type for feature in self._package.description.input}
+        described = {feature.name: feature.type for feature in self._described.input}
         for port in self._inputs:
             shape = np.shape(feeds[port.name])
             if port.key in described and (takes := _unmet(described[port.key].multiArrayType, shape)):

@@ -1,0 +1,100 @@
+"""The further models of a package with several functions (`--function`): read, given their options, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel
+
+from onnxport.artifact import Artifact
+from onnxport.errors import InputError
+from onnxport.manifest import MAIN
+from onnxport.pipelines.clock import Clock
+from onnxport.pipelines.judging import JudgeAhead, started, verdict, waived
+from onnxport.pipelines.sources import load, reading
+from onnxport.pipelines.stages import Product
+
+if TYPE_CHECKING:
+    from onnxport.model import Model
+    from onnxport.validate.params import ValidateParams
+    from onnxport.validate.report import Report
+
+P = TypeVar("P", bound=BaseModel)
+
+# Options about single inputs and outputs: each is for the models that have one of the name.
+_BY_NAME = ("shape", "image", "labels", "state", "map", "budget")
+# What is of the first model only: the inputs of one model are seldom another's, and a file is written once.
+_OF_THE_FIRST: Mapping[str, object] = {"inputs": None, "preprocess": {}, "report_tensors": None}
+
+
+def loaded(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
+    """Every function's model, `first` as the main one.
+
+    Raises:
+        InputError: one is missing, unreadable or no ONNX model.
+    """
+    models = {MAIN: first}
+    for name, path in further.items():
+        artifact = Artifact.open(path)
+        if artifact.format != "onnx":
+            raise InputError(f"{path} is in {artifact.format} format", fix="give a .onnx file")
+        with reading(artifact):
+            models[name], _ = load(artifact)
+    return models
+
+
+def portion(params: P, name: str, models: Mapping[str, Model]) -> P:
+    """The options as the function `name` has them; what no model has a name for stays the main one's to refuse."""
+    if len(models) == 1:
+        return params
+    own = _names(models[name])
+    known = {each for model in models.values() for each in _names(model)}
+    update: dict[str, object] = {}
+    for field in _BY_NAME:
+        if given := getattr(params, field, None):
+            update[field] = {
+                key: value
+                for key, value in given.items()
+                if _is_for(key, field, own) or (name == MAIN and not _is_for(key, field, known))
+            }
+    if name != MAIN:
+        update |= {
+            field: value for field, value in _OF_THE_FIRST.items() if field in type(params).model_fields
+        }
+    return params.model_copy(update=update)
+
+
+def _is_for(key: str, field: str, names: set[str]) -> bool:
+    if field != "budget":
+        return key in names
+    output, colon, _ = key.rpartition(":")
+    return not colon or output in names
+
+
+def _names(model: Model) -> set[str]:
+    return {spec.name for spec in (*model.inputs, *model.outputs)}
+
+
+def validation_of(params: ValidateParams, name: str, models: Mapping[str, Model]) -> ValidateParams:
+    """How the function `name` is judged."""
+    params = portion(params, name, models)
+    if len(models) == 1:
+        return params
+    return params.model_copy(update={"candidate_runtime": {**params.candidate_runtime, "function": name}})
+
+
+def judged(
+    name: str, models: Mapping[str, Model], product: Product, params: ValidateParams | None, clock: Clock
+) -> Report:
+    """The report on a further function of the product; `params` are the user's, None if he wants no proof."""
+    model = models[name]
+    if params is None:
+        return waived(model.artifact, product.artifact)
+    own = validation_of(params, name, models)
+    with (
+        started(model.artifact, own) as runtime,
+        JudgeAhead(model.artifact, own, runtime, model, product.artifact) as judge,
+    ):
+        return verdict(judge, model.artifact, product, clock)
