@@ -26,7 +26,7 @@ from onnxport.samples.uses import CARRIERS
 _LARGEST = float(np.finfo(np.float16).max)
 _MOST = _LARGEST / 2
 _LEAST = float(np.finfo(np.float16).smallest_normal)
-_NAMED = 8  # nodes in a note
+_NAMED = 3  # nodes in a note: their names may be long
 _INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
 _SQUARES = frozenset(
