@@ -27,6 +27,7 @@ from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
+from onnxport.manifest import MAIN
 from onnxport.model import Model
 from onnxport.optimizers.prepare import prepare
 
@@ -89,7 +90,7 @@ def _lowered(key: str) -> Lowered:
 
 def _ours(lowered: Lowered, package: Path) -> Any:
     done = optimize(lowered)
-    write_package(done, package, Said())
+    write_package({MAIN: done}, package, Said())
     return done.program
 
 
