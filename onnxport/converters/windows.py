@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from onnxport.converters.lowering import NodeView
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Sizes = tuple[int | None, ...]
 
 
@@ -150,6 +154,17 @@ class Pool:
 
     window: Window
     declared: tuple[int, ...]
+
+    def counted(self, counts_pads: bool) -> Array:
+        """How many elements count in each window, as [spatial...], all sizes being known."""
+        window, counted = self.window, []
+        for axis, count in enumerate(window.output):
+            size, before, dilation = window.input[axis] or 0, window.before[axis], window.dilations[axis]
+            low, high = (-before, size + self.declared[axis]) if counts_pads else (0, size)
+            starts = np.arange(count or 0) * window.strides[axis] - before
+            elements = starts[:, None] + np.arange(window.kernel[axis]) * dilation
+            counted.append(((elements >= low) & (elements < high)).sum(axis=1))
+        return np.asarray(reduce(np.multiply.outer, counted))
 
 
 def pool_of(node: NodeView[Any], sizes: Sizes, *, has_same_lower: bool = False) -> Pool:

@@ -48,7 +48,7 @@ class Fidelity:
                     self._rounded.add(name)
 
     def judgement(self) -> Judgement:
-        doubts = self._doubts()
+        doubts = self.doubts
         outputs = tuple(
             tally.report(self._yardstick.tolerance, doubts.get(name, ""), self._accept)
             for name, tally in self._tallies.items()
@@ -62,7 +62,8 @@ class Fidelity:
             outputs=outputs,
         )
 
-    def _doubts(self) -> dict[str, str]:
+    @property
+    def doubts(self) -> dict[str, str]:
         """What proves nothing. An output that equals the yardstick's within float32 noise needs no wider tolerance,
         and so no evidence for one."""
         own = self._reference.doubts

@@ -81,6 +81,13 @@ class Hearing(Closing):
         if not answered.adversarial:
             self._averages.add(answered.label, answers, given)
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the sets so far prove nothing of an output in the candidate's own precision."""
+        return self._rounded is not None and any(
+            each.doubts for each in self._questions if isinstance(each, Fidelity)
+        )
+
     def judgements(self) -> tuple[Judgement, ...]:
         """The answers, fidelity first; the user's metrics are in the last."""
         *others, last = (question.judgement() for question in self._questions)

@@ -107,7 +107,8 @@ class GeneratedInputs:
     ) -> None:
         self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
         self._sizes = OpenSizes(inputs, shapes, limits)
-        self._count = 0
+        self._count, self._further = 0, 0
+        self._accepted: Shapes | None = None
         self.notes: list[str] = []
 
     def feed(self, samples: int | None, doubtful: Callable[[], bool], blind: Callable[[], bool]) -> None:
@@ -126,11 +127,18 @@ class GeneratedInputs:
                 self._feed_another_size(other, shapes)
         for kind in COMPANIONS if self._inputs else ():
             self._feed_companion(kind, shapes)
-        for number in range(_FURTHER):
-            if not (self._inputs and doubtful()):
-                return
-            kind = FURTHER_KINDS[number % len(FURTHER_KINDS)]
-            self._first_accepted(kind, [shapes, *self._sizes.proposals(1)])
+        self._accepted = shapes
+        while doubtful() and self.feed_further():
+            pass
+
+    def feed_further(self) -> bool:
+        """Runs one set beyond those that were planned; False when there have been enough of them."""
+        if self._further == _FURTHER or not self._inputs or self._accepted is None:
+            return False
+        kind = FURTHER_KINDS[self._further % len(FURTHER_KINDS)]
+        self._further += 1
+        self._first_accepted(kind, [self._accepted, *self._sizes.proposals(1)])
+        return True
 
     def _feed_another_size(self, kind: FloatKind, shapes: Shapes) -> None:
         """A set at another batch, and at other sizes that the model accepts, odd ones if it does, if there are any."""

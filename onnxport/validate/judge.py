@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 
 from onnxport.artifact import Artifact
 from onnxport.closing import Closing
@@ -233,14 +235,27 @@ class Judge(Closing):
         if failure:
             return (hearing.failed(failure),)
         try:
-            for answered in reference.sets:
-                feeds, answers = reference.answers(answered)
-                given = model.run(feeds)
-                hearing.add(answered, feeds, answers, given)
+            for answered in tuple(reference.sets):
+                self._hear(hearing, model, answered)
+            if hearing.is_doubtful:
+                self._hear_further(hearing, model)
         except RunError as error:
             return (hearing.failed(str(error)),)
         *others, last = hearing.judgements()
         return (*others, judged(last, self._budgets))
+
+    def _hear(self, hearing: Hearing, model: Run, answered: Answered) -> None:
+        feeds, answers = self._prepared.answers(answered)
+        hearing.add(answered, feeds, answers, model.run(feeds))
+
+    def _hear_further(self, hearing: Hearing, model: Run) -> None:
+        """As the reference's own noise leads to more sets of inputs, so does that of a lower precision."""
+        load = partial(isolated, self._artifact, self._params, "reference")
+        with self._lock, closing(self._prepared.further(load)) as further:
+            for answered in further:
+                self._hear(hearing, model, answered)
+                if not hearing.is_doubtful:
+                    return
 
     def _notes(self, model: Run) -> tuple[str, ...]:
         reference = self._prepared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -122,6 +122,7 @@ class Reference:
         self._closing: list[Runtime] = [self._model.runtime]
         self._progress = threading.Condition()
         self._failure: BaseException | None = None
+        self._generated: GeneratedInputs | None = None
         self._ready = False
 
     @property
@@ -172,7 +173,7 @@ class Reference:
         if self._params.inputs is not None:
             self.notes += feed_from_folder(self.inputs, self.shapes, self._params, self._states, self._answer)
         else:
-            generated = GeneratedInputs(
+            self._generated = generated = GeneratedInputs(
                 self.inputs,
                 self.shapes,
                 self._domains,
@@ -190,6 +191,28 @@ class Reference:
         if blind := self._proof.blind:
             names = ", ".join(map(repr, blind[:_FEW]))
             self.notes += (f"the rows of a batch never differed at {names}: a mix-up of rows would not show",)
+        self._close_if_kept()
+
+    def further(self, load: Callable[[], IsolatedRuntime]) -> Generator[Answered, None, None]:
+        """More sets, for a yardstick of which those that there are prove nothing; none beside inputs of the user's.
+
+        Args:
+            load: starts the reference's process once more, where it has ended.
+        """
+        if self._generated is None:
+            return
+        if not self._closing:
+            self._runtime = load()
+            self._closing.append(self._runtime)
+            self._model = self.rolled(Oriented(self._runtime))
+        self._probes = list(self._make_probes())
+        try:
+            while self._generated.feed_further():
+                yield self.sets[-1]
+        finally:
+            self._close_if_kept()
+
+    def _close_if_kept(self) -> None:
         if all(answered.kept is not None for answered in self.sets):
             self.close()
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from onnxport.errors import InputError
 from onnxport.model import Model
+from onnxport.validate.decisions import beside, decisions
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import constant_outputs
-from onnxport.validate.probes import Answers, perturbed_inputs
+from onnxport.validate.probes import Answers, Run, perturbed_inputs
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Precision
 from onnxport.validate.rounding import ROUNDINGS, rounded
@@ -72,7 +74,13 @@ class RoundedReference:
             raise InputError(f"opset {reference.graph.opset} has no Cast to {dtype.name.lower()}")
         self.tolerance = replace(reference.tolerance, precision=precision)
         self._nearest, self._other = OrtRuntime.of_model(nearest), OrtRuntime.of_model(other)
-        self._run, run_other = (reference.rolled(Oriented(each)).run for each in (self._nearest, self._other))
+        # The logits of several steps are not to be had.
+        self._decisions = decisions(reference.graph) if reference.steps == 1 else {}
+        taps = sorted({each.logits for each in self._decisions.values()})
+        sides = [Oriented(each) for each in (self._nearest, self._other)]
+        runs: list[Run] = [partial(side.run, taps=taps) for side in sides]
+        answering: list[Run] = [reference.rolled(side).run for side in sides]
+        self._run, run_other = runs if taps else answering
         self._moved = perturbed_inputs(run_other, 1, precision)
         self._proof = Proof((spec.name for spec in reference.outputs), constant_outputs(reference.graph))
 
@@ -87,9 +95,14 @@ class RoundedReference:
         # Noise of float32 counts as it does for float32.
         weight = NOISE_FACTOR / self.tolerance.rule.factor
         noise = {
-            name: measure_noise(answer, [answers[name], moved[name]]).beside(answered.noise[name], weight)
-            for name, answer in expected.items()
+            name: measure_noise(expected[name], [answer, moved[name]]).beside(answered.noise[name], weight)
+            for name, answer in answers.items()
         }
+        found = {
+            name: each.noise(expected[each.logits], moved[each.logits])
+            for name, each in self._decisions.items()
+        }
+        noise = beside(noise, found)
         if not (answered.adversarial or answered.nan):
             self._proof.add(expected, noise, self.tolerance)
         return expected, noise

@@ -104,6 +104,13 @@ def test_saturated_sigmoids_may_be_off_by_eps_absolutely() -> None:
     assert not judged(reference, candidate, Tolerance(1, saturating=frozenset({"y"}))).fault
 
 
+def test_in_float16_a_sigmoid_is_as_exact_as_float32_rounded_to_it() -> None:
+    tolerance = Tolerance(1, saturating=frozenset({"y"}), precision="float16")
+    reference = np.full((1, 8), 3e-6, np.float32).astype(np.float16).astype(np.float32)
+    assert not judged(reference, reference + np.float32(2.0**-24), tolerance).fault
+    assert judged(reference, reference + np.float32(1e-4), tolerance).fault
+
+
 def test_float16_answers_may_be_off_by_their_own_last_bit() -> None:
     reference = np.full((1, 8), 1.0, np.float16)
     assert not judged(reference, np.nextafter(reference, np.float16(2))).fault

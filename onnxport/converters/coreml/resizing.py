@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,8 +12,16 @@ from onnxport.converters.coreml.numbers.formulas import Term, computing
 from onnxport.converters.coreml.shapes.dims import Size, as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.resizing import HALFWAY, REACH, Sampling
-from onnxport.model import dims_of
+from onnxport.converters.resizing.open import (
+    OpenAxis,
+    common_scale,
+    goes_by_ratio,
+    inside,
+    repeats_at_any_size,
+    stays,
+    weights,
+)
+from onnxport.converters.resizing.sampling import HALFWAY, REACH, Sampling
 
 # ONNX coordinate_transformation_mode -> MIL's sampling_mode that samples linearly the same at any size, if the scale
 # is the ratio of the sizes.
@@ -22,7 +30,6 @@ _LINEAR_AT_ANY_SIZE = {
     "asymmetric": "DEFAULT",
     "half_pixel": "UNALIGN_CORNERS",
 }
-_CENTERED = frozenset(("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"))
 
 
 def is_last(axes: Collection[int], rank: int) -> bool:
@@ -46,29 +53,15 @@ def sampled_from(mil: MilBuilder, x: Value, mode: str, sizes: Sequence[Size]) ->
     )
 
 
-@dataclass(frozen=True)
-class _OpenAxis:
-    """An axis to resize: its sizes, the scale if it is not their ratio, the region of interest.
-
-    Scale and region are numbers if the node has them as constants, else float32 [1].
-    """
-
-    axis: int
-    before: Size
-    after: Size
-    scale: float | Term | None
-    region: tuple[Term, Term] | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        return isinstance(self.scale, float) and self.scale >= 1 and self.scale == int(self.scale)
+# Of scale and region, what is computed is float32 [1].
+_Axis: TypeAlias = OpenAxis[Size, Term]
 
 
 def resized_at_run_time(node: NodeView[Value], mil: MilBuilder, sampling: Sampling) -> Value:
     """Resizes axes to sizes that follow from the input's, or are computed, at run time."""
     x = node.x
     with computing(mil, "fp32"):
-        axes = _Axes(node, mil, sampling).read()
+        axes = _Reader(node, mil, sampling).read()
     native = _native(mil, x, sampling, axes)
     if native is not None:
         return native
@@ -95,7 +88,7 @@ def resized_at_run_time(node: NodeView[Value], mil: MilBuilder, sampling: Sampli
 # ---- the axes
 
 
-class _Axes:
+class _Reader:
     """The axes that a node resizes, read in float32."""
 
     def __init__(self, node: NodeView[Value], mil: MilBuilder, sampling: Sampling) -> None:
@@ -103,7 +96,7 @@ class _Axes:
         self.targets = [axis % node.x.rank for axis in node.attribute("axes", range(node.x.rank))]
         self.before = {axis: size_of(mil, node.x, axis) for axis in self.targets}
 
-    def read(self) -> list[_OpenAxis]:
+    def read(self) -> list[_Axis]:
         node, targets = self.node, self.targets
         policy = node.attribute("keep_aspect_ratio_policy", "stretch")
         regions = self._regions()
@@ -116,16 +109,18 @@ class _Axes:
             changing = [axis for axis in targets if factors[axis] != 1]
         else:
             after = self._sizes(node.input(3))
-            changing = [axis for axis in targets if not _stays(node, axis)]
+            changing = [axis for axis in targets if not stays(node, axis)]
             if policy != "stretch":
-                common = self._common_scale(policy, after)
+                common = common_scale(
+                    policy, [number(self.mil, after[a]) / number(self.mil, self.before[a]) for a in targets]
+                )
                 factors = dict.fromkeys(targets, common)
                 after = {axis: self._rounded_size(self.before[axis], common) for axis in targets}
                 changing = targets
         if regions:
             changing = targets
         return [
-            _OpenAxis(
+            _Axis(
                 axis,
                 self.before[axis],
                 after[axis],
@@ -175,16 +170,6 @@ class _Axes:
             Term(self.mil, self.mil.slice_by_index(x=values, begin=[i], end=[i + 1])) for i in range(count)
         ]
 
-    def _common_scale(self, policy: str, wanted: dict[int, Size]) -> Term:
-        """The smallest (not_larger) or largest (not_smaller) ratio of the wanted sizes to the present ones."""
-        ratios = [
-            number(self.mil, wanted[axis]) / number(self.mil, self.before[axis]) for axis in self.targets
-        ]
-        common = ratios[0]
-        for ratio in ratios[1:]:
-            common = common.minimum(ratio) if policy == "not_larger" else common.maximum(ratio)
-        return common
-
     def _rounded_size(self, size: Size, scale: Term) -> Size:
         whole = (number(self.mil, size) * scale + 0.5).call("floor")
         return self.mil.cast(x=whole.value, dtype="int32")  # type: ignore[no-any-return]
@@ -212,29 +197,17 @@ def number(mil: MilBuilder, size: Size) -> Term:
     return Term(mil, mil.cast(x=size, dtype="fp32"))
 
 
-def _stays(node: NodeView[Value], axis: int) -> bool:
-    """Whether shape inference knows the axis to keep its size: by number or by symbol."""
-    source, result = node.node.inputs[0], node.node.outputs[0]
-    assert source is not None
-    before, after = dims_of(source)[axis], dims_of(result)[axis]
-    return before is not None and before == after
-
-
 # ---- MIL's own operators
 
 
-def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_OpenAxis]) -> Value | None:
+def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_Axis]) -> Value | None:
     """The last two axes by the operator that samples the same whatever the size, if there is such."""
     if x.rank < 3 or not x.is_float or not is_last([each.axis for each in axes], x.rank):
         return None
     by_axis = {each.axis: each for each in axes}
     pair = [by_axis.get(axis) for axis in (x.rank - 2, x.rank - 1)]
-    whole = all(each.is_whole for each in axes)
     if sampling.mode == "nearest":
-        # At a whole factor f all of these copy element floor(i / f).
-        from_corner = sampling.coordinates == "asymmetric" and sampling.rounding == "floor"
-        centered = sampling.coordinates in _CENTERED and sampling.rounding.startswith("round")
-        if not whole or not (from_corner or centered):
+        if not repeats_at_any_size(sampling, axes):
             return None
         height, width = (
             1 if each is None or not isinstance(each.scale, float) else int(each.scale) for each in pair
@@ -242,10 +215,9 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_OpenAxis]
         return mil.upsample_nearest_neighbor(  # type: ignore[no-any-return]
             x=x, scale_factor_height=height, scale_factor_width=width
         )
-    by_ratio = whole or all(each.scale is None for each in axes) or sampling.coordinates == "align_corners"
     mode = _LINEAR_AT_ANY_SIZE.get(sampling.coordinates)
     plain = sampling.mode == "linear" and not sampling.antialias and not sampling.exclude_outside
-    if not plain or not by_ratio or mode is None or not mil.at_least("iOS17"):
+    if not plain or not goes_by_ratio(sampling, axes) or mode is None or not mil.at_least("iOS17"):
         return None
     sizes = [
         size_of(mil, x, axis) if each is None else each.after
@@ -257,7 +229,7 @@ def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: list[_OpenAxis]
 # ---- sampling by positions computed at run time, in the order of operations of resizing.source_positions
 
 
-def _positions(mil: MilBuilder, sampling: Sampling, axis: _OpenAxis) -> Term:
+def _positions(mil: MilBuilder, sampling: Sampling, axis: _Axis) -> Term:
     """The position in the input of every output element, float32 [after]."""
     y = _counted(mil, axis.after)
     before, after = number(mil, axis.before), number(mil, axis.after)
@@ -312,7 +284,7 @@ def _rounded(mil: MilBuilder, positions: Term, rounding: str) -> Term:
         return (past_half >= bound).where(lower + 1.0, lower)
 
 
-def _indices(mil: MilBuilder, positions: Term, axis: _OpenAxis) -> Value:
+def _indices(mil: MilBuilder, positions: Term, axis: _Axis) -> Value:
     """Whole positions as indices, those outside the axis moved to its ends."""
     with computing(mil, "fp32"):
         within = positions.maximum(0.0).minimum(number(mil, axis.before) - 1.0)
@@ -324,7 +296,7 @@ def _along(mil: MilBuilder, values: Value, axis: int, rank: int) -> Value:
     return mil.reshape(x=values, shape=[-1 if a == axis else 1 for a in range(rank)])  # type: ignore[no-any-return]
 
 
-def _interpolated(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Term) -> Value:
+def _interpolated(mil: MilBuilder, x: Value, axis: _Axis, positions: Term) -> Value:
     """Each output element between its two neighbours."""
     with computing(mil, "fp32"):
         lower = positions.call("floor")
@@ -336,7 +308,7 @@ def _interpolated(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Term) -
     return mil.add(x=near, y=mil.mul(x=mil.sub(x=far, y=near), y=share))  # type: ignore[no-any-return]
 
 
-def _outside(mil: MilBuilder, axis: _OpenAxis, positions: Term, rank: int) -> Value:
+def _outside(mil: MilBuilder, axis: _Axis, positions: Term, rank: int) -> Value:
     """Where samples lie outside the input, as a condition along the axis."""
     last = number(mil, axis.before) - 1.0
     low = mil.less(x=positions.value, y=0.0)
@@ -347,7 +319,7 @@ def _outside(mil: MilBuilder, axis: _OpenAxis, positions: Term, rank: int) -> Va
 # ---- sampling by weights, as resizing.weight_matrix has them
 
 
-def _weighted(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Term, sampling: Sampling) -> Value:
+def _weighted(mil: MilBuilder, x: Value, axis: _Axis, positions: Term, sampling: Sampling) -> Value:
     """The axis, its edge elements repeated as far as the weights reach, times a matrix made at run time."""
     with computing(mil, "fp32"):
         stretch = _stretch(mil, axis, sampling)
@@ -358,19 +330,19 @@ def _weighted(mil: MilBuilder, x: Value, axis: _OpenAxis, positions: Term, sampl
         )
         integers = _range(mil, mil.mul(x=count, y=-1), mil.add(x=count, y=size))
         whole = Term(mil, mil.cast(x=integers, dtype="fp32"))
-        weights = _weights(mil, whole, positions, stretch, axis, sampling)
+        matrix = _weights(mil, whole, positions, stretch, axis, sampling)
     repeated = mil.gather(x=x, indices=_indices(mil, whole, axis), axis=axis.axis)
     order = [each for each in range(x.rank) if each != axis.axis] + [axis.axis]
     rows = mil.transpose(x=repeated, perm=order)
     if x.rank == 1:
         rows = mil.expand_dims(x=rows, axes=[0])
-    result = mil.matmul(x=rows, y=weights)
+    result = mil.matmul(x=rows, y=matrix)
     if x.rank == 1:
         return mil.squeeze(x=result, axes=[0])  # type: ignore[no-any-return]
     return mil.transpose(x=result, perm=np.argsort(order).tolist())  # type: ignore[no-any-return]
 
 
-def _stretch(mil: MilBuilder, axis: _OpenAxis, sampling: Sampling) -> Term:
+def _stretch(mil: MilBuilder, axis: _Axis, sampling: Sampling) -> Term:
     """What narrows the distances: the scale, where it shrinks and antialias is asked for."""
     if not sampling.antialias:
         return element(mil, 1.0)
@@ -385,28 +357,15 @@ def _weights(
     whole: Term,
     positions: Term,
     stretch: Term,
-    axis: _OpenAxis,
+    axis: _Axis,
     sampling: Sampling,
 ) -> Value:
     """[reached elements, after]: each column adds up to 1."""
     rows = Term(mil, mil.reshape(x=whole.value, shape=[-1, 1]))
     columns = Term(mil, mil.reshape(x=positions.value, shape=[1, -1]))
     distances = (rows - columns).call("abs") * stretch
-    weights = (
-        (-distances + 1.0).maximum(0.0) if sampling.mode == "linear" else _cubic(distances, sampling.cubic_a)
-    )
+    shares = weights(sampling, distances)
     if sampling.exclude_outside:
-        inside = rows.minimum(0.0) + 1.0  # 1 from element 0 on, at most 0 before it
-        beyond = (number(mil, axis.before) - rows).minimum(
-            1.0
-        )  # 1 up to the last element, at most 0 after it
-        weights = weights * inside.minimum(beyond).maximum(0.0)
-    total = weights.call("reduce_sum", axes=[0], keep_dims=True)
-    return (weights / total).value
-
-
-def _cubic(x: Term, a: float) -> Term:
-    near = ((x * (a + 2) - (a + 3)) * x * x) + 1.0
-    far = ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
-    beyond_one = ((-x + 1.0) >= 0.0).where(near, far)
-    return ((x - 2.0) >= 0.0).where(x - x, beyond_one)
+        shares = shares * inside(rows, number(mil, axis.before))
+    total = shares.call("reduce_sum", axes=[0], keep_dims=True)
+    return (shares / total).value

@@ -22,6 +22,7 @@ from onnxport.validate.debug.search import Trail, search
 from onnxport.validate.debug.stopped import stopped_at
 from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
+from onnxport.validate.precision import kept_float32
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
 from onnxport.validate.runtimes.base import Array, Feeds
@@ -72,7 +73,7 @@ def diagnose(
         if report.passed and not params.layers:
             agree = wording.KEPT if is_lossy(report) else wording.AGREE
             return report.model_copy(update={"diagnosis": Diagnosis(summary=agree, node=None)})
-        rounds = Rounds.of(report.reference.precision, report.candidate.precision)
+        rounds = Rounds.of(report.reference.precision, report.candidate.precision, kept_float32(candidate))
         with phase("search"):
             with Sides(Network(graph), candidate, params, judge.reference, rounds) as sides:
                 found = _Inquiry(judge.reference, candidate, params, limit, sides, report).diagnosis(output)

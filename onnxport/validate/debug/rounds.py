@@ -32,15 +32,17 @@ class Rounds:
     Attributes:
         precision: whose tolerance holds (tolerance.RULES); "float32" for the usual one.
         made: whether the reference's nodes have to be rounded to it first, since the candidate alone is.
+        kept: the values that the candidate computes in float32 in spite of that.
     """
 
     precision: Precision = "float32"
     made: bool = False
+    kept: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, reference: Precision, candidate: Precision) -> Rounds:
+    def of(cls, reference: Precision, candidate: Precision, kept: frozenset[str] = frozenset()) -> Rounds:
         if reference == "float32" and candidate in ROUNDINGS:
-            return cls(candidate, made=True)
+            return cls(candidate, made=True, kept=kept)
         return cls(reference) if reference in RULES else cls()
 
     def model(self, proto: onnx.ModelProto, folder: Path | None, dither: int | None) -> Model | None:
@@ -52,7 +54,7 @@ class Rounds:
         copy = onnx.ModelProto.FromString(proto.SerializeToString())
         if folder is not None:
             onnx.load_external_data_for_model(copy, str(folder))
-        return rounded(Model(ir.from_proto(copy)), self.precision, dither=dither)
+        return rounded(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
 
     def stored(self, values: Array) -> Array:
         """float32 values as weights of this precision hold them."""

@@ -102,6 +102,23 @@ def test_an_epsilon_that_float16_does_not_hold_keeps_its_sum_in_float32(
     )
 
 
+def test_a_small_bias_that_keeps_nothing_finite_is_no_island(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Add", ["r", "e"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["y"]),
+    ]
+    model, package = model_of(nodes, {"x": X}, [constant("e", 3e-5)]), tmp_path / "m.mlpackage"
+    convert(model, package, precision="fp16", samples=[{"x": X}])
+    assert not islands(package)
+    np.testing.assert_allclose(
+        evaluate(package, {"x": X})["y"], run_onnx(model, {"x": X})["y"], rtol=2e-3, atol=6e-5
+    )
+    other = tmp_path / "n.mlpackage"  # where it is no longer small beside what it moves
+    convert(model, other, precision="fp16", samples=[{"x": X * 1e-3}])
+    assert islands(other) == {"a"}
+
+
 def test_positions_beyond_2048_stay_whole(tmp_path: Path) -> None:
     ids = np.array([[1, 2047, 3001]], np.int32)
     nodes = [

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.validate.runtimes.mil.registry import Undefined
 from tests.validate.mil.programs import evaluated
+from tests.validate.mil.undefined import Case, check_refused, each_of
 
 X = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
 STEPS = np.ones((2, 1, 3), np.float32)
@@ -42,8 +42,7 @@ def roi(*numbers: float) -> Any:
     return np.array(numbers, np.float32).reshape(1, 1, 4, 1, 1)
 
 
-# Operator, arguments, opset, and the words that say what is undefined.
-UNDEFINED: list[tuple[str, dict[str, Any], str, str]] = [
+UNDEFINED: list[Case] = [
     ("max_pool", POOL, "iOS17", "padding altogether"),
     ("avg_pool", POOL | {"exclude_padding_from_average": True}, "iOS17", "padding altogether"),
     ("local_response_norm", {"x": X, "size": 2}, "iOS17", "even number"),
@@ -87,17 +86,11 @@ UNDEFINED: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("operator", "arguments", "opset", "words"),
-    UNDEFINED,
-    ids=[f"{each[0]}-{each[2]}-{place}" for place, each in enumerate(UNDEFINED)],
-)
+@each_of(UNDEFINED)
 def test_strict_mode_raises(
     operator: str, arguments: dict[str, Any], opset: str, words: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(Undefined, match=words) as caught:
-        evaluated(tmp_path, operator, [arguments], opset)
-    assert str(caught.value).startswith(f"{operator} ")
+    check_refused(tmp_path, operator, arguments, opset, words)
     evaluated(tmp_path, operator, [arguments], opset, strict=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxport.converters.constants import constant_of
 from onnxport.converters.coreml.builder import MilBuilder, MilType
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, size_of, sizes_of
@@ -12,23 +13,11 @@ from onnxport.converters.lowering import NodeView
 
 Node = NodeView[Value]
 
-# The type of a Constant's number or list; a tensor has its own.
-_CONSTANT_TYPES = {
-    "value": None,
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-}
-
 
 @lower("Constant")
 def constant(node: Node, mil: MilBuilder) -> None:
     """A result of a branch that is the same each time (ONNX Constant-21); `prepare` has made others initializers."""
-    (name,) = node.node.attributes
-    if name not in _CONSTANT_TYPES:
-        node.unsupported(f"a constant given as {name}")
-    node.emit(mil.constant(np.asarray(node.attribute(name), _CONSTANT_TYPES[name])))
+    node.emit(mil.constant(constant_of(node)))
 
 
 @lower("Shape")

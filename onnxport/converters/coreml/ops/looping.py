@@ -14,8 +14,8 @@ from onnxport.converters.coreml.control.blocks import check_carried, emitted, en
 from onnxport.converters.coreml.control.rows import Rows, rows
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
+from onnxport.converters.looping import dtype_in_body, shape_in_body, unchanged
 from onnxport.converters.lowering import NodeView
-from onnxport.model import dims_of
 
 # The counter is an int32; a limit beyond it is none.
 _FAR = int(np.iinfo(np.int32).max)
@@ -39,10 +39,10 @@ class _Loop:
             node.unsupported("has no end: neither a trip count nor a condition")
         for value, each in zip(self.initial, self.body.inputs[2:], strict=True):
             check_carried(node, value, each.name)
-        self.shapes = [self._shape(each) for each in self.body.inputs[2:]]
-        self.dtypes = [self._dtype(each) for each in self.body.inputs[2:]]
+        self.shapes = [shape_in_body(self.node, each) for each in self.body.inputs[2:]]
+        self.dtypes = [dtype_in_body(self.node, each, "Core ML") for each in self.body.inputs[2:]]
         self.rows: list[Rows] = [
-            rows(mil, self._shape(each), self._dtype(each), self.steps)
+            rows(mil, shape_in_body(self.node, each), dtype_in_body(self.node, each, "Core ML"), self.steps)
             for each in self.body.outputs[1 + len(self.initial) :]
         ]
 
@@ -52,10 +52,7 @@ class _Loop:
         known = None if self.condition is None else self.condition.constant
         if self.condition is not None and (known is None or not known.all()):
             return True
-        value = self.body.outputs[0]
-        while (producer := value.producer()) is not None and producer.op_type == "Identity":
-            assert producer.inputs[0] is not None
-            value = producer.inputs[0]
+        value = unchanged(self.body.outputs[0])
         is_true = value.const_value is not None and value.const_value.numpy().all()
         return value is not self.body.inputs[1] and not is_true
 
@@ -75,18 +72,6 @@ class _Loop:
         if self.stops and not isinstance(self.bound, int):
             return None
         return self.bound
-
-    def _shape(self, value: onnx.Value) -> tuple[int | None, ...]:
-        if value.shape is None:
-            self.node.unsupported(
-                f"the number of dimensions of {value.name!r} in its body is not known, or changes from step to step"
-            )
-        return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
-
-    def _dtype(self, value: onnx.Value) -> np.dtype[np.generic]:
-        if value.dtype is None or value.dtype == onnx.DataType.STRING:
-            self.node.unsupported(f"{value.name!r} in its body has no type that Core ML carries")
-        return np.dtype(value.dtype.numpy())
 
     def run(self) -> None:
         mil = self.mil

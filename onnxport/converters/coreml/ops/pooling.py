@@ -12,7 +12,7 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.ops.padding_forms import interleaved, window_pads
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Pool, Window, pool_of
 from onnxport.optimizers.rewritings.registry import REASON
@@ -175,7 +175,7 @@ def _dilated_mean(node: NodeView[Value], mil: MilBuilder, x: Value, pool: Pool, 
     counted = (
         _counted_at_run_time(mil, x, pool, counts_pads)
         if None in window.input
-        else _counted(pool, counts_pads)
+        else pool.counted(counts_pads)[None, None].astype(np.float32)
     )
     return mil.real_div(x=total, y=counted)  # type: ignore[no-any-return]
 
@@ -193,19 +193,6 @@ def _counted_at_run_time(mil: MilBuilder, x: Value, pool: Pool, counts_pads: boo
         before, after = (0,) * len(before), tuple(a - b for a, b in zip(after, written, strict=True))
     padded = _zeros_around(mil, ones, before, after)
     return _combined(mil, lambda a, b: mil.add(x=a, y=b), padded, window.padded())
-
-
-def _counted(pool: Pool, counts_pads: bool) -> Array:
-    """How many elements count in each window, as [1, 1, spatial...]."""
-    window = pool.window
-    counted: list[Array] = []
-    for axis, count in enumerate(window.output):
-        size, before, dilation = window.input[axis] or 0, window.before[axis], window.dilations[axis]
-        low, high = (-before, size + pool.declared[axis]) if counts_pads else (0, size)
-        starts = np.arange(count or 0) * window.strides[axis] - before
-        elements = starts[:, None] + np.arange(window.kernel[axis]) * dilation
-        counted.append(((elements >= low) & (elements < high)).sum(axis=1))
-    return np.asarray(reduce(np.multiply.outer, counted), np.float32)[None, None]
 
 
 # ---- whole feature maps

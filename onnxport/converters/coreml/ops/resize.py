@@ -9,14 +9,15 @@ from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.resizing import is_last, resized_at_run_time, sampled_from
 from onnxport.converters.coreml.values import Array, Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.resizing import (
+from onnxport.converters.resizing.sampling import (
     Axis,
     Sampling,
     axes_of,
+    is_open,
+    lie_outside,
+    lies_alike,
     nearest_indices,
-    outside,
     sampling_of,
-    source_positions,
     weight_matrix,
 )
 
@@ -34,7 +35,7 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
     x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
     if sampling.mode != "nearest" and not x.is_float:
         node.unsupported(f"samples {x.dtype} elements by {sampling.mode}, whose rounding ONNX leaves open")
-    if None in x.shape or None in shape or _is_open(node, sampling):
+    if None in x.shape or None in shape or is_open(node, sampling):
         node.emit(resized_at_run_time(node, mil, sampling))
         return
     axes = axes_of(node, sampling)
@@ -53,17 +54,6 @@ def resize(node: NodeView[Value], mil: MilBuilder) -> None:
         else:
             result = _weighted(mil, result, axis, weight_matrix(sampling, description))
     node.emit(_extrapolated(mil, result, axes, sampling))
-
-
-def _is_open(node: NodeView[Value], sampling: Sampling) -> bool:
-    """Whether more than sizes must be known: a region, a scale, or what is to keep its aspect ratio."""
-    matters = {
-        1: sampling.coordinates == "tf_crop_and_resize",
-        2: True,
-        3: node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch",
-    }
-    operands = [node.optional(index) for index, counts in matters.items() if counts]
-    return any(o is not None and o.constant is None and o.shape != (0,) for o in operands)
 
 
 def _native(mil: MilBuilder, x: Value, sampling: Sampling, axes: dict[int, Axis]) -> Value | None:
@@ -112,10 +102,7 @@ def _samples_alike(sampling: Sampling, mode: str, axis: Axis) -> bool:
         return axis.after > 1 or mode == "UNALIGN_CORNERS"
     if axis.after == 1 and mode != "UNALIGN_CORNERS":
         return False
-    last = axis.before - 1
-    ours, theirs = _POSITIONS[mode](axis.before, axis.after), source_positions(sampling, axis)
-    noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
-    return bool(np.allclose(np.clip(ours, 0, last), np.clip(theirs, 0, last), rtol=0, atol=noise))
+    return lies_alike(sampling, axis, _POSITIONS[mode](axis.before, axis.after))
 
 
 # ---- any sampling
@@ -139,10 +126,7 @@ def _weighted(mil: MilBuilder, x: Value, axis: int, matrix: Array) -> Value:
 
 def _extrapolated(mil: MilBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
     """The extrapolation value put where a sample lies outside the input along any axis."""
-    lies_outside = np.zeros((1,) * result.rank, bool)
-    for axis, description in axes.items():
-        along = [-1 if a == axis else 1 for a in range(result.rank)]
-        lies_outside = lies_outside | outside(sampling, description).reshape(along)
+    lies_outside = lie_outside(sampling, axes, result.rank)
     if not lies_outside.any():
         return result
     whole = np.broadcast_to(lies_outside, [dim or 0 for dim in result.shape])

@@ -2,7 +2,8 @@
 
 1e-6 added to a variance keeps a division finite; the float16 next to it that every processor keeps is 6e-5, which would
 be another function. So such a node computes in float32, and so does what takes its root, its logarithm or divides by
-it, until the result is of a size again that float16 holds.
+it, until the result is of a size again that float16 holds. A learned bias of 1e-5 that no such operator reads is none:
+islands.py looks at what it is added to.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as onnx
 
+from onnxport.samples.uses import CARRIERS, uses
+
 _LEAST = float(np.finfo(np.float16).smallest_normal)
 _FLOATS = (onnx.DataType.FLOAT, onnx.DataType.DOUBLE, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16)
 # Operators that make of a tiny number one that is not, and which operand that is.
 _ENLARGING = {"Div": 1, "Log": 0, "Pow": 0, "Reciprocal": 0, "Sqrt": 0}
 # Operators through which a small number passes as it is.
 _PASSING = frozenset(("Expand", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"))
+# What a number away from 0 is added by, or held by.
+SHIFTS = frozenset("Add Sub Max Clip Where".split())
+_TO_THE_GUARDED = (
+    CARRIERS | SHIFTS | frozenset("Abs Min Mul Neg ReduceMax ReduceMean ReduceMin ReduceSum Sum".split())
+)
 
 
 def is_delicate(node: onnx.Node) -> bool:
     """Whether a node computes with a number too small for float16, or on the result of such."""
-    if any(value is not None and _is_tiny(value) for value in node.inputs):
+    if reads_tiny(node) and (node.op_type not in SHIFTS or guards(node)):
         return True
     place = 0 if node.op_type in _PASSING else _ENLARGING.get(node.op_type)
     if place is None or place >= len(node.inputs):
@@ -28,6 +36,20 @@ def is_delicate(node: onnx.Node) -> bool:
     source = node.inputs[place]
     producer = None if source is None else source.producer()
     return producer is not None and is_delicate(producer)
+
+
+def reads_tiny(node: onnx.Node) -> bool:
+    """Whether an operand is a single number, not 0, that float16 does not hold."""
+    return any(value is not None and _is_tiny(value) for value in node.inputs)
+
+
+def guards(node: onnx.Node) -> bool:
+    """Whether a node that shifts a value is what keeps a division, a root or a logarithm of it finite."""
+    return any(
+        _ENLARGING.get(user.op_type) == position
+        for value in node.outputs
+        for user, position in uses(value, _TO_THE_GUARDED)
+    )
 
 
 def _is_tiny(value: onnx.Value) -> bool:

@@ -5,7 +5,7 @@ the way to a result that does not:
 
 - larger than half of float16's largest number on the samples: other inputs may go further;
 - not 0, and smaller than float16's least normal number everywhere;
-- moved by an epsilon that float16 does not hold;
+- moved by an epsilon that float16 does not hold (epsilons.py), or by one that is not small beside it;
 - integers beyond 2048, from a Cast, and what is computed from them: positions and offsets;
 - squares that are so large, on the way to a norm;
 
@@ -15,18 +15,18 @@ and with `mixed` also where a small error becomes a large one: powers, logarithm
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.converters.coreml.precision.epsilons import SHIFTS, guards, is_delicate, reads_tiny
 from onnxport.converters.coreml.precision.measured import Measured
 from onnxport.samples.uses import CARRIERS
 
 _LARGEST = float(np.finfo(np.float16).max)
 _MOST = _LARGEST / 2
 _LEAST = float(np.finfo(np.float16).smallest_normal)
-_NAMED = 8  # nodes in a note
+_NAMED = 3  # nodes in a note: their names may be long
 _INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
 _SQUARES = frozenset(
@@ -35,8 +35,8 @@ _SQUARES = frozenset(
         "GroupNormalization MeanVarianceNormalization SkipLayerNormalization SimplifiedLayerNormalization"
     ).split()
 )
-# What an epsilon keeps away from 0.
-_SHIFTS = frozenset("Add Sub Max Clip Where".split())
+# Beside such numbers, one below float16's least normal one is less than a rounding.
+_LARGE = _LEAST / float(np.finfo(np.float16).eps)
 # What is computed from positions is one again.
 _POSITIONS = CARRIERS | frozenset("Add Sub Mul Div Floor Ceil Round Mod Min Max Clip Where Sum".split())
 # Where a small error becomes a large one.
@@ -61,7 +61,8 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
         values = [value for value in (*node.inputs, *node.outputs) if value is not None]
         if (
             any(value.name in critical for value in values)
-            or any(_is_lost(value) for value in node.inputs)
+            or is_delicate(node)
+            or _is_shifted(node, peaks)
             or _overflows_inside(node, peaks)
             or (mixed and node.op_type in _DELICATE and _computes_floats(node))
         ):
@@ -79,7 +80,7 @@ def _critical(graph: ir.Graph, peaks: Mapping[str, float]) -> Iterator[str]:
         peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
         if peak > _INTEGERS and _makes_positions(node, positions):
             positions.update(value.name for value in node.outputs if value.name)
-        if node.op_type in _SHIFTS and any(_is_lost(value) for value in node.inputs):
+        if node.op_type in SHIFTS and reads_tiny(node) and guards(node):
             yield from (value.name for value in node.outputs if value.name)
     yield from positions
 
@@ -94,12 +95,10 @@ def _makes_positions(node: ir.Node, positions: set[str]) -> bool:
     )
 
 
-def _is_lost(value: ir.Value | None) -> bool:
-    """Whether this is a single number, an epsilon, that is not 0 and that float16 does not hold."""
-    tensor: Any = None if value is None else value.const_value
-    if tensor is None or tensor.size != 1 or not tensor.dtype.is_floating_point():
-        return False
-    return bool(0 < abs(float(tensor.numpy().reshape(-1)[0])) < _LEAST)
+def _is_shifted(node: ir.Node, peaks: Mapping[str, float]) -> bool:
+    """Whether it moves small numbers by one that float16 does not hold: a learned bias of 1e-5 next to 100 is none."""
+    peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
+    return node.op_type in SHIFTS and reads_tiny(node) and peak < _LARGE
 
 
 def _overflows_inside(node: ir.Node, peaks: Mapping[str, float]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxport.converters.constants import constant_of
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.numbers.integers import Integers, integers
@@ -14,21 +15,8 @@ from onnxport.converters.tflite.values import Value, scalar
 @lower("Constant")
 def constant(node: TflNode, tfl: TflBuilder) -> None:
     """A result of a branch that is the same each time (ONNX Constant-21); `prepare` has made others initializers."""
-    (name,) = node.node.attributes
-    if name not in _CONSTANT_TYPES:
-        node.unsupported(f"a constant given as {name}")
-    value = np.asarray(node.attribute(name), _CONSTANT_TYPES[name])
+    value = constant_of(node)
     node.emit(Value(value.shape, value.dtype, constant=value))
-
-
-# The type of a Constant's number or list; a tensor has its own.
-_CONSTANT_TYPES = {
-    "value": None,
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-}
 
 
 @lower("Shape")

@@ -7,15 +7,14 @@ from functools import cached_property
 import numpy as np
 import onnx_ir as onnx
 
+from onnxport.converters.looping import dtype_in_body, shape_in_body, unchanged
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.control.carrying import Rows, State, rows
 from onnxport.converters.tflite.control.functions import loop
 from onnxport.converters.tflite.control.nesting import captured, within
-from onnxport.converters.tflite.layout import Shape
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
-from onnxport.model import dims_of
 
 # Steps of a loop that a trial run with made-up inputs may take.
 _MANY = 10_000
@@ -42,10 +41,12 @@ class _Loop:
         self.captured = captured(node, tfl, [self.body])
         inputs, outputs = self.body.inputs[2:], self.body.outputs[1:]
         self.states = [
-            State(tfl, value, self._shape(each)) for value, each in zip(initial, inputs, strict=True)
+            State(tfl, value, shape_in_body(self.node, each))
+            for value, each in zip(initial, inputs, strict=True)
         ]
         self.rows: list[Rows] = [
-            rows(tfl, self._shape(value), self._dtype(value), self.steps) for value in outputs[len(initial) :]
+            rows(tfl, shape_in_body(self.node, value), dtype_in_body(self.node, value, "TFLite"), self.steps)
+            for value in outputs[len(initial) :]
         ]
 
     @cached_property
@@ -55,10 +56,8 @@ class _Loop:
             self.condition.constant is None or not self.condition.constant.all()
         ):
             return True
-        value = self.body.outputs[0]
-        while (producer := value.producer()) is not None and producer.op_type == "Identity":
-            assert producer.inputs[0] is not None
-            value = producer.inputs[0]
+        value = unchanged(self.body.outputs[0])
+        producer = value.producer()
         if producer is not None and producer.op_type == "Constant":
             return not producer.attributes["value"].as_tensor().numpy().all()
         is_true = value.const_value is not None and value.const_value.numpy().all()
@@ -80,18 +79,6 @@ class _Loop:
             return max(0, int(self.limit.constant.item()))
         assert self.limit_tensor is not None
         return self.tfl.cast(self.limit_tensor, np.int32)
-
-    def _shape(self, value: onnx.Value) -> Shape:
-        if value.shape is None:
-            self.node.unsupported(
-                f"the number of dimensions of {value.name!r} in its body is not known, or changes from step to step"
-            )
-        return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
-
-    def _dtype(self, value: onnx.Value) -> np.dtype[np.generic]:
-        if value.dtype is None or value.dtype == onnx.DataType.STRING:
-            self.node.unsupported(f"{value.name!r} in its body has no type that TFLite carries")
-        return np.dtype(value.dtype.numpy())
 
     def run(self) -> None:
         tfl = self.tfl
@@ -150,7 +137,7 @@ class _Loop:
             following.append(tfl.reshape(tfl.tensor(results[0]), ()))
         count = 1 + len(self.states)
         for state, value, before in zip(self.states, results[1:count], self.body.inputs[2:], strict=True):
-            if value.rank != len(self._shape(before)):
+            if value.rank != len(shape_in_body(self.node, before)):
                 self.node.unsupported(f"{before.name!r} in its body changes its number of dimensions")
             following.append(state.carried(value))
         step = tfl.cast(counter, np.int32)

@@ -14,7 +14,7 @@ from onnxport.converters.tflite.kernels import BROADCAST_RANK
 from onnxport.converters.tflite.ops.reduction import reduce_axes
 from onnxport.converters.tflite.ops.windows import from_images, images, pad_input, tflite_padding
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import scalar
 from onnxport.converters.windows import Pool, Window, pool_of
 from onnxport.optimizers.rewritings.registry import REASON
@@ -181,7 +181,8 @@ def _recounted(
     if counts_pads and pool.declared == window.after:
         return mean
     if None not in window.input:
-        factor = tfl.constant(_area_per_counted(pool, counts_pads))
+        area = float(prod(window.kernel))
+        factor = tfl.constant((area / pool.counted(counts_pads)).astype(np.float32)[None, ..., None])
         return tfl.op("mul", [mean, factor], tfl.shape_of(mean))
     # The share of each window that counts is the pooled image of a tensor of ones.
     sizes = tfl.shape_of(tensor)[1:-1]
@@ -202,20 +203,6 @@ def _image_shape(tfl: TflBuilder, tensor: Tensor) -> Tensor:
     spatial = tfl.int32([0, *(1 for _ in range(rank - 2)), 0])
     sizes = tfl.op("mul", [tfl.op("shape", [tensor], [rank], np.int32), spatial], [rank])
     return tfl.op("maximum", [sizes, tfl.int32(1)], [rank])
-
-
-def _area_per_counted(pool: Pool, counts_pads: bool) -> Array:
-    """Window area over counted elements, per output position, as [1, spatial..., 1]."""
-    window = pool.window
-    counted: list[Array] = []
-    for axis, count in enumerate(window.output):
-        size, before, dilation = window.input[axis] or 0, window.before[axis], window.dilations[axis]
-        low, high = (-before, size + pool.declared[axis]) if counts_pads else (0, size)
-        starts = np.arange(count or 0) * window.strides[axis] - before
-        elements = starts[:, None] + np.arange(window.kernel[axis]) * dilation
-        counted.append(((elements >= low) & (elements < high)).sum(axis=1))
-    area = float(prod(window.kernel))
-    return (area / reduce(np.multiply.outer, counted)).astype(np.float32)[None, ..., None]
 
 
 # ---- whole feature maps

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.resizing import (
+from onnxport.converters.resizing.sampling import (
     Axis,
     Sampling,
     axes_of,
+    is_open,
+    lie_outside,
     nearest_indices,
-    outside,
     sampling_of,
     weight_matrix,
 )
@@ -27,7 +28,7 @@ from onnxport.converters.tflite.values import Value
 def resize(node: TflNode, tfl: TflBuilder) -> None:
     """Samples axes at another density (ONNX Resize-19)."""
     x, shape, sampling = node.x, node.output_shape(), sampling_of(node)
-    if None in x.shape or None in shape or _is_open(node, sampling):
+    if None in x.shape or None in shape or is_open(node, sampling):
         node.emit(resized_at_run_time(node, tfl, sampling))
         return
     axes = axes_of(node, sampling)
@@ -52,17 +53,6 @@ def resize(node: TflNode, tfl: TflBuilder) -> None:
         else:
             result = _weighted(tfl, result, axis, weight_matrix(sampling, description))
     node.emit(_extrapolated(tfl, result, axes, sampling))
-
-
-def _is_open(node: TflNode, sampling: Sampling) -> bool:
-    """Whether more than sizes must be known: a region, a scale, or what is to keep its aspect ratio."""
-    matters = {
-        1: sampling.coordinates == "tf_crop_and_resize",
-        2: True,
-        3: node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch",
-    }
-    operands = [node.optional(index) for index, counts in matters.items() if counts]
-    return any(o is not None and o.constant is None and o.shape != (0,) for o in operands)
 
 
 def _native_for(sampling: Sampling, axes: dict[int, Axis]) -> Native | None:
@@ -92,10 +82,7 @@ def _weighted(tfl: TflBuilder, x: Value, axis: int, matrix: Array) -> Value:
 
 def _extrapolated(tfl: TflBuilder, result: Value, axes: dict[int, Axis], sampling: Sampling) -> Value:
     """The extrapolation value put where a sample lies outside the input along any axis."""
-    lies_outside = np.zeros((1,) * result.rank, bool)
-    for axis, description in axes.items():
-        along = [-1 if a == axis else 1 for a in range(result.rank)]
-        lies_outside = lies_outside | outside(sampling, description).reshape(along)
+    lies_outside = lie_outside(sampling, axes, result.rank)
     if not lies_outside.any():
         return result
     order = tfl.common_order(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.resizing import HALF, Array, Axis, Sampling, nearest_indices, source_positions
+from onnxport.converters.resizing.sampling import HALF, Array, Axis, Sampling, lies_alike, nearest_indices
 
 # (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 Native = tuple[bool, bool]
@@ -41,8 +41,4 @@ def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
         return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
     if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
         return False
-    # Past the ends both repeat the last element.
-    last = axis.before - 1
-    ours, theirs = native_positions(native, axis.before, axis.after), source_positions(sampling, axis)
-    noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
-    return bool(np.allclose(np.clip(ours, 0, last), np.clip(theirs, 0, last), rtol=0, atol=noise))
+    return lies_alike(sampling, axis, native_positions(native, axis.before, axis.after))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from onnxport.converters.resizing import HALFWAY, REACH, Sampling
+from onnxport.converters.resizing.open import (
+    OpenAxis,
+    common_scale,
+    goes_by_ratio,
+    inside,
+    repeats_at_any_size,
+    stays,
+    weights,
+)
+from onnxport.converters.resizing.sampling import HALFWAY, REACH, Sampling
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.elements import Elements
@@ -17,7 +26,6 @@ from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
 from onnxport.converters.tflite.resizing.native import Native
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
-from onnxport.model import dims_of
 
 # ONNX coordinate_transformation_mode -> TFLite's (align_corners, half_pixel_centers) that samples linearly
 # the same at any size, if the scale is the ratio of the sizes.
@@ -26,29 +34,12 @@ _LINEAR_AT_ANY_SIZE: dict[str, Native] = {
     "asymmetric": (False, False),
     "half_pixel": (False, True),
 }
-_CENTERED = frozenset(("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"))
 
 
+# Sizes are int32 [1].
+_Axis: TypeAlias = OpenAxis[Tensor, Elements]
 # Start and end of a region of interest, as shares of the axis: numbers or float32 [1].
 Region = tuple["float | Elements", "float | Elements"]
-
-
-@dataclass(frozen=True)
-class _OpenAxis:
-    """An axis to resize: its sizes as int32 [1], the scale if it is not their ratio, the region of interest.
-
-    Scale and region are numbers if the node has them as constants, else float32 [1].
-    """
-
-    axis: int
-    before: Tensor
-    after: Tensor
-    scale: float | Elements | None
-    region: Region | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        return isinstance(self.scale, float) and self.scale >= 1 and self.scale == int(self.scale)
 
 
 def resized_at_run_time(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> Value:
@@ -81,7 +72,7 @@ def resized_at_run_time(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> V
 # ---- the axes
 
 
-def _open_axes(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> list[_OpenAxis]:
+def _open_axes(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> list[_Axis]:
     """The axes that change, by number; images keep both spatial ones, so that one op resizes them."""
     x = node.x
     targets = [normalized(axis, x.rank) for axis in node.attribute("axes", range(x.rank))]
@@ -102,16 +93,16 @@ def _open_axes(node: TflNode, tfl: TflBuilder, sampling: Sampling) -> list[_Open
     else:
         sizes = tfl.tensor(tfl.converted(node.input(3), np.int32))
         after = {axis: tfl.slice(sizes, [place], [1]) for place, axis in enumerate(targets)}
-        changing = [axis for axis in targets if axis in spatial or not _stays(node, axis)]
+        changing = [axis for axis in targets if axis in spatial or not stays(node, axis)]
         if policy != "stretch":
-            common = _common_scale(tfl, policy, [before[a] for a in targets], [after[a] for a in targets])
+            common = common_scale(policy, [_number(tfl, after[a]) / _number(tfl, before[a]) for a in targets])
             factors = dict.fromkeys(targets, common)
             after = {axis: _rounded_size(tfl, before[axis], common) for axis in targets}
             changing = targets
     if regions:
         changing = targets
     return [
-        _OpenAxis(
+        _Axis(
             axis,
             before[axis],
             after[axis],
@@ -133,7 +124,9 @@ def _regions(node: TflNode, tfl: TflBuilder, sampling: Sampling, count: int) -> 
     return {place: (parts[place], parts[count + place]) for place in range(count)}
 
 
-def _unless_kept(tfl: TflBuilder, region: Region | None, before: Tensor, after: Tensor) -> Region | None:
+def _unless_kept(
+    tfl: TflBuilder, region: Region | None, before: Tensor, after: Tensor
+) -> tuple[Elements, Elements] | None:
     """The region, or the whole axis where its size does not change: ONNX Runtime copies that."""
     if region is None:
         return None
@@ -162,17 +155,6 @@ def _numbers(tfl: TflBuilder, values: Value, count: int) -> Sequence[float | Ele
     return [Elements(tfl, tfl.slice(tensor, [i], [1])) for i in range(count)]
 
 
-def _common_scale(
-    tfl: TflBuilder, policy: str, before: Sequence[Tensor], wanted: Sequence[Tensor]
-) -> Elements:
-    """The smallest (not_larger) or largest (not_smaller) ratio of the wanted sizes to the present ones."""
-    ratios = [_number(tfl, w) / _number(tfl, b) for b, w in zip(before, wanted, strict=True)]
-    common = ratios[0]
-    for ratio in ratios[1:]:
-        common = common.minimum(ratio) if policy == "not_larger" else common.maximum(ratio)
-    return common
-
-
 def _number(tfl: TflBuilder, size: Tensor) -> Elements:
     return Elements(tfl, tfl.cast(size, np.float32))
 
@@ -189,32 +171,19 @@ def _scaled(tfl: TflBuilder, size: Tensor, factor: float | Elements | None) -> T
     return tfl.cast((_number(tfl, size) * factor).call("floor").tensor, np.int32)
 
 
-def _stays(node: TflNode, axis: int) -> bool:
-    """Whether shape inference knows the axis to keep its size: by number or by symbol."""
-    source, result = node.node.inputs[0], node.node.outputs[0]
-    assert source is not None
-    before, after = dims_of(source)[axis], dims_of(result)[axis]
-    return before is not None and before == after
-
-
-def _native_at_any_size(sampling: Sampling, axes: list[_OpenAxis]) -> Native | None:
+def _native_at_any_size(sampling: Sampling, axes: list[_Axis]) -> Native | None:
     """The TFLite op's parameters that sample the same whatever the size."""
-    whole = all(each.is_whole for each in axes)
     if sampling.mode == "cubic" or sampling.antialias:
         return None
     if sampling.mode == "nearest":
-        # At a whole factor f all of these copy element floor(i / f).
-        from_corner = sampling.coordinates == "asymmetric" and sampling.rounding == "floor"
-        centered = sampling.coordinates in _CENTERED and sampling.rounding.startswith("round")
-        return (False, False) if whole and (from_corner or centered) else None
-    by_ratio = whole or all(each.scale is None for each in axes) or sampling.coordinates == "align_corners"
-    return _LINEAR_AT_ANY_SIZE.get(sampling.coordinates) if by_ratio else None
+        return (False, False) if repeats_at_any_size(sampling, axes) else None
+    return _LINEAR_AT_ANY_SIZE.get(sampling.coordinates) if goes_by_ratio(sampling, axes) else None
 
 
 # ---- sampling by positions computed at run time, in the order of operations of resizing.source_positions
 
 
-def _positions(tfl: TflBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements:
+def _positions(tfl: TflBuilder, sampling: Sampling, axis: _Axis) -> Elements:
     """The position in the input of every output element, float32 [after]."""
     count = tfl.reshape(axis.after, ())
     indices = tfl.op("range", [tfl.constant(0, np.int32), count, tfl.constant(1, np.int32)], [None], np.int32)
@@ -224,7 +193,7 @@ def _positions(tfl: TflBuilder, sampling: Sampling, axis: _OpenAxis) -> Elements
     one = before.minimum(1.0)
     scale = after / before if axis.scale is None else one * axis.scale
     if axis.region is not None:
-        return _in_region(y, before, after, *(_element(y.tfl, bound) for bound in axis.region))
+        return _in_region(y, before, after, *axis.region)
     match sampling.coordinates:
         case "asymmetric":
             return y / scale
@@ -263,7 +232,7 @@ def _rounded(positions: Elements, rounding: str) -> Elements:
             return past_half.where_at_least(bound, lower + 1.0, lower)
 
 
-def _indices(tfl: TflBuilder, positions: Elements, axis: _OpenAxis) -> Tensor:
+def _indices(tfl: TflBuilder, positions: Elements, axis: _Axis) -> Tensor:
     """Whole positions as indices, those outside the axis moved to its ends."""
     whole = tfl.cast(positions.tensor, np.int32)
     last = tfl.op("sub", [axis.before, tfl.int32(1)], [1])
@@ -271,7 +240,7 @@ def _indices(tfl: TflBuilder, positions: Elements, axis: _OpenAxis) -> Tensor:
     return tfl.op("minimum", [above, last], [None])
 
 
-def _interpolated(tfl: TflBuilder, x: Value, axis: _OpenAxis, positions: Elements) -> Value:
+def _interpolated(tfl: TflBuilder, x: Value, axis: _Axis, positions: Elements) -> Value:
     """Each output element between its two neighbours."""
     lower = positions.call("floor")
     share = tfl.reshape((positions - lower).tensor, [None if a == axis.axis else 1 for a in range(x.rank)])
@@ -282,7 +251,7 @@ def _interpolated(tfl: TflBuilder, x: Value, axis: _OpenAxis, positions: Element
     return broadcast(tfl, "add", near, step)
 
 
-def _outside(tfl: TflBuilder, axis: _OpenAxis, positions: Elements, rank: int) -> Value:
+def _outside(tfl: TflBuilder, axis: _Axis, positions: Elements, rank: int) -> Value:
     """Where samples lie outside the input, as a condition that broadcasts along the axis."""
     last = _number(tfl, axis.before) - 1.0
     low = tfl.op("less", [positions.tensor, tfl.constant(0, np.float32)], [None], bool)
@@ -294,7 +263,7 @@ def _outside(tfl: TflBuilder, axis: _OpenAxis, positions: Elements, rank: int) -
 # ---- sampling by weights, as resizing.weight_matrix has them
 
 
-def _weighted(tfl: TflBuilder, x: Value, axis: _OpenAxis, positions: Elements, sampling: Sampling) -> Value:
+def _weighted(tfl: TflBuilder, x: Value, axis: _Axis, positions: Elements, sampling: Sampling) -> Value:
     """The axis, its edge elements repeated as far as the weights reach, times a matrix made at run time."""
     stretch = _stretch(tfl, axis, sampling)
     reach = (stretch.call("rsqrt") * stretch.call("rsqrt") * REACH[sampling.mode]).call("ceil") + 1.0
@@ -304,15 +273,15 @@ def _weighted(tfl: TflBuilder, x: Value, axis: _OpenAxis, positions: Elements, s
         for tensor in (tfl.op("neg", [count], [1]), tfl.op("add", [axis.before, count], [1]))
     ]
     whole = Elements(tfl, tfl.cast(tfl.op("range", [*bounds, tfl.int32(1)], [None], np.int32), np.float32))
-    weights = _weights(tfl, whole, positions, stretch, axis, sampling)
+    matrix = _weights(tfl, whole, positions, stretch, axis, sampling)
     repeated = gathered(tfl, x, axis.axis, _indices(tfl, whole, axis))
     order = axis_last(x.rank, axis.axis)
     rows = tfl.computed(tfl.tensor(tfl.float32(repeated), order))
-    result = batch_matmul(tfl, rows, tfl.computed(weights))
+    result = batch_matmul(tfl, rows, tfl.computed(matrix))
     return tfl.converted(tfl.computed(result, order), x.dtype)
 
 
-def _stretch(tfl: TflBuilder, axis: _OpenAxis, sampling: Sampling) -> Elements:
+def _stretch(tfl: TflBuilder, axis: _Axis, sampling: Sampling) -> Elements:
     """What narrows the distances: the scale, where it shrinks and antialias is asked for."""
     before = _number(tfl, axis.before)
     if not sampling.antialias:
@@ -326,28 +295,15 @@ def _weights(
     whole: Elements,
     positions: Elements,
     stretch: Elements,
-    axis: _OpenAxis,
+    axis: _Axis,
     sampling: Sampling,
 ) -> Tensor:
     """[reached elements, after]: each column adds up to 1."""
     rows = Elements(tfl, tfl.reshape(whole.tensor, [None, 1]))
     distances = (rows - positions).call("abs") * stretch
     shape = tfl.shape_of(distances.tensor)
-    weights = (
-        (-distances + 1.0).maximum(0.0) if sampling.mode == "linear" else _cubic(distances, sampling.cubic_a)
-    )
+    shares = weights(sampling, distances)
     if sampling.exclude_outside:
-        inside = rows.minimum(0.0) + 1.0  # 1 from element 0 on, at most 0 before it
-        beyond = (_number(tfl, axis.before) - rows).minimum(
-            1.0
-        )  # 1 up to the last element, at most 0 after it
-        weights = weights * inside.minimum(beyond).maximum(0.0)
-    total = tfl.op("sum", [weights.tensor, tfl.int32([0])], [1, shape[1]], keep_dims=True)
-    return (weights / Elements(tfl, total)).tensor
-
-
-def _cubic(x: Elements, a: float) -> Elements:
-    near = ((x * (a + 2) - (a + 3)) * x * x) + 1.0
-    far = ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
-    beyond_one = (-x + 1.0).where_at_least(0.0, near, far)
-    return (x - 2.0).where_at_least(0.0, x - x, beyond_one)
+        shares = shares * inside(rows, _number(tfl, axis.before))
+    total = tfl.op("sum", [shares.tensor, tfl.int32([0])], [1, shape[1]], keep_dims=True)
+    return (shares / Elements(tfl, total)).tensor

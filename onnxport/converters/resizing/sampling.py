@@ -96,6 +96,22 @@ def outside(sampling: Sampling, axis: Axis) -> Array:
     return (x < 0) | (x > axis.before - 1)
 
 
+def lie_outside(sampling: Sampling, axes: Mapping[int, Axis], rank: int) -> Array:
+    """Which elements of the result lie outside along any axis, to be broadcast."""
+    found = np.zeros((1,) * rank, bool)
+    for axis, description in axes.items():
+        found = found | outside(sampling, description).reshape([-1 if a == axis else 1 for a in range(rank)])
+    return found
+
+
+def lies_alike(sampling: Sampling, axis: Axis, positions: Array) -> bool:
+    """Whether a target that samples at `positions` does as the node, to float32 noise in a position."""
+    # Past the ends both repeat the last element.
+    ours, theirs = (np.clip(x, 0, axis.before - 1) for x in (positions, source_positions(sampling, axis)))
+    noise = max(1e-5, 4 * float(np.finfo(np.float32).eps) * axis.before)
+    return bool(np.allclose(ours, theirs, rtol=0, atol=noise))
+
+
 def weight_matrix(sampling: Sampling, axis: Axis) -> Array:
     """[after, before]: the weight of every input element in every output element."""
     x = source_positions(sampling, axis).astype(np.float64)
@@ -136,6 +152,17 @@ def sampling_of(node: NodeView[Any]) -> Sampling:
         exclude_outside=bool(node.attribute("exclude_outside", 0)),
         extrapolation=node.attribute("extrapolation_value", 0.0),
     )
+
+
+def is_open(node: NodeView[Any], sampling: Sampling) -> bool:
+    """Whether what a node says beside sizes is computed: a region, a scale, or what is to keep its aspect ratio."""
+    matters = {
+        1: sampling.coordinates == "tf_crop_and_resize",
+        2: True,
+        3: node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch",
+    }
+    operands = [node.optional(index) for index, counts in matters.items() if counts]
+    return any(o is not None and o.constant is None and o.shape != (0,) for o in operands)
 
 
 def axes_of(node: NodeView[Any], sampling: Sampling) -> dict[int, Axis]:

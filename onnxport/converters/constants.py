@@ -1,0 +1,26 @@
+"""ONNX's Constant nodes, which every target reads alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxport.converters.lowering import NodeView
+
+# The type of a Constant's number or list; a tensor has its own.
+_TYPES = {
+    "value": None,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
+
+
+def constant_of(node: NodeView[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    """What a Constant node holds (ONNX Constant-21)."""
+    (name,) = node.node.attributes
+    if name not in _TYPES:
+        node.unsupported(f"a constant given as {name}")
+    return np.asarray(node.attribute(name), _TYPES[name])
