@@ -276,6 +276,8 @@ class Staging:
                 f"{self.output} cannot be written, its path is not UTF-8",
                 fix=f"give {self._option} another name",
             )
+        if self._is_folder:
+            self._check_alone()
         parent = self.output.parent
         nearest = next(folder for folder in (parent, *parent.parents) if folder.exists())
         if self.output.is_dir() and not self._is_folder:
@@ -289,6 +291,16 @@ class Staging:
             raise UsageError(
                 f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
             )
+
+    def _check_alone(self) -> None:
+        """Refuses an output that would take along what this process is to write inside it: a report, for one."""
+        place = self.output.resolve()
+        for other in self._live:
+            if place in other.resolve().parents:
+                raise UsageError(
+                    f"{self.output} is replaced as a whole, and something else is to be written in it",
+                    fix="give that a place beside it",
+                )
 
 
 @contextlib.contextmanager

@@ -55,6 +55,11 @@ class Job:
         with writing(self.output):
             if self.output.exists() and self.output.samefile(self.source.path):
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
+            if self.output.resolve() in self.source.path.resolve().parents:
+                raise UsageError(
+                    f"the output {self.output}, which is replaced as a whole, holds the input",
+                    fix="give another path",
+                )
 
     def _check_replaceable(self) -> None:
         """Refuses an output whose place is taken by something that is no artefact of its format (UsageError)."""

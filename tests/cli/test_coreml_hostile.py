@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.manifest import KEY, PIXELS
+from onnxport.manifest import KEY, MAIN, pixels_key
 from onnxport.validate.runtimes.mil.schema import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
@@ -165,12 +165,12 @@ def note_of_an_input_that_is_not_there(sandbox: Sandbox) -> tuple[str, ...]:
 
 @case(4, "model.mlpackage is damaged", "its note onnxport.pixels cannot be read")
 def note_of_images_that_is_none(sandbox: Sandbox) -> tuple[str, ...]:
-    return noted(sandbox, PIXELS, '{"image": 5}')
+    return noted(sandbox, pixels_key(MAIN), '{"image": 5}')
 
 
 @case(4, "model.mlpackage is damaged", "has a scale of 0")
 def note_of_images_without_a_scale(sandbox: Sandbox) -> tuple[str, ...]:
-    return noted(sandbox, PIXELS, '{"image": {"scale": [0], "bias": [0]}}')
+    return noted(sandbox, pixels_key(MAIN), '{"image": {"scale": [0], "bias": [0]}}')
 
 
 # ---- models and outputs
@@ -194,6 +194,76 @@ def output_that_is_the_input(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "-o", "model.onnx")
 
 
+@case(2, "model.mlpackage is replaced as a whole", "give that a place beside it")
+def report_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
+    package(sandbox)
+    return ("convert", "model.onnx", "--to", "coreml", "--report", f"{PACKAGE}/run.json")
+
+
+@case(2, "the output model.mlpackage, which is replaced as a whole, holds the input")
+def input_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
+    shutil.move(sandbox.folder / "model.onnx", package(sandbox) / "model.onnx")
+    return ("convert", f"{PACKAGE}/model.onnx", "--to", "coreml", "-o", PACKAGE)
+
+
+@case(2, "the image 'x' is given by 1e+39, which no float32 holds")
+def image_scale_beyond_float32(sandbox: Sandbox) -> tuple[str, ...]:
+    rectified(sandbox, "x", "y", [1, 3, 8, 8])
+    return ("convert", "relu.onnx", "--to", "coreml", "--image", "x=scale:1e39")
+
+
+def rectified(sandbox: Sandbox, x: str, y: str, shape: list[int]) -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in (x, y)]
+    graph = helper.make_graph([helper.make_node("Relu", [x], [y])], "g", ends[:1], ends[1:])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, sandbox.folder / "relu.onnx")
+
+
+# ---- what is said about the model
+
+
+def labelled(sandbox: Sandbox, labels: str) -> tuple[str, ...]:
+    (sandbox.folder / "labels.txt").write_text(labels)
+    return ("convert", "model.onnx", "--to", "coreml", "--shape", "image=1,1,8,8", "--labels", "labels.txt")
+
+
+@case(2, "labels.txt has no label in line 2", "give each class one")
+def labels_with_a_gap(sandbox: Sandbox) -> tuple[str, ...]:
+    return labelled(sandbox, "a\n\nb\nc\nd\ne\nf\ng\nh\ni\n")
+
+
+@case(2, "labels.txt has the label 'a' twice")
+def labels_twice(sandbox: Sandbox) -> tuple[str, ...]:
+    return labelled(sandbox, "\n".join([*map(str, range(200_000)), "a", "a"]))
+
+
+@case(2, "labels.txt has 9 labels, and output 'logits' has 10 numbers")
+def labels_too_few(sandbox: Sandbox) -> tuple[str, ...]:
+    return labelled(sandbox, "\n".join("abcdefghi"))
+
+
+@case(4, "/dev/zero cannot be read as labels: it is no regular file")
+def labels_without_an_end(sandbox: Sandbox) -> tuple[str, ...]:
+    return ("convert", "model.onnx", "--to", "coreml", "--labels", "/dev/zero")
+
+
+@case(4, "labels.txt cannot be read as labels: it is not text in UTF-8")
+def labels_that_are_no_text(sandbox: Sandbox) -> tuple[str, ...]:
+    (sandbox.folder / "labels.txt").write_bytes(bytes(range(256)))
+    return ("convert", "model.onnx", "--to", "coreml", "--labels", "labels.txt")
+
+
+@case(2, "--metadata cannot set 'onnxport'", "give it another name")
+def metadata_of_ours(sandbox: Sandbox) -> tuple[str, ...]:
+    return ("convert", "model.onnx", "--to", "coreml", "--metadata", "onnxport=mine")
+
+
+@case(2, "--metadata cannot set 'com.github.apple.coremltools.version'")
+def metadata_of_coremltools(sandbox: Sandbox) -> tuple[str, ...]:
+    key = "com.github.apple.coremltools.version"
+    return ("convert", "model.onnx", "--to", "coreml", "--metadata", f"{key}=1")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_failure_says_why_and_leaves_nothing(name: str, sandbox: Sandbox) -> None:
     assert_fails(CASES[name], sandbox)
@@ -213,3 +283,15 @@ def test_a_model_of_gigabytes_of_nothing_is_not_read(sandbox: Sandbox) -> None:
     outcome = sandbox.run("inspect", PACKAGE)
     assert outcome.code == 4
     assert "model.mlmodel has 4294967296 bytes, more than any model" in outcome.stderr
+
+
+def test_a_classifier_of_inputs_with_its_own_names(sandbox: Sandbox) -> None:
+    """Core ML calls a classifier's outputs so: an input of that name has to give way."""
+    rectified(sandbox, "classLabel", "classLabel_probs", [1, 3])
+    (sandbox.folder / "labels.txt").write_text("a\nb\nc\n")
+    outcome = sandbox.run("convert", "relu.onnx", "--to", "coreml", "--labels", "labels.txt")
+    assert outcome.code == 0, outcome.stderr
+    made = sandbox.folder / "relu.mlpackage" / MODEL
+    description = messages("Model").Model.FromString(made.read_bytes()).description
+    names = [feature.name for feature in (*description.input, *description.output)]
+    assert names == ["classLabel_1", "classLabel", "classLabel_probs"]

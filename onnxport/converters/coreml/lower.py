@@ -12,7 +12,7 @@ from coremltools.converters.mil.mil import Function, Program, Var
 
 from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
-from onnxport.converters.coreml.names import INNER, Keys
+from onnxport.converters.coreml.names import INNER, PREDICTED, PROBABILITIES, Keys
 from onnxport.converters.coreml.numbers.widths import is_natural
 from onnxport.converters.coreml.package.images import check_images
 from onnxport.converters.coreml.package.sizes import Sizes, input_sizes
@@ -99,7 +99,7 @@ class _Lowering:
         self.refusals: list[Refusal] = []
         self.taps: dict[str, Tap] = {}
         self.reads = Reads(self.values)
-        self.keys = Keys()
+        self.keys = Keys((PREDICTED, PROBABILITIES) if params.labels else ())
         self.depth = 0
         builder.scope = self
 

@@ -16,11 +16,19 @@ _RESERVED = frozenset(
 )
 
 
-class Keys:
-    """Hands out one identifier per ONNX name."""
+# What a classifier's outputs are called, as apps ask for them.
+PREDICTED, PROBABILITIES = "classLabel", "classLabel_probs"
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
+
+class Keys:
+    """Hands out one identifier per ONNX name.
+
+    Args:
+        taken: identifiers that are for something else.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._used: set[str] = set(taken)
 
     def keys(self, names: Iterable[str]) -> list[str]:
         return [self.key(name) for name in names]

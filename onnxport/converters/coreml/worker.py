@@ -12,14 +12,18 @@ from typing import Any
 
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.lower import Lowered, lower_model
-from onnxport.converters.coreml.package.classes import PREDICTED, PROBABILITIES, classified
+from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
+from onnxport.converters.coreml.package.classes import classified
 from onnxport.converters.coreml.package.compression import check_weights, compress
 from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
+from onnxport.errors import UsageError
 from onnxport.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key
 from onnxport.model import Model
+
+_APPLES = "com.github.apple."  # coremltools' own entries
 
 
 class Worker:
@@ -52,6 +56,7 @@ class Worker:
         # What a library leaves in the temp folder goes with the run's own folder, however the run ends.
         tempfile.tempdir = str(model.parent)
         check_weights(params.weights, params.minimum_target)
+        _check_metadata(params.metadata)
         lowered = optimize(lower_model(Model.received(model), params, islands))
         compress(lowered.program, params.weights)
         lowered = classified(lowered, params.labels)
@@ -82,6 +87,17 @@ class Worker:
             found = (*lowered.notes, *_renamed((*lowered.inputs, *lowered.outputs)))
             notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
         return Compiled(dict(operators.most_common()), tuple(notes))
+
+
+def _check_metadata(entries: Mapping[str, str]) -> None:
+    """Refuses the keys that are not the user's: what stands under them would be lost, or taken for a note of ours."""
+    for key in entries:
+        if key.partition(".")[0] == KEY or key.startswith(_APPLES):
+            raise UsageError(
+                f"--metadata cannot set {key!r}",
+                why="that is for what the tools note in a package",
+                fix="give it another name",
+            )
 
 
 def _said(functions: Mapping[str, tuple[Lowered, Manifest]], params: CoremlParams) -> Said:

@@ -12,11 +12,9 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import mil_list
 
 from onnxport.converters.coreml.lower import Lowered
+from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.errors import InputError, UsageError
 from onnxport.manifest import Port
-
-# What coremltools calls them, and apps ask for.
-PREDICTED, PROBABILITIES = "classLabel", "classLabel_probs"
 
 
 def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
@@ -46,16 +44,26 @@ def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
 
 def _read(file: Path) -> list[str]:
     try:
+        if file.exists() and not file.is_file():  # a device may have no end
+            raise InputError(f"{file} cannot be read as labels", why="it is no regular file")
         names = file.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read as labels", why=str(error)) from error
+    except OSError as error:
+        raise InputError(f"{file} cannot be read as labels", why=error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} cannot be read as labels", why="it is not text in UTF-8") from error
     while names and not names[-1].strip():
         names.pop()
-    twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
-    if twice is not None:
-        raise UsageError(
-            f"{file.name} has the label {twice!r} twice", why="Core ML gives each label one score"
-        )
+    known: set[str] = set()
+    for number, name in enumerate(names, 1):
+        if not name.strip():
+            raise UsageError(
+                f"{file.name} has no label in line {number}", fix="give each class one, in its line"
+            )
+        if name in known:
+            raise UsageError(
+                f"{file.name} has the label {name!r} twice", why="Core ML gives each label one score"
+            )
+        known.add(name)
     return names
 
 

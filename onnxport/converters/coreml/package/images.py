@@ -41,11 +41,24 @@ def check_images(inputs: Sequence[TensorSpec], images: Mapping[str, ImageInput])
                 f"input {spec} is not an image of {image.layout}",
                 why=f"that has {channels} channels, as second dimension",
             )
+        _check_numbers(name, image)
         for what, numbers in (("scales", image.scale), ("biases", image.bias)):
             if len(numbers) not in (1, channels):
                 raise UsageError(
                     f"{len(numbers)} {what} are given for the {channels} channels of input {name!r}",
                     fix="give one number, or one for each channel, as in bias:-0.5:-0.4:-0.4",
+                )
+
+
+def _check_numbers(name: str, image: ImageInput) -> None:
+    """Refuses numbers that float32, which the program computes in, does not hold."""
+    with np.errstate(over="ignore"):
+        for number in (*image.scale, *image.bias):
+            held = np.float32(number)
+            if not np.isfinite(held) or (number != 0 and held == 0):
+                raise UsageError(
+                    f"the image {name!r} is given by {number}, which no float32 holds",
+                    fix="scale the model itself",
                 )
 
 

@@ -23,7 +23,7 @@ from coremltools.converters.mil.mil import Program
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.lower import Lowered
-from onnxport.converters.coreml.package.classes import PREDICTED, PROBABILITIES
+from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.converters.coreml.package.description import describe_function
 from onnxport.converters.coreml.passes.pipeline import operations_of
 from onnxport.converters.coreml.passes.sharing import share_across, share_constants
