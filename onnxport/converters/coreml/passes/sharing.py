@@ -43,6 +43,7 @@ def share_across(operations: Iterable[Any]) -> None:
             # MIL's type as well: integers of fewer bits are held in bytes.
             kind = types.builtin_to_string(var.dtype)
             key = (kind, array.dtype.str, array.shape, hashlib.sha256(_bytes(array).data).digest())
+            operation._weight_id = None  # it may be set once, and share_weights may have done so
             operation.weight_id = places.setdefault(key, f"weight_{len(places)}")
 
 
