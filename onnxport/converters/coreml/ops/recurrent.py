@@ -42,7 +42,7 @@ class _Recurrent:
 
     def __init__(self, node: NodeView[Value], mil: MilBuilder) -> None:
         self.node, self.mil, self.says = node, mil, recurrent_of(node)
-        self.clip: float | None = node.attribute("clip", None) or None
+        self.clip: float | None = node.attribute("clip", None)
         size = node.input(2).shape[2]
         if size is None:
             node.unsupported("computes its number of hidden units at run time")
