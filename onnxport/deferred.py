@@ -1,4 +1,4 @@
-"""Puts off the import of what onnx-ir loads and we never call.
+"""Puts off, or hides, the import of what libraries of ours load and we never call.
 
 onnx-ir computes with symbolic dimensions through SymPy, whose import takes longer than all our other ones together
 (0.15 of 0.4 s on a fast machine, 1.5 of 2.3 s on a slow one), in every process. The standard library's LazyLoader
@@ -7,13 +7,14 @@ loads it when something first looks into it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
 TYPE_CHECKING = False  # type checkers take it for true; every command imports this file first
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import ModuleType
 
 _DEFERRED = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
@@ -37,3 +38,19 @@ def defer() -> None:
     """From now on the modules of _DEFERRED load when they are first used."""
     if not any(isinstance(finder, _Deferring) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Deferring())
+
+
+@contextlib.contextmanager
+def hidden(names: Iterable[str]) -> Iterator[None]:
+    """Makes the imports of `names` fail for a while, except of those that are here already.
+
+    For libraries that import a framework wherever they find it: torch alone takes 1.4 s.
+    """
+    absent = [name for name in names if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name in absent:
+            sys.modules.pop(name, None)

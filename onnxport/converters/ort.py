@@ -17,6 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport import ort_format
 from onnxport.artifact import Artifact, TensorSpec
 from onnxport.converters.params import OrtParams
+from onnxport.deferred import hidden
 from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
 from onnxport.manifest import KEY, Manifest, Port
 from onnxport.model import Model
@@ -95,8 +96,9 @@ def required_operators(path: Path) -> str:
 
     The types are used by builds with --enable_reduced_operator_type_support alone.
     """
-    # Imported late: it puts a folder of its own on sys.path.
-    from onnxruntime.tools.ort_format_model import OperatorTypeUsageManager, OrtFormatModelProcessor
+    # Imported late: it puts a folder of its own on sys.path. Without torch, which its package would import.
+    with hidden(["torch"]):
+        from onnxruntime.tools.ort_format_model import OperatorTypeUsageManager, OrtFormatModelProcessor
 
     operators: dict[str, dict[int, set[str]]] = {}
     types = OperatorTypeUsageManager()

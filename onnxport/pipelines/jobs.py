@@ -47,6 +47,9 @@ class Job:
             )
         suffix = SUFFIXES[self.target.gives]
         if self.output.suffix.lower() != suffix:
+            with writing(self.output):
+                if self.output.is_dir():
+                    raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
             raise UsageError(
                 f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
             )
