@@ -128,6 +128,15 @@ def test_a_wrong_second_function_lets_nothing_out(sandbox: Sandbox) -> None:
     assert sandbox.contents() == before
 
 
+def test_what_is_so_of_all_functions_is_said_once(sandbox: Sandbox) -> None:
+    shutil.copy(sandbox.folder / "model.onnx", sandbox.folder / "second.onnx")
+    several = ("--minimum-target", "iOS18", "--function", "second=second.onnx")
+    outcome = sandbox.run("convert", "model.onnx", *COREML, *several)
+    assert outcome.code == 0, outcome.stderr
+    said = [line for line in (outcome.stdout + outcome.stderr).splitlines() if "evaluated as Apple" in line]
+    assert len(said) == 1
+
+
 # Doubles the first weights of the prepared model before the child gets it.
 WRONG_CONVERTER = """
 import onnxport.converters.coreml.compile as compile

@@ -30,7 +30,8 @@ def result_lines(run: RunReport, *, detailed: bool = False) -> str:
 
 
 def notes(run: RunReport) -> list[str]:
-    return [f"note: {note}" for artifact in run.artifacts for note in artifact.notes]
+    """A line per note; what is so of several functions of a package is said once."""
+    return [f"note: {note}" for note in dict.fromkeys(note for each in run.artifacts for note in each.notes)]
 
 
 def result_line(artifact: ArtifactRecord, seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
@@ -30,7 +31,7 @@ def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:
         raise UsageError("labels are given for two outputs", why="a Core ML classifier has one")
     ((name, file),) = labels.items()
     names = _read(file)
-    port = _output(lowered.outputs, name, len(names), file)
+    port = _output(lowered, name, len(names), file)
     function = lowered.program.functions["main"]
     scores = next(var for var in function.outputs if var.name == port.key)
     rest = [var for var in function.outputs if var is not scores]
@@ -67,7 +68,8 @@ def _read(file: Path) -> list[str]:
     return names
 
 
-def _output(outputs: tuple[Port, ...], name: str, count: int, file: Path) -> Port:
+def _output(lowered: Lowered, name: str, count: int, file: Path) -> Port:
+    outputs = lowered.outputs
     floats = [port for port in outputs if port.dtype.startswith("float")]
     if name:
         chosen = [port for port in outputs if port.name == name]
@@ -89,13 +91,23 @@ def _output(outputs: tuple[Port, ...], name: str, count: int, file: Path) -> Por
         raise UsageError(
             f"output {port.name!r} has open dimensions",
             why="a classifier takes one input at a time",
-            fix="fix the batch with --shape NAME=1,...",
+            fix=f"fix them with {' '.join(map(_fixed, filter(_is_open, lowered.inputs)))}",
         )
     if _size(port) != count:
         raise UsageError(
             f"{file.name} has {count} labels, and output {port.name!r} has {_size(port)} numbers"
         )
     return port
+
+
+def _is_open(port: Port) -> bool:
+    return None in port.shape
+
+
+def _fixed(port: Port) -> str:
+    """The option that fixes an input's sizes: a batch of 1, and the others named for the user to fill in."""
+    dims = [size or ("1" if axis == 0 else f"DIM{axis}") for axis, size in enumerate(port.shape)]
+    return "--shape " + shlex.quote(f"{port.name}={','.join(map(str, dims))}")
 
 
 def _size(port: Port) -> int | None:
