@@ -24,7 +24,14 @@ defer()
 
 TYPE_CHECKING = False  # type checkers take it for true; the import of typing is saved
 if TYPE_CHECKING:
-    from onnxport.api import ConversionResult, convert_model, debug_model, load, validate_model
+    from onnxport.api import (
+        ConversionResult,
+        convert_model,
+        debug_model,
+        load,
+        quantize_model,
+        validate_model,
+    )
     from onnxport.artifact import TensorSpec
     from onnxport.errors import OnnxportError
     from onnxport.validate.custom import metric
@@ -44,6 +51,7 @@ __all__ = [
     "debug_model",
     "load",
     "metric",
+    "quantize_model",
     "validate_model",
 ]
 
@@ -57,6 +65,7 @@ _HOMES = {
     "debug_model": "onnxport.api",
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom",
+    "quantize_model": "onnxport.api",
     "validate_model": "onnxport.api",
 }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onnxport.artifact import Artifact, path_of
 from onnxport.pipelines import comparing, runner
 from onnxport.pipelines.clock import Progress
-from onnxport.pipelines.jobs import conversion
+from onnxport.pipelines.jobs import conversion, quantization
 from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.stages import params_of
 from onnxport.validate.debug.params import DebugParams
@@ -67,6 +67,36 @@ def convert_model(
     """
     job = conversion(model, to, output, options, validate=validate, keep_rejected=keep_rejected)
     run = runner.run(job, "convert", progress)
+    run.check()
+    return ConversionResult(job.output, run.artifacts[0].report, run)
+
+
+def quantize_model(
+    model: StrPath,
+    precision: str,
+    output: StrPath | None = None,
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ConversionResult:
+    """Brings an ONNX file to lower precision and measures what that costs against the original.
+
+    Args:
+        model: an `.onnx` file.
+        precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
+        output: where the result goes; <stem>_<precision>.onnx beside the model unless given.
+        validate, keep_rejected, progress: see convert_model.
+        **options: the fields of QuantizeParams (quantize.params) and of ValidateParams, as the options of
+            `onnxport quantize` are spelled: calib, method, budget, ...
+
+    Raises:
+        NotProvenError: the result costs more than it may; its `report` has the figures. No artefact is left.
+        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    """
+    job = quantization(model, precision, output, options, validate=validate, keep_rejected=keep_rejected)
+    run = runner.run(job, "quantize", progress)
     run.check()
     return ConversionResult(job.output, run.artifacts[0].report, run)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import onnx_ir as ir
 
 from onnxport.artifact import Artifact, Dim, TensorSpec
 from onnxport.errors import CannotConvertError, InputError
+from onnxport.manifest import KEY, Manifest, Port
 
 # Protobuf cannot serialize more; larger models are saved with their weights beside them.
 _PROTOBUF_LIMIT = 2**31 - 1
@@ -120,6 +122,13 @@ class Model:
         assert self.path is not None, "a model in memory is no artefact"
         return Artifact(self.path, "onnx", self.external_files)
 
+    def noted(self, manifest: Manifest) -> Model:
+        """A copy that carries `manifest`, completed with this model's ports, as a metadata property."""
+        inputs, outputs = (tuple(map(_port, specs)) for specs in (self.inputs, self.outputs))
+        copy = self.clone()
+        copy.ir.metadata_props[KEY] = replace(manifest, inputs=inputs, outputs=outputs).to_json()
+        return copy
+
     def clone(self) -> Model:
         """A copy whose graph can be changed freely; the weights are shared, never copied."""
         return Model(self.ir.clone(), self.path)
@@ -172,6 +181,11 @@ class Model:
             if isinstance(tensor, ir.ExternalTensor) and os.path.isabs(tensor.location):
                 tensor.base_dir = ""  # outside of this file's folder; where it lies was checked by `load`
         return model
+
+
+def _port(spec: TensorSpec) -> Port:
+    shape = tuple(dim if isinstance(dim, int) else None for dim in spec.shape)
+    return Port(spec.name, spec.name, spec.dtype, shape)
 
 
 # A file of its own for less than this would cost more than it saves.

@@ -16,6 +16,7 @@ from onnxport.cli.output import ARGUMENTS
 # Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
 COMMANDS = {
     "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
+    "quantize": "Make an ONNX model smaller and faster in lower precision, and measure what that costs.",
     "validate": "Prove that a model file computes what another one computes.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",

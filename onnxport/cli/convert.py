@@ -32,7 +32,7 @@ from onnxport.validate.params import ValidateParams
     metavar="OUT",
     help="Where the result goes; beside MODEL, with the suffix of its format, unless given.",
 )
-@options_of({name: stage.params for name, stage in TARGETS.items()} | {"": ValidateParams})
+@options_of(ValidateParams, targets={name: stage.params for name, stage in TARGETS.items()})
 @click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
 @click.option("--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.*.")
 @report_option

@@ -29,7 +29,7 @@ from onnxport.validate.debug.params import DebugParams
     metavar="FOLDER",
     help="Write the node at fault to FOLDER, as a model of its own with its inputs and both answers.",
 )
-@options_of({"": DebugParams})
+@options_of(DebugParams)
 @report_option
 @output_options
 def command(

@@ -19,20 +19,24 @@ from onnxport.pipelines.stages import RefusedValue
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def options_of(models: Mapping[str, type[BaseModel]]) -> Callable[[F], F]:
-    """One option per field of `models`; a field that several models have is one option.
+def options_of(
+    *always: type[BaseModel], targets: Mapping[str, type[BaseModel]] | None = None
+) -> Callable[[F], F]:
+    """One option per field of the models; a field that several models have is one option.
 
     Args:
-        models: what a model belongs to, for the help text ("tflite"), to the model; "" for what always applies.
+        always: models that always apply; where two have a field, the first describes it.
+        targets: models that apply to one target only, by its name, for the help text.
     """
     fields: dict[str, dict[str, FieldInfo]] = {}
-    for owner, model in models.items():
+    for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
         for name, field in model.model_fields.items():
-            fields.setdefault(name, {})[owner] = field
+            if _extra(field).get("option", True):
+                fields.setdefault(name, {}).setdefault(owner, field)
 
     def decorate(function: F) -> F:
         for name, owners in reversed(fields.items()):
-            function = click.option(_spelled(name), help=_help(owners), **_settings(owners))(function)
+            function = click.option(_switch(name, owners), help=_help(owners), **_settings(owners))(function)
         return function
 
     return decorate
@@ -54,6 +58,12 @@ def spelled() -> Iterator[None]:
 
 def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def _switch(name: str, owners: Mapping[str, FieldInfo]) -> str:
+    """The option of a field; of one that is on by default what switches it off as well."""
+    is_on = all(field.default is True for field in owners.values())
+    return _spelled(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
 
 
 def _help(owners: Mapping[str, FieldInfo]) -> str:
@@ -93,8 +103,7 @@ def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
     No default is set: what the user leaves out is the model's to fill in.
     """
     field = next(iter(owners.values()))
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    settings: dict[str, Any] = {"default": None, "metavar": extra.get("metavar")}
+    settings: dict[str, Any] = {"default": None, "metavar": _extra(field).get("metavar")}
     kind = _bare(field.annotation)
     if get_origin(kind) is Literal:
         settings["type"] = click.Choice(
@@ -106,11 +115,16 @@ def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
         settings["multiple"] = True  # NAME=VALUE, once per name
     elif get_origin(kind) is tuple:
         settings["multiple"] = True
-    elif kind is bool:
+    elif kind is bool and field.default is False:
         settings["is_flag"] = True
-    else:
+    elif kind is not bool:
         settings["type"] = PATH if kind is Path else kind
     return settings
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    """What a field says of its option: a metavar; option=False for one that the command spells itself."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def _bare(annotation: Any) -> Any:

@@ -147,6 +147,9 @@ class PlainLines:
     def started(self, step: str) -> None:
         show_on_stderr(f"{step} ...")
 
+    def progressed(self, step: str, done: int, total: int) -> None:
+        pass  # a log wants no line per sample
+
     def finished(self, step: str, seconds: float) -> None:
         if self._timings:
             show_on_stderr(f"{step} took {seconds:.2f} s")
@@ -165,6 +168,9 @@ class Spinner:
     def started(self, step: str) -> None:
         self._task = self._display.add_task(step, total=None)
         self._display.start()
+
+    def progressed(self, step: str, done: int, total: int) -> None:
+        self._display.update(self._task, description=f"{step} {done} of {total}")
 
     def finished(self, step: str, seconds: float) -> None:
         self._display.remove_task(self._task)

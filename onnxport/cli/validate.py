@@ -20,7 +20,7 @@ from onnxport.validate.params import ValidateParams
 )
 @click.argument("reference", type=PATH)
 @click.argument("candidate", type=PATH)
-@options_of({"": ValidateParams})
+@options_of(ValidateParams)
 @report_option
 @output_options
 def command(

@@ -8,18 +8,17 @@ the model's folder is left alone, the bytes are the same every time, and the ope
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport import ort_format
-from onnxport.artifact import Artifact, TensorSpec
+from onnxport.artifact import Artifact
 from onnxport.converters.params import OrtParams
 from onnxport.deferred import hidden
 from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
-from onnxport.manifest import KEY, Manifest, Port
+from onnxport.manifest import Manifest
 from onnxport.model import Model
 
 _LEVELS = {
@@ -65,7 +64,7 @@ def convert(
         CannotConvertError: ONNX Runtime refuses the model, or it is too large for the format.
         MachineError: the disk is full.
     """
-    data = _with_manifest(model, manifest).to_bytes()
+    data = model.noted(manifest).to_bytes()
     if data is None:
         raise CannotConvertError(
             f"{model.path} cannot be converted to ONNX Runtime format",
@@ -109,20 +108,6 @@ def required_operators(path: Path) -> str:
             entries = [name + (types.get_config_entry(domain, name) or "") for name in sorted(names)]
             lines.append(f"{domain};{version};{','.join(entries)}")
     return "\n".join(lines) + "\n"
-
-
-def _with_manifest(model: Model, manifest: Manifest) -> Model:
-    """A copy of the model that carries the manifest; the format keeps ONNX's metadata properties."""
-    inputs, outputs = (tuple(map(_port, specs)) for specs in (model.inputs, model.outputs))
-    complete = replace(manifest, inputs=inputs, outputs=outputs)
-    copy = model.clone()
-    copy.ir.metadata_props[KEY] = complete.to_json()
-    return copy
-
-
-def _port(spec: TensorSpec) -> Port:
-    shape = tuple(dim if isinstance(dim, int) else None for dim in spec.shape)
-    return Port(spec.name, spec.name, spec.dtype, shape)
 
 
 def _save(data: bytes, path: Path, params: OrtParams) -> None:

@@ -15,6 +15,8 @@ class Progress(Protocol):
 
     def started(self, step: str) -> None: ...
 
+    def progressed(self, step: str, done: int, total: int) -> None: ...
+
     def finished(self, step: str, seconds: float) -> None: ...
 
 
@@ -22,6 +24,8 @@ class Silent:
     """No progress display."""
 
     def started(self, step: str) -> None: ...
+
+    def progressed(self, step: str, done: int, total: int) -> None: ...
 
     def finished(self, step: str, seconds: float) -> None: ...
 
@@ -33,10 +37,12 @@ class Clock:
         self._progress = progress or Silent()
         self._started = time.perf_counter()
         self.timings: list[Timing] = []
+        self._step = ""
 
     @contextmanager
     def phase(self, step: str) -> Iterator[None]:
         started = time.perf_counter()
+        self._step = step
         self._progress.started(step)
         try:
             yield
@@ -44,6 +50,10 @@ class Clock:
             seconds = time.perf_counter() - started
             self._progress.finished(step, seconds)
             self.timings.append(Timing(step=step, seconds=round(seconds, 4)))
+
+    def progress(self, done: int, total: int) -> None:
+        """Tells how far the phase that runs has come."""
+        self._progress.progressed(self._step, done, total)
 
     def aside(self, step: str, seconds: float) -> None:
         """Records a step that ran beside the others."""

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
-from onnxport.pipelines.stages import Stage, check_known, params_of, target
+from onnxport.pipelines.stages import QUANTIZE, Stage, check_known, params_of, target
+from onnxport.quantize.params import PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
 
 
@@ -127,6 +128,58 @@ def conversion(
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
     )
+
+
+def quantization(
+    model: str | os.PathLike[str],
+    precision: str | None,
+    output: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+) -> Job:
+    """The job of `onnxport quantize` and `quantize_model`: <stem>_<precision>.onnx beside the input unless `output`
+    is given. It is judged on `inputs`, or on what calibration holds back of the samples.
+
+    Raises:
+        UsageError: an unknown precision or option, or a value that an option refuses.
+        InputError: the model file is missing, unreadable or of another format.
+    """
+    purpose = "quantization"
+    if precision is None:
+        raise UsageError(
+            "quantize to what?", fix=f"give one of {', '.join(f'--{each}' for each in PRECISIONS)}"
+        )
+    check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
+    asked = _fields(QuantizeParams, options) | {"precision": precision}
+    params = params_of(QuantizeParams, asked, purpose=purpose)
+    wanted = _fields(ValidateParams, options)
+    if params.calib is not None and "inputs" not in wanted:
+        wanted |= {"inputs": params.calib, "part": "held-back"}
+    elif "inputs" not in wanted:
+        wanted.pop("preprocess", None)
+    validation = params_of(ValidateParams, wanted, purpose=purpose)
+    if not validate:
+        _check_waivable(options)
+    source = Artifact.open(model)
+    beside = source.path.with_name(f"{source.path.stem}_{precision.replace('-', '_')}.onnx")
+    return Job(
+        source=source,
+        steps=(Step(QUANTIZE, params),),
+        output=beside
+        if output is None
+        else path_of(output, "the output", fix="give the path of the file to write"),
+        validation=validation if validate else None,
+        keep_rejected=keep_rejected,
+    )
+
+
+def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
+    """Whether samples are kept out of calibration: for the judge, who has none of his own, or for choices."""
+    if validation is None:
+        return params.method == "auto"
+    return validation.part == "held-back" or params.method == "auto" or bool(validation.budget)
 
 
 # What a user demands of a proof; without one, nobody would check or write it.

@@ -122,6 +122,7 @@ class _Workshop:
             equivalence=self.judge.differs if self.judge is not None and self.check_passes else None,
             phases=self.clock,
             inputs=_users_inputs(self.job),
+            validation=self.job.validation,
         )
 
 

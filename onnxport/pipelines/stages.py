@@ -22,13 +22,15 @@ from pydantic.fields import FieldInfo
 from onnxport.artifact import Artifact, Format
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import UsageError
+from onnxport.pipelines.environment import RUNS_ON, require
 from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
-from onnxport.pipelines.environment import require
+from onnxport.quantize.params import QuantizeParams
 
 if TYPE_CHECKING:
     from onnxport.manifest import Manifest
     from onnxport.model import Model
     from onnxport.optimizers.prepare import Equivalence
+    from onnxport.validate.params import ValidateParams
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -37,6 +39,10 @@ class Phases(Protocol):
     """Where a worker says what it is doing, for the progress display and the timings."""
 
     def phase(self, name: str) -> AbstractContextManager[None]: ...
+
+    def progress(self, done: int, total: int) -> None:
+        """How far the phase that runs has come."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class Work:
         phases: steps worth a line of their own in the progress and the timings.
         inputs: the user's folder of inputs and how its images are preprocessed, for workers that measure; None where
             there is none.
+        validation: how the result will be judged; None for not at all.
     """
 
     output: Path
@@ -65,6 +72,7 @@ class Work:
     equivalence: Equivalence | None
     phases: Phases
     inputs: UsersInputs | None = None
+    validation: ValidateParams | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +161,15 @@ TARGETS: Mapping[str, Stage] = {
         ),
     )
 }
+
+QUANTIZE = Stage(
+    "quantize",
+    QuantizeParams,
+    takes="onnx",
+    gives="onnx",
+    libraries=RUNS_ON["onnx"],
+    worker="onnxport.pipelines.workers:quantize",
+)
 
 
 def target(name: str) -> Stage:

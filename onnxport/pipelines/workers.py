@@ -16,12 +16,15 @@ from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
 from onnxport.manifest import MAIN
 from onnxport.pipelines import functions
+from onnxport.pipelines.jobs import holds_back
 from onnxport.pipelines.stages import Product, Work, Worker
+from onnxport.quantize.params import QuantizeParams
 
 if TYPE_CHECKING:
     from onnxport.converters.coreml.compile import CoremlConverter
     from onnxport.converters.tflite.compiled import Compiled
     from onnxport.model import Model
+    from onnxport.quantize.setting import Setting
 
 # How many of the user's inputs a conversion to float16 measures values on.
 _MEASURED = 8
@@ -39,6 +42,42 @@ def ort() -> Iterator[Worker]:
             return Product(*convert(model, work.output, params, work.manifest))
 
     yield make
+
+
+@contextmanager
+def quantize() -> Iterator[Worker]:
+    """ONNX to ONNX of lower precision."""
+
+    def make(model: Model, params: QuantizeParams, work: Work) -> Product:
+        from onnxport.quantize.precisions import quantization_to
+
+        quantized = quantization_to(params.precision)(model, params, _setting(model, params, work))
+        with work.phases.phase("write"):
+            artifact = quantized.model.noted(work.manifest).save(work.output)
+        return Product(artifact, quantized.notes, quantized.facts)
+
+    yield make
+
+
+def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
+    """What a quantization needs beside model and params: the user's samples, found and not yet read."""
+    from onnxport.quantize.setting import Setting
+    from onnxport.samples.parts import Parts
+    from onnxport.samples.preprocessing import preprocessing
+
+    parts = Parts((), ())
+    if params.calib is not None:
+        parts = Parts.of(
+            params.calib,
+            model.inputs,
+            settings=preprocessing(params.preprocess, params.calib),
+            limit=params.calib_samples,
+            seed=params.seed,
+            holds_back=holds_back(params, work.validation),
+        )
+    folder = work.output.parent / "scratch"
+    folder.mkdir()
+    return Setting(parts.calibration, parts.held_back, folder, work.phases, work.validation)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import UsageError
 from onnxport.samples.domain import Domain
 from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
+from onnxport.samples.parts import EVERYTHING, held_back
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
 from onnxport.samples.sizes import OpenSizes, Shapes
@@ -46,9 +47,10 @@ def feed_from_folder(
     assert params.inputs is not None
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
     settings = preprocessing(params.preprocess, params.inputs)
-    files = find_samples(
-        params.inputs, specs, params.samples or READ, settings=settings, optional=frozenset(states)
-    )
+    files = find_samples(params.inputs, specs, EVERYTHING, settings=settings, optional=frozenset(states))
+    if params.part == "held-back":
+        files = held_back(files) or files
+    files = files[: params.samples or READ]
     lacking: dict[str, str] = {}
 
     def load(file: SampleFile) -> Sample:

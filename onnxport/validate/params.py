@@ -6,7 +6,7 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -42,6 +42,11 @@ class ValidateParams(BaseModel):
         description="Folder with inputs of your own: images, .npz, .npy or .safetensors files, or ONNX "
         "test_data_set_* folders.",
         json_schema_extra={"metavar": "DIR"},
+    )
+    part: Literal["all", "held-back"] = Field(
+        default="all",
+        description="Whether all of the folder is meant, or what calibration holds back of it (samples/parts.py).",
+        json_schema_extra={"option": False},
     )
     samples: int | None = Field(
         default=None,

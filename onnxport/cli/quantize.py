@@ -1,0 +1,94 @@
+"""`onnxport quantize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.errors import UsageError
+from onnxport.quantize.params import PRECISIONS, QuantizeParams
+from onnxport.validate.params import ValidateParams
+
+_MEANINGS = {
+    "int8": "8-bit integers for weights and activations; needs --calib.",
+    "int16x8": "16-bit activations with 8-bit weights; needs --calib.",
+    "dynamic": "8-bit weights, and 8-bit activations whose scales are found at run time.",
+    "fp16": "float16, but for what overflows in it.",
+    "bf16": "bfloat16.",
+    "int8-weights": "8-bit weights only.",
+    "int4-weights": "4-bit weights only, with a scale per block.",
+}
+
+
+def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
+    """A flag for each precision."""
+    for name in reversed(PRECISIONS):
+        function = click.option(
+            f"--{name}", "precisions", flag_value=name, multiple=True, help=_MEANINGS[name]
+        )(function)
+    return function
+
+
+@subcommand(
+    "quantize",
+    "onnxport quantize model.onnx --int8 --calib samples/",
+    "onnxport quantize model.onnx --int8 --calib samples/ --budget top1_agreement=0.98 -o small.onnx",
+    "onnxport quantize model.onnx --dynamic",
+    "onnxport quantize model.onnx --fp16 --inputs samples/",
+)
+@click.argument("model", type=PATH)
+@_precision_options
+@click.option(
+    "-o",
+    "--output",
+    "destination",
+    type=PATH,
+    metavar="OUT",
+    help="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
+)
+@options_of(QuantizeParams, ValidateParams)
+@click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
+@click.option(
+    "--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.onnx."
+)
+@report_option
+@output_options
+def command(
+    model: Path,
+    precisions: tuple[str, ...],
+    destination: Path | None,
+    no_validate: bool,
+    keep_rejected: bool,
+    report_files: tuple[Path, ...],
+    output: Output,
+    **options: Any,
+) -> int:
+    from onnxport.pipelines import runner
+    from onnxport.pipelines.jobs import quantization
+    from onnxport.pipelines.reports import saving
+
+    if len(precisions) > 1:
+        raise UsageError(
+            f"--{precisions[0]} and --{precisions[1]} exclude each other", fix="give one of them"
+        )
+    precision = precisions[0] if precisions else None
+    with saving(report_files, "quantize") as save:
+        with spelled():
+            job = quantization(
+                model,
+                precision,
+                destination,
+                given(options),
+                validate=not no_validate,
+                keep_rejected=keep_rejected,
+            )
+        report = runner.run(job, "quantize", output.progress(), save, output.arguments)
+    output.run(report)
+    report.check()
+    return report.exit_code

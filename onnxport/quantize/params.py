@@ -1,0 +1,96 @@
+"""What a user may ask of quantization: the one source of its CLI options, Python keywords and YAML keys.
+
+Light on purpose, since every `--help` imports it: a field's description is its help text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from onnxport.errors import UsageError
+from onnxport.pairs import Texts
+
+Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
+Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
+Activations = Literal["u8", "s8", "s16"]
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+# Those whose grids come from samples of the user's.
+CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
+# The most sets of inputs that are read unless the user says otherwise.
+CALIBRATION_SAMPLES = 300
+
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+]
+
+
+class QuantizeParams(BaseModel):
+    """ONNX to ONNX of lower precision."""
+
+    # Deferred: a --help imports this and validates nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    precision: Precision = Field(
+        description="What to store and compute in.", json_schema_extra={"option": False}
+    )
+    calib: Path | None = Field(
+        default=None,
+        exclude=True,  # of the provenance: the same bytes wherever the samples lie
+        description="Folder with samples to calibrate on: images, .npz, .npy or .safetensors files, or ONNX "
+        "test_data_set_* folders.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    calib_samples: int = Field(
+        default=CALIBRATION_SAMPLES,
+        ge=1,
+        description="The most samples to calibrate on; of more, as many are drawn with --seed.",
+        json_schema_extra={"metavar": "N"},
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Seed of what is drawn.", json_schema_extra={"metavar": "S"}
+    )
+    preprocess: Texts = Field(
+        default={},
+        description="How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
+        "scale, mean, std; a preprocess.yaml in the folder says the same.",
+        json_schema_extra={"metavar": "NAME=VALUE"},
+    )
+    method: Method = Field(
+        default="mse",
+        description="How the range of an activation follows from its values; auto tries what is known to help and "
+        "keeps what does, on samples held back.",
+    )
+    per_tensor: bool = Field(default=False, description="One scale for a whole weight, not one per channel.")
+    activations: Activations = Field(
+        default="u8", description="Integers that activations become: 8 bits without or with a sign, or 16."
+    )
+    bias_correction: bool = Field(
+        default=True, description="Take what the weights' rounding shifts on average out of the biases."
+    )
+    exclude: Names = Field(
+        default=(),
+        description="A node, by name or by operator type, that stays in float.",
+        json_schema_extra={"metavar": "NAME|OP"},
+    )
+    jobs: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        exclude=True,
+        description="Processes that calibrate.",
+        json_schema_extra={"metavar": "N"},
+    )
+
+    @model_validator(mode="after")
+    def _has_samples(self) -> Self:
+        if self.precision in CALIBRATED and self.calib is None:
+            raise UsageError(
+                f"--{self.precision} needs samples of what the model will meet",
+                why="they tell the range of every activation",
+                fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
+            )
+        return self

@@ -1,0 +1,21 @@
+"""Which function makes which precision: one table, imported as needed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from onnxport.quantize.params import Precision
+from onnxport.quantize.setting import Quantization
+
+# Precision to "module:function" of a Quantization.
+_HOMES: Mapping[Precision, str] = {
+    "int8": "onnxport.quantize.int8:quantize",
+}
+
+
+def quantization_to(precision: Precision) -> Quantization:
+    """The function that quantizes to `precision`."""
+    module, _, function = _HOMES[precision].partition(":")
+    found: Quantization = getattr(importlib.import_module(module), function)
+    return found
