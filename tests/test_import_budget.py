@@ -51,7 +51,7 @@ def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
 
 
 # Arguments of `onnxport` to how often the time of `import click` they may take.
-LIMITS = {("--help",): 2.5, ("--version",): 2.5, ("convert", "--help"): 4.0}
+LIMITS = {("--help",): 2.5, ("--version",): 2.5, ("convert", "--help"): 4.0, ("quantize", "--help"): 4.0}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,7 @@ def test_start_costs_little_more_than_click(
         (sys.executable, "-X", "importtime", "-c", "import onnxport"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "convert", "--help"),
+        (sys.executable, "-X", "importtime", "-m", "onnxport", "quantize", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "validate", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "doctor"),
     ],

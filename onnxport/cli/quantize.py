@@ -38,7 +38,7 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
 @subcommand(
     "quantize",
     "onnxport quantize model.onnx --int8 --calib samples/",
-    "onnxport quantize model.onnx --int8 --calib samples/ --budget top1_agreement=0.98 -o small.onnx",
+    "onnxport quantize model.onnx --int8 --calib samples/ --budget sqnr=25",
     "onnxport quantize model.onnx --dynamic",
     "onnxport quantize model.onnx --fp16 --inputs samples/",
 )

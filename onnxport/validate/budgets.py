@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,8 +59,15 @@ class Budgets:
 
     @classmethod
     def of(cls, params: ValidateParams) -> Self:
-        """The budgets that the user gave; his metrics are imported. UsageError as above and as custom.load."""
-        return cls(params.budget, custom.load(params.metric, params.timeout))
+        """The budgets that the user gave; his metrics are imported. UsageError as above and as custom.load.
+
+        A budget may name a metric of his own as `--metric` does, package.module:function=VALUE.
+        """
+        given = {text.rpartition(":")[2] for text in params.metric} | set(METRICS)
+        named = [text for text in params.budget if _is_function(text, given)]
+        user = custom.load((*params.metric, *named), params.timeout)
+        names = {each.given: each.name for each in user if each.given in named}
+        return cls({names.get(text, text): value for text, value in params.budget.items()}, user)
 
     def __bool__(self) -> bool:
         return bool(self._limits)
@@ -122,6 +129,13 @@ class Budgets:
             return figure
         kept = figure.value >= limit.value if figure.better == "higher" else figure.value <= limit.value
         return figure.model_copy(update={"budget": limit.value, "met": kept})
+
+
+def _is_function(text: str, known: Collection[str]) -> bool:
+    """Whether a budget names a function in a module of a package rather than OUTPUT:METRIC with a metric known here."""
+    module, _, name = text.rpartition(":")
+    dotted = "." in module and all(part.isidentifier() for part in module.split("."))
+    return dotted and name.isidentifier() and name not in known
 
 
 def judged(judgement: Judgement, budgets: Budgets) -> Judgement:

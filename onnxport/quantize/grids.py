@@ -1,0 +1,127 @@
+"""Grids: the scale and zero point that integers stand for floats with (Jacob et al. 2018, section 2.1).
+
+x = scale * (q - zero_point); 0 lies on every grid, since padding and Relu depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Dtype = Literal["uint8", "int8", "int16"]
+
+WEIGHT_LIMIT = 127  # of int8 weights; without -128 two products fit into 16 bits (ONNX Runtime, gemmlowp)
+# A scale below this is not normal, or its products with another are not: what is so small is 0.
+_LEAST_SCALE = np.float32(2.0**-80)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Of an activation.
+
+    Attributes:
+        scale: float32, positive.
+        zero_point: the integer that stands for 0.
+        dtype: "uint8", "int8" or "int16".
+    """
+
+    scale: np.float32
+    zero_point: int
+    dtype: Dtype
+
+    @property
+    def low(self) -> float:
+        """The smallest number on it."""
+        return float(self.scale) * (int(np.iinfo(self.dtype).min) - self.zero_point)
+
+    @property
+    def high(self) -> float:
+        """The largest number on it."""
+        return float(self.scale) * (int(np.iinfo(self.dtype).max) - self.zero_point)
+
+    def quantized(self, values: Floats) -> Array:
+        """The integers nearest to `values`, halves to even (ONNX QuantizeLinear-13)."""
+        limits = np.iinfo(self.dtype)
+        rounded = np.rint(values / self.scale) + self.zero_point
+        return np.asarray(np.clip(rounded, limits.min, limits.max), self.dtype)
+
+
+@dataclass(frozen=True)
+class WeightGrid:
+    """Of a weight: symmetric, the integers -127 to 127.
+
+    Attributes:
+        scales: float32, positive; shape (channels,), or () for one scale.
+        axis: along which the scales lie; None for one scale.
+    """
+
+    scales: Floats
+    axis: int | None
+
+    def along(self, rank: int) -> Floats:
+        """The scales in a shape that goes with a weight of `rank` dimensions."""
+        if self.axis is None:
+            return self.scales
+        return self.scales.reshape([-1 if axis == self.axis % rank else 1 for axis in range(rank)])
+
+    def quantized(self, values: Floats) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """The integers nearest to `values`."""
+        scaled = values / self.along(values.ndim)
+        return np.clip(np.rint(scaled, out=scaled), -WEIGHT_LIMIT, WEIGHT_LIMIT, out=scaled).astype(np.int8)
+
+
+def activation_grid(low: float, high: float, dtype: Dtype) -> Grid:
+    """The grid that holds 0 and the range from `low` to `high`; of int16 it is symmetric, as TFLite wants it."""
+    low, high = min(float(low), 0.0), max(float(high), 0.0)
+    limits = np.iinfo(dtype)
+    if dtype == "int16":
+        return Grid(_scale(max(-low, high) / limits.max), 0, dtype)
+    scale = _scale((high - low) / (int(limits.max) - int(limits.min)))
+    zero_point = round(float(limits.min) - low / float(scale))
+    return Grid(scale, int(np.clip(zero_point, limits.min, limits.max)), dtype)
+
+
+def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
+    """The grid whose largest integers are the largest magnitudes, of each channel along `axis`."""
+    others = (
+        None if axis is None else tuple(each for each in range(values.ndim) if each != axis % values.ndim)
+    )
+    largest = np.abs(values).max(axis=others, initial=0.0)
+    return of_limits(largest, axis)
+
+
+def of_limits(limits: Floats, axis: int | None) -> WeightGrid:
+    """The grid that reaches from -limits to limits.
+
+    A channel of zeros has the largest of the scales, so that its bias is as precise as the others'.
+    """
+    scales = np.asarray(limits, np.float32) / np.float32(WEIGHT_LIMIT)
+    return WeightGrid(np.where(scales < _LEAST_SCALE, _scale(scales.max(initial=0.0)), scales), axis)
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """A weight in integers.
+
+    Attributes:
+        values: int8, of the weight's shape.
+        grid: what they stand for.
+    """
+
+    values: np.ndarray[Any, np.dtype[np.int8]]
+    grid: WeightGrid
+
+    @property
+    def floats(self) -> Floats:
+        """The numbers that they stand for."""
+        return self.values * self.grid.along(self.values.ndim)
+
+
+def _scale(wanted: float) -> np.float32:
+    """As float32; 1 for a range in which there is nothing but 0."""
+    scale = np.float32(wanted)
+    return np.float32(1) if scale < _LEAST_SCALE else scale

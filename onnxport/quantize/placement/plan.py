@@ -1,0 +1,213 @@
+"""What is quantized and how it hangs together: the data that placing makes and every later step reads.
+
+A unit is a node that computes in integers, with the Relu or Clip behind it that its result's range takes in. All else
+follows from the units: which tensors have a grid, which share one, what weights and biases there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+IntegerType = Literal["uint8", "int8", "int16"]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant operand of a product, stored as int8.
+
+    Attributes:
+        tensor: the initializer's name.
+        axis: along which it has a scale each; None for one scale.
+    """
+
+    tensor: str
+    axis: int | None
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What a product adds to each channel, stored as int32 of the scales of its input and weight.
+
+    Attributes:
+        tensor: the initializer's name; None where the node has no bias and may be given one.
+        channels: how many values.
+    """
+
+    tensor: str | None
+    channels: int
+
+
+@dataclass(frozen=True)
+class FixedGrid:
+    """A grid that follows from the operator: the results of Sigmoid lie in [0, 1] whatever the samples.
+
+    Attributes:
+        low, high: the range that the integers divide.
+    """
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A node that computes in integers.
+
+    Attributes:
+        node: its name in the settled graph.
+        op: its operator.
+        reads: the tensors that it takes in integers: its first operand first, each once.
+        writes: the tensors that it gives in integers; behind what is folded. Empty where it gives floats.
+        weight: of a product with a constant.
+        bias: of a product that has one or may be given one.
+        constants: constant operands that go on a grid as activations do, each of its own values.
+        folded: the nodes behind it that saturation replaces, in their order.
+        shares: whether all that it reads and writes lies on one grid.
+        follows: whether integers save it nothing unless it is given them and others take them.
+        fixed: the grid of its result where the operator tells it.
+        bounds: what `folded` limits the result to, (low, high); infinite where it does not.
+    """
+
+    node: str
+    op: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    weight: Weight | None = None
+    bias: Bias | None = None
+    constants: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
+    shares: bool = False
+    follows: bool = False
+    fixed: FixedGrid | None = None
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Every activation that it takes or gives in integers."""
+        return (*self.reads, *self.writes)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The plan of a quantized graph.
+
+    Attributes:
+        units: the nodes that compute in integers, in the graph's order.
+        floats: name of a node that stays in float to the reason, in words; nodes that compute no floats are not in it.
+        dtype: of activations.
+        wide: tensors that are int16 instead.
+    """
+
+    units: tuple[Unit, ...]
+    floats: Mapping[str, str] = field(default_factory=dict)
+    dtype: IntegerType = "uint8"
+    wide: frozenset[str] = frozenset()
+
+    @cached_property
+    def activations(self) -> tuple[str, ...]:
+        """The tensors that have a grid, each once, in the graph's order."""
+        return tuple(dict.fromkeys(name for unit in self.units for name in unit.tensors))
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """All activations, those together that share a grid, in the graph's order."""
+        group_of: dict[str, list[str]] = {name: [name] for name in self.activations}
+        for unit in self.units:
+            if unit.shares:
+                for name in unit.tensors[1:]:
+                    _join(group_of, unit.tensors[0], name)
+        return tuple({id(group): tuple(group) for group in group_of.values()}.values())
+
+    @cached_property
+    def fixed(self) -> Mapping[str, FixedGrid]:
+        """Activation to the grid that its operator gives it; of a group, where one of it has such a grid."""
+        told = {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
+        found: dict[str, FixedGrid] = {}
+        for group in self.groups:
+            grid = next((told[name] for name in group if name in told), None)
+            if grid is not None:
+                found |= dict.fromkeys(group, grid)
+        return found
+
+    @cached_property
+    def observed(self) -> tuple[str, ...]:
+        """The activations whose grid samples have to tell."""
+        return tuple(name for name in self.activations if name not in self.fixed)
+
+    @cached_property
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """Activation to what a folded Relu or Clip limits it to."""
+        return {name: unit.bounds for unit in self.units if unit.bounds for name in unit.writes}
+
+    @cached_property
+    def weights(self) -> Mapping[Weight, tuple[Unit, ...]]:
+        """Every weight to the units that multiply by it."""
+        users: dict[Weight, list[Unit]] = {}
+        for unit in self.units:
+            if unit.weight is not None:
+                users.setdefault(unit.weight, []).append(unit)
+        return {weight: tuple(units) for weight, units in users.items()}
+
+    @cached_property
+    def unit(self) -> Mapping[str, Unit]:
+        """Name of a node to its unit."""
+        return {unit.node: unit for unit in self.units}
+
+    def dtype_of(self, tensor: str) -> IntegerType:
+        return "int16" if tensor in self.wide else self.dtype
+
+    def without(
+        self,
+        nodes: Collection[str] = (),
+        tensors: Collection[str] = (),
+        *,
+        why: str = "it is more accurate in float",
+    ) -> Placement:
+        """The plan with these nodes in float, and those that take or give these tensors in integers."""
+        nodes, tensors = frozenset(nodes), frozenset(tensors)
+        gone = [unit for unit in self.units if unit.node in nodes or not tensors.isdisjoint(unit.tensors)]
+        kept = worthwhile([unit for unit in self.units if unit not in gone])
+        left = {unit.node for unit in self.units} - {unit.node for unit in kept}
+        alone = left - {unit.node for unit in gone}
+        reasons = dict.fromkeys((unit.node for unit in gone), why) | dict.fromkeys(sorted(alone), ALONE)
+        return replace(self, units=kept, floats={**self.floats, **reasons})
+
+    def widened(self, tensors: Collection[str]) -> Placement:
+        """The plan with these tensors, and those that share a grid with them, in int16."""
+        wanted = frozenset(tensors)
+        wide = frozenset(name for group in self.groups if not wanted.isdisjoint(group) for name in group)
+        return replace(self, wide=self.wide | wide)
+
+
+ALONE = "nothing around it gives it integers and takes them"
+
+
+def _join(group_of: dict[str, list[str]], first: str, second: str) -> None:
+    """Makes the groups of two tensors one, the smaller moved into the larger."""
+    one, other = group_of[first], group_of[second]
+    if one is other:
+        return
+    if len(one) < len(other):
+        one, other = other, one
+    one.extend(other)
+    for name in other:
+        group_of[name] = one
+
+
+def worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Without those that are worth nothing alone: which nobody gives integers, or of which nobody takes them."""
+    while True:
+        made = {name for unit in units for name in unit.writes}
+        taken = {name for unit in units for name in unit.reads}
+        kept = [
+            unit
+            for unit in units
+            if not unit.follows
+            or (any(name in made for name in unit.reads) and any(name in taken for name in unit.writes))
+        ]
+        if len(kept) == len(units):
+            return tuple(units)
+        units = kept
