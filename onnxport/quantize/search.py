@@ -111,9 +111,9 @@ class _Search:
         return dict(sorted(harms.items(), key=lambda item: item[1]))
 
     def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
-        """The shortest head of `ranked` that keeps the budgets at `level`; None where not even all but one do."""
-        # All of them would be another way to say that nothing is quantized.
-        low, high = 0, len(ranked) - 1
+        """The shortest head of `ranked` that keeps the budgets at `level`; None where none does."""
+        # All of them in float would be another way to say that nothing is quantized.
+        low, high = 0, len(ranked) - (level == "float")
         if high < 1 or not self.score(_head(ranked, high, level)).meets:
             return None
         while high - low > 1:  # the head of `high` keeps them, that of `low` does not
