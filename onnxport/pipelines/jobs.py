@@ -155,7 +155,7 @@ def quantization(
     asked = _fields(QuantizeParams, options) | {"precision": precision}
     params = params_of(QuantizeParams, asked, purpose=purpose)
     wanted = _fields(ValidateParams, options)
-    if params.calib is not None and "inputs" not in wanted:
+    if params.calib is not None and _is_same(params.calib, wanted.get("inputs")):
         wanted |= {"inputs": params.calib, "part": "held-back"}
     elif "inputs" not in wanted:
         wanted.pop("preprocess", None)
@@ -173,6 +173,16 @@ def quantization(
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
     )
+
+
+def _is_same(calib: Path, inputs: object) -> bool:
+    """Whether the judge is to be fed from the folder of calibration, of which he then gets what is held back."""
+    if not isinstance(inputs, str | os.PathLike):
+        return inputs is None
+    try:
+        return os.path.samefile(calib, inputs)
+    except (OSError, ValueError):  # there is no such folder, which is for those to say who read it
+        return False
 
 
 def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
