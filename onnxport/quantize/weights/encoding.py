@@ -19,7 +19,7 @@ class Grids:
     """What integers stand for weights.
 
     Attributes:
-        bits: 4 or 8.
+        bits: 4, 7 or 8.
         block: how many neighbours of a row share a scale; the whole row where it is that long.
         symmetric: signed and without a zero point; else unsigned and with one.
     """
@@ -60,10 +60,10 @@ class Encoding:
     def weights(self) -> Array:
         """[rows, n] float32, computed as DequantizeLinear does."""
         found = np.empty(self.numbers.shape, np.float32)
+        n = self.numbers.shape[-1]
         for part in portions(self.numbers):
             scales, zero_points = (
-                along(each[part], self.grids.block, found.shape[1])
-                for each in (self.scales, self.zero_points)
+                along(each[part], self.grids.block, n) for each in (self.scales, self.zero_points)
             )
             found[part] = (self.numbers[part].astype(np.float32) - zero_points) * scales
         return found
@@ -92,8 +92,7 @@ def along(of_blocks: Array, block: int, n: int) -> Array:
 
 def blocked(rows: Array, block: int) -> Array:
     """[rows, n] as [rows * blocks, block], the last block of each row filled up with zeros, which any grid holds."""
-    count, n = rows.shape
-    if missing := -n % block:
+    if missing := -rows.shape[1] % block:
         rows = np.pad(rows, ((0, 0), (0, missing)))
     return rows.reshape(-1, block)
 

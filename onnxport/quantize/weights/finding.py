@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.errors import CannotConvertError
 from onnxport.model import Model
 from onnxport.quantize.weights.encoding import Array
 from onnxport.quantize.weights.layout import Layout
@@ -33,6 +34,16 @@ class Use:
     position: int
     order: tuple[int, ...]
 
+    @property
+    def is_plain_product(self) -> bool:
+        """Whether the node is x @ W with a W of two axes, transposed or not, and adds a bias at most."""
+        node = self.node
+        if node.op_type == "MatMul":
+            return self.position == 1 and len(self.order) == 2
+        scaled = any(node.attributes.get_float(name, 1.0) != 1 for name in ("alpha", "beta"))
+        flipped = node.attributes.get_int("transA", 0) == 1
+        return node.op_type == "Gemm" and self.position == 1 and not scaled and not flipped
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -47,6 +58,16 @@ class Weight:
     value: ir.Value
     uses: tuple[Use, ...]
     layout: Layout
+
+    @property
+    def name(self) -> str:
+        return self.value.name or ""
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The graph whose initializer it is."""
+        assert self.value.graph is not None, "an initializer is of a graph"
+        return self.value.graph
 
     @property
     def is_table(self) -> bool:
@@ -95,7 +116,7 @@ def _transposed_conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]
 
 
 def _table(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
-    return (1,) if rank == 2 and node.attributes.get_int("axis", 0) == 0 else ()  # noqa: PLR2004 of words and features
+    return (1,) if rank == 2 and node.attributes.get_int("axis", 0) == 0 else ()
 
 
 def _recurrent(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
@@ -109,7 +130,7 @@ _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]
     "Conv": {1: _conv},
     "ConvTranspose": {1: _transposed_conv},
     "Gather": {0: _table},
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), {1: _recurrent, 2: _recurrent}),
+    **{op: {1: _recurrent, 2: _recurrent} for op in ("LSTM", "GRU", "RNN")},
 }
 
 
@@ -167,7 +188,7 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
     tensor = value.const_value
     assert tensor is not None
     if tensor.dtype not in FLOATS:
-        return "stored in fewer bits already" if tensor.dtype.itemsize < 2 and tensor.size >= SMALL else ""  # noqa: PLR2004 bytes
+        return "stored in fewer bits already" if tensor.dtype.itemsize < 2 and tensor.size >= SMALL else ""
     if tensor.size < SMALL:
         return f"fewer than {SMALL} elements"
     uses = tuple(_uses(value, tuple(range(len(tensor.shape)))))
@@ -189,7 +210,11 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
 def _uses(value: ir.Value, order: tuple[int, ...]) -> Iterator[Use]:
     for node, position in value.uses():
         if node.op_type in _MOVES and node.domain in _ONNX and not node.outputs[0].is_graph_output():
-            moved = node.attributes.get_ints("perm", range(len(order))[::-1]) if node.op_type == "Transpose" else range(len(order))
+            moved = (
+                node.attributes.get_ints("perm", range(len(order))[::-1])
+                if node.op_type == "Transpose"
+                else range(len(order))
+            )
             yield from _uses(node.outputs[0], tuple(order[axis] for axis in moved))
         else:
             yield Use(node, position, order)
@@ -200,3 +225,20 @@ def _summed(use: Use) -> tuple[int, ...]:
     rule = _SUMMED.get(use.node.op_type, {}).get(use.position) if use.node.domain in _ONNX else None
     read = rule(use.node, use.position, len(use.order)) if rule else ()
     return tuple(sorted(use.order[axis] for axis in read))
+
+
+def reasons(found: Found) -> str:
+    """Why weights stay, with how many do."""
+    return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
+
+
+def nothing_found(
+    model: Model, found: Found, purpose: str, fix: str = "give a float model"
+) -> CannotConvertError:
+    """The refusal of a model in which no weight is left for the purpose."""
+    why = (
+        f"they stay for these reasons: {reasons(found)}"
+        if found.left
+        else "no product or table reads a constant"
+    )
+    return CannotConvertError(f"{model.path} has no weights to {purpose}", why=why, fix=fix)

@@ -14,7 +14,8 @@ import numpy as np
 from onnxport.quantize.weights.encoding import Array, Encoding, Grids, blocked, joined, portions
 
 # Parts of the scale that reaches the largest weight. Above 1: a signed grid has one number more below zero than above.
-_CUTS = {4: np.linspace(1.15, 0.6, 12, dtype=np.float32), 8: np.linspace(1.0, 0.6, 9, dtype=np.float32)}
+_FEW_BITS, _FEW = 4, np.linspace(1.15, 0.6, 12, dtype=np.float32)
+_MANY = np.linspace(1.0, 0.6, 9, dtype=np.float32)
 _REFINEMENTS = 3
 
 
@@ -23,38 +24,28 @@ def nearest(rows: Array, grids: Grids) -> Encoding:
     return joined(grids, [_portion(rows[part], grids) for part in portions(rows)])
 
 
-def chosen(rows: Array, bits: int, block: int) -> Encoding:
-    """On symmetric grids, or with zero points where those leave much less error: they cost half a byte a block."""
-    symmetric = nearest(rows, Grids(bits, block, symmetric=True))
-    if bits == 8:
-        return symmetric
-    shifted = nearest(rows, Grids(bits, block, symmetric=False))
-    return shifted if shifted.error(rows) < _WORTH * symmetric.error(rows) else symmetric
-
-
-# The error with zero points, in parts of the error without, from which on they are worth their place.
-_WORTH = 0.95
-
-
 def grid_of(blocks: Array, grids: Grids) -> tuple[Array, Array]:
     """Scale and zero point of each of `blocks` [blocks, n] float32; float32 both, [blocks, 1]."""
-    scales, zero_points = _best(blocks, grids, _CUTS[grids.bits])
+    scales, zero_points = _best(blocks, grids, _FEW if grids.bits <= _FEW_BITS else _MANY)
     for _ in range(_REFINEMENTS):
-        scales = _refined(blocks, scales, zero_points, grids)
+        scales = fitted(blocks, steps(blocks, scales, zero_points, grids), scales)
     return scales, zero_points
 
 
-def _portion(rows: Array, grids: Grids) -> Encoding:
+def on_grid(rows: Array, scales: Array, zero_points: Array, grids: Grids) -> Encoding:
+    """The numbers nearest to `rows` on the grids of its blocks, as `grid_of` gives them."""
     count, n = rows.shape
-    blocks = blocked(rows, grids.block)
-    scales, zero_points = grid_of(blocks, grids)
-    numbers = np.clip(np.rint(blocks / scales) + zero_points, grids.lowest, grids.highest)
+    numbers = steps(blocked(rows, grids.block), scales, zero_points, grids) + zero_points
     return Encoding(
         grids,
         numbers.astype(grids.dtype).reshape(count, -1)[:, :n],
         scales.reshape(count, -1),
         zero_points.astype(grids.dtype).reshape(count, -1),
     )
+
+
+def _portion(rows: Array, grids: Grids) -> Encoding:
+    return on_grid(rows, *grid_of(blocked(rows, grids.block), grids), grids)
 
 
 def _best(blocks: Array, grids: Grids, cuts: Sequence[float] | Array) -> tuple[Array, Array]:
@@ -92,24 +83,22 @@ def _zero_points(low: Array, scales: Array, grids: Grids) -> Array:
 
 
 def _error(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
-    rest = _steps(blocks, scales, zero_points, grids)
+    rest = steps(blocks, scales, zero_points, grids)
     rest *= scales
     rest -= blocks
     return np.asarray(np.einsum("bn,bn->b", rest, rest)[:, None])
 
 
-def _steps(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
-    """The numbers without their zero point."""
-    steps = blocks / scales
-    np.rint(steps, out=steps)
-    return np.clip(steps, grids.lowest - zero_points, grids.highest - zero_points, out=steps)
+def steps(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
+    """The nearest numbers, without their zero point, float32."""
+    found = blocks / scales
+    np.rint(found, out=found)
+    return np.clip(found, grids.lowest - zero_points, grids.highest - zero_points, out=found)
 
 
-def _refined(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
-    """The scales that fit best to the numbers that `scales` give; a block of zeros keeps its own."""
-    steps = _steps(blocks, scales, zero_points, grids)
-    squares = np.einsum("bn,bn->b", steps, steps)[:, None]
-    products = np.einsum("bn,bn->b", steps, blocks)[:, None]
-    fitted = np.divide(products, squares, out=scales.copy(), where=squares > 0)
-    usable = np.abs(fitted) >= np.finfo(np.float32).tiny
-    return np.where(usable, fitted, scales)
+def fitted(blocks: Array, numbers: Array, scales: Array) -> Array:
+    """The scales by which `numbers`, without their zero point, are nearest to `blocks`; `scales` where none is."""
+    squares = np.einsum("bn,bn->b", numbers, numbers)[:, None]
+    products = np.einsum("bn,bn->b", numbers, blocks)[:, None]
+    found = np.divide(products, squares, out=scales.copy(), where=squares > 0)
+    return np.where(np.abs(found) >= np.finfo(np.float32).tiny, found, scales)

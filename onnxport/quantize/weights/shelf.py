@@ -36,5 +36,11 @@ class Shelf:
             offset = file.tell()
             file.write(made.tobytes())
         return ir.ExternalTensor(
-            self._file.name, offset, made.nbytes, made.dtype, shape=made.shape, name="", base_dir=self._file.parent
+            self._file.name,
+            offset,
+            made.nbytes,
+            made.dtype,
+            shape=ir.Shape(array.shape),
+            name="",
+            base_dir=self._file.parent,
         )

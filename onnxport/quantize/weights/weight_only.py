@@ -3,43 +3,82 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 
-from onnxport.errors import CannotConvertError, UsageError
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
-from onnxport.quantize.weights import gptq, hqq, nbits, rtn
-from onnxport.quantize.weights.dequantizing import dequantize, opset_for
-from onnxport.quantize.weights.encoding import Array, Encoding, Grids
-from onnxport.quantize.weights.finding import Found, Weight, find, opened
-from onnxport.quantize.weights.layout import Layout
+from onnxport.quantize.weights import nbits
+from onnxport.quantize.weights.encoding import Encoding
+from onnxport.quantize.weights.finding import Found, find, nothing_found, opened, reasons
+from onnxport.quantize.weights.inputs import Batch, batches, tap_of
+from onnxport.quantize.weights.planning import Planned, planned
 from onnxport.quantize.weights.shelf import Shelf
-from onnxport.quantize.weights.tables import look_up
-
-_BITS = {"int8-weights": 8, "int4-weights": 4}
-# What four bits are grouped in unless the user says otherwise; eight have a scale a row.
-_BLOCK = 32
-# Of a convolution's input channels at least so many share a scale; with fewer, all weights of an output channel do.
-_FEWEST = 16
 
 
 def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
     """Stores the weights of products, tables and recurrent layers in 8 or 4 bits.
 
+    One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
+
     Raises:
-        CannotConvertError: no weight of the model can be stored so.
+        CannotConvertError: no weight of the model can be stored so, or the opset cannot be lifted to one that has
+            the operators.
     """
     changed = opened(model)
-    found = find(changed, exclude=params.exclude)
-    if not found.weights:
-        raise nothing_to_do(model, found)
-    plan = _Plan(params)
-    shelf = Shelf(setting.folder)
-    opsets = [0]
-    for number, weight in enumerate(found.weights):
-        setting.watch.progress(number, len(found.weights))
-        opsets.append(plan.store(weight, shelf))
-    ...
+    found, plan = _plan(changed, params)
+    oldest = max((each.opset for each in plan), default=0)
+    if changed.opset < oldest:
+        lift(changed.ir, oldest)
+        found, plan = _plan(changed, params)
+    if not plan:
+        raise nothing_found(model, found, "store in fewer bits")
+    kinds = _store(changed, plan, params, setting)
+    if any(each.form == "contrib" for each in plan):
+        changed.ir.opset_imports[nbits.DOMAIN] = 1
+    shapes.drop_declared(changed)
+    shapes.infer(changed)
+    notes = (
+        [f"lifted from opset {model.opset} to {oldest}, which has the operators"]
+        if model.opset < oldest
+        else []
+    )
+    notes += [f"{count} weights as {kind}" for kind, count in kinds.most_common()]
+    if found.left:
+        notes.append(f"weights that stay as they are: {reasons(found)}")
+    return Quantized(changed, tuple(notes), {"weights": dict(kinds), "weights_left": dict(found.left)})
+
+
+def _plan(model: Model, params: QuantizeParams) -> tuple[Found, list[Planned]]:
+    found = find(model, exclude=params.exclude)
+    return found, [planned(weight, params) for weight in found.weights]
+
+
+def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, setting: Setting) -> Counter[str]:
+    """Stores all weights of the plan in place; gives how many as what."""
+    kinds: Counter[str] = Counter()
+    graph, shelf = model.graph, Shelf(setting.folder)
+    source = setting.folder / "observed.onnx"
+    by_samples = params.rounding == "gptq"
+    if by_samples:
+        model.hand_over(source)
+    for batch in batches(plan, graph) if by_samples else [Batch(tuple(plan), frozenset())]:
+        with setting.watch.phase("calibrate"):
+            grams = batch.grams(source, setting)
+        with setting.watch.phase("weights"):
+            for number, each in enumerate(batch.plan):
+                tap = tap_of(each, graph)
+                encoding = each.encoding(params.rounding, grams.get(tap) if tap else None)
+                kinds[_kind(encoding)] += 1
+                each.store(encoding, shelf)
+                setting.watch.progress(number + 1, len(batch.plan))
+    return kinds
+
+
+def _kind(encoding: Encoding) -> str:
+    """What the report calls such weights."""
+    grids = encoding.grids
+    group = "row" if encoding.scales.shape[1] == 1 else f"block of {grids.block}"
+    return f"{'' if grids.symmetric else 'u'}int{grids.bits} with a scale per {group}"
