@@ -95,9 +95,30 @@ def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
 
 
 def of_limits(limits: Floats, axis: int | None) -> WeightGrid:
-    """The grid that reaches from -limits to limits; a channel of zeros has the scale 1."""
+    """The grid that reaches from -limits to limits.
+
+    A channel of zeros has the largest of the scales, so that its bias is as precise as the others'.
+    """
     scales = np.asarray(limits, np.float32) / np.float32(WEIGHT_LIMIT)
-    return WeightGrid(np.where(scales < _LEAST_SCALE, np.float32(1), scales), axis)
+    return WeightGrid(np.where(scales < _LEAST_SCALE, _scale(scales.max(initial=0.0)), scales), axis)
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """A weight in integers.
+
+    Attributes:
+        values: int8, of the weight's shape.
+        grid: what they stand for.
+    """
+
+    values: np.ndarray[Any, np.dtype[np.int8]]
+    grid: WeightGrid
+
+    @property
+    def floats(self) -> Floats:
+        """The numbers that they stand for."""
+        return self.values * self.grid.along(self.values.ndim)
 
 
 def _scale(wanted: float) -> np.float32:

@@ -7,6 +7,7 @@ placing.py    from a settled graph to a plan
 
 from __future__ import annotations
 
-from onnxport.quantize.placement.plan import Bias, Placement, Unit, Weight
+from onnxport.quantize.placement.placing import place
+from onnxport.quantize.placement.plan import Bias, FixedGrid, Placement, Unit, Weight
 
-__all__ = ["Bias", "Placement", "Unit", "Weight"]
+__all__ = ["Bias", "FixedGrid", "Placement", "Unit", "Weight", "place"]

@@ -66,7 +66,7 @@ class Unit:
         constants: constant operands that go on a grid as activations do, each of its own values.
         folded: the nodes behind it that saturation replaces, in their order.
         shares: whether all that it reads and writes lies on one grid.
-        carries: whether it only moves numbers, so that it is worth nothing unless others around it are integers.
+        follows: whether integers save it nothing unless it is given them and others take them.
         fixed: the grid of its result where the operator tells it.
         bounds: what `folded` limits the result to, (low, high); infinite where it does not.
     """
@@ -80,7 +80,7 @@ class Unit:
     constants: tuple[str, ...] = ()
     folded: tuple[str, ...] = ()
     shares: bool = False
-    carries: bool = False
+    follows: bool = False
     fixed: FixedGrid | None = None
     bounds: tuple[float, float] | None = None
 
@@ -169,7 +169,7 @@ class Placement:
         """The plan with these nodes in float, and those that take or give these tensors in integers."""
         nodes, tensors = frozenset(nodes), frozenset(tensors)
         gone = [unit for unit in self.units if unit.node in nodes or not tensors.isdisjoint(unit.tensors)]
-        kept = _worthwhile([unit for unit in self.units if unit not in gone])
+        kept = worthwhile([unit for unit in self.units if unit not in gone])
         left = {unit.node for unit in self.units} - {unit.node for unit in kept}
         alone = left - {unit.node for unit in gone}
         reasons = dict.fromkeys((unit.node for unit in gone), why) | dict.fromkeys(sorted(alone), ALONE)
@@ -182,7 +182,7 @@ class Placement:
         return replace(self, wide=self.wide | wide)
 
 
-ALONE = "it only moves numbers, and what is around it stays in float"
+ALONE = "nothing around it gives it integers and takes them"
 
 
 def _join(group_of: dict[str, list[str]], first: str, second: str) -> None:
@@ -197,15 +197,15 @@ def _join(group_of: dict[str, list[str]], first: str, second: str) -> None:
         group_of[name] = one
 
 
-def _worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Without those that carry numbers which nobody makes or nobody takes in integers."""
+def worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Without those that are worth nothing alone: which nobody gives integers, or of which nobody takes them."""
     while True:
         made = {name for unit in units for name in unit.writes}
         taken = {name for unit in units for name in unit.reads}
         kept = [
             unit
             for unit in units
-            if not unit.carries
+            if not unit.follows
             or (any(name in made for name in unit.reads) and any(name in taken for name in unit.writes))
         ]
         if len(kept) == len(units):

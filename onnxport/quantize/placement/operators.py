@@ -1,0 +1,72 @@
+"""Which operators compute in integers, and how. Measured: what ONNX Runtime makes an integer kernel of.
+
+An operator between DequantizeLinear and QuantizeLinear that it has no integer kernel for runs in float, and the two
+conversions around it cost time and accuracy for nothing; tests/quantize/test_operators.py holds each row to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onnxport.quantize.placement.plan import FixedGrid
+
+
+@dataclass(frozen=True)
+class Product:
+    """An operator that multiplies by a constant.
+
+    Attributes:
+        axis: of the weight, along which the results' channels lie.
+        bias: whether it takes one.
+        gives_floats: whether there is an integer kernel that gives floats, for a result that nobody wants in integers.
+    """
+
+    axis: int
+    bias: bool
+    gives_floats: bool
+
+
+PRODUCTS: Mapping[str, Product] = {
+    "Conv": Product(axis=0, bias=True, gives_floats=False),
+    "Gemm": Product(axis=1, bias=True, gives_floats=True),
+    "MatMul": Product(axis=1, bias=False, gives_floats=True),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An operator that takes and gives integers.
+
+    Attributes:
+        operands: how many inputs are numbers, the first of them; None for all.
+        shares: whether its operands and its result lie on one grid.
+        fixed: the grid of its result where that follows from the operator.
+        folds: whether its kernel saturates where a Relu or Clip follows.
+        constants: whether an operand may be a constant.
+    """
+
+    operands: int | None = 1
+    shares: bool = False
+    fixed: FixedGrid | None = None
+    folds: bool = False
+    constants: bool = False
+
+
+_MOVES = Kernel(shares=True)
+# 256 steps of 1/256, of which the last is not reached: what TFLite's kernels demand.
+_UNIT = FixedGrid(0.0, 255 / 256)
+
+KERNELS: Mapping[str, Kernel] = {
+    **dict.fromkeys(
+        "DepthToSpace Expand Flatten Gather Identity MaxPool ReduceMax Reshape Resize Slice Split Squeeze Tile "
+        "Transpose Unsqueeze".split(),
+        _MOVES,
+    ),
+    "Concat": Kernel(operands=None, shares=True),
+    **dict.fromkeys(("Add", "Mul"), Kernel(operands=2, folds=True, constants=True)),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "LeakyRelu"), Kernel()),
+    **dict.fromkeys(("Sigmoid", "Softmax"), Kernel(fixed=_UNIT)),
+}
+
+NO_KERNEL = "ONNX Runtime has no integer kernel for it"

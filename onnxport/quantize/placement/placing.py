@@ -1,0 +1,247 @@
+"""From a settled graph to a plan: each node is asked for its unit, and says why where it has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.quantize.params import QuantizeParams
+from onnxport.quantize.placement import operators
+from onnxport.quantize.placement.plan import ALONE, Bias, IntegerType, Placement, Unit, Weight, worthwhile
+
+_DTYPES: Mapping[str, IntegerType] = {"u8": "uint8", "s8": "int8", "s16": "int16"}
+EXCLUDED = "excluded by --exclude"
+
+
+class Floats(Exception):
+    """Why a node stays in float."""
+
+
+def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] = frozenset()) -> Placement:
+    """The plan for a settled graph; nodes inside of If and Loop stay in float.
+
+    Args:
+        excluded: the names of nodes that the user wants in float.
+    """
+    wide = params.precision == "int16x8"
+    return Placer(
+        graph, "int16" if wide else _DTYPES[params.activations], excluded, params.per_tensor
+    ).placement()
+
+
+class Placer:
+    """Asks every node of a graph for its unit.
+
+    Args:
+        dtype: of activations.
+        excluded: names of nodes that stay in float.
+        per_tensor: whether a weight has one scale instead of one for each channel.
+    """
+
+    def __init__(
+        self, graph: ir.Graph, dtype: IntegerType, excluded: Collection[str], per_tensor: bool
+    ) -> None:
+        self._graph, self._dtype, self._per_tensor = graph, dtype, per_tensor
+        self._excluded = frozenset(excluded)
+        self._folded: set[str] = set()
+
+    def placement(self) -> Placement:
+        units: list[Unit] = []
+        floats: dict[str, str] = {}
+        for node in self._graph:
+            name = node.name or ""
+            if name in self._folded:
+                continue
+            try:
+                unit = self._unit(node)
+            except Floats as reason:
+                floats[name] = str(reason)
+                continue
+            if unit is not None:
+                units.append(unit)
+                self._folded.update(unit.folded)
+        kept = worthwhile(units)
+        left = {unit.node for unit in units} - {unit.node for unit in kept}
+        floats |= {unit.node: ALONE for unit in units if unit.node in left}
+        order = {node.name: number for number, node in enumerate(self._graph)}
+        return Placement(kept, dict(sorted(floats.items(), key=lambda item: order[item[0]])), self._dtype)
+
+    def _unit(self, node: ir.Node) -> Unit | None:
+        """The node's unit; None for one that computes no floats.
+
+        Raises:
+            Floats: it computes floats and stays so.
+        """
+        if all(value.dtype not in _FLOATS for value in node.outputs):
+            return None
+        if node.name in self._excluded:
+            raise Floats(EXCLUDED)
+        if any(value.dtype != ir.DataType.FLOAT for value in node.outputs if value.dtype in _FLOATS):
+            raise Floats("it computes in another type than float32")
+        if node.domain == "" and node.op_type in operators.PRODUCTS and _is_constant(node.inputs[1]):
+            return self._product(node, operators.PRODUCTS[node.op_type])
+        if node.domain == "" and node.op_type == "MatMul":
+            return self._product_of_activations(node)
+        if node.domain == "" and node.op_type in operators.KERNELS:
+            return self._kernel(node, operators.KERNELS[node.op_type])
+        raise Floats(operators.NO_KERNEL)
+
+    # ---- products
+
+    def _product(self, node: ir.Node, product: operators.Product) -> Unit:
+        data, weight = node.inputs[0], node.inputs[1]
+        assert weight is not None
+        assert weight.const_value is not None
+        if data is None or _is_constant(data):
+            raise Floats("both of its operands are constants")
+        if weight.dtype != ir.DataType.FLOAT:
+            raise Floats("its weight is no float32")
+        axis: int | None = product.axis
+        shape = weight.const_value.shape.numpy()
+        if node.op_type == "Gemm":
+            axis = _axis_of_gemm(node)
+        elif node.op_type == "MatMul" and len(shape) != 2:
+            axis = None
+        bias = self._bias(node, shape[axis] if axis is not None else 1) if product.bias else None
+        writes, folded, bounds = self._result(node, folds=True)
+        return Unit(
+            node.name or "",
+            node.op_type,
+            (data.name or "",),
+            writes,
+            Weight(weight.name or "", None if self._per_tensor else axis),
+            bias,
+            folded=folded,
+            bounds=bounds,
+        )
+
+    def _bias(self, node: ir.Node, channels: int) -> Bias:
+        given = node.inputs[2] if len(node.inputs) > 2 else None
+        if given is None:
+            return Bias(None, channels)
+        if given.const_value is None:
+            raise Floats("its bias is computed at run time")
+        shape = tuple(given.const_value.shape.numpy())
+        if math.prod(shape) not in (1, channels) or shape[-1:] not in ((), (1,), (channels,)):
+            raise Floats("its bias differs from row to row")
+        return Bias(given.name, channels)
+
+    def _product_of_activations(self, node: ir.Node) -> Unit:
+        reads = self._operands(node, 2)
+        writes, folded, bounds = self._result(node, folds=False)
+        return Unit(node.name or "", node.op_type, reads, writes, folded=folded, bounds=bounds)
+
+    # ---- the rest
+
+    def _kernel(self, node: ir.Node, kernel: operators.Kernel) -> Unit:
+        if reason := _unfit(node):
+            raise Floats(reason)
+        number = len(node.inputs) if kernel.operands is None else kernel.operands
+        constants = tuple(
+            dict.fromkeys(value.name or "" for value in node.inputs[:number] if value and _is_constant(value))
+        )
+        if constants and not kernel.constants:
+            raise Floats("one of its operands is a constant")
+        reads = self._operands(node, number)
+        writes, folded, bounds = self._result(node, folds=kernel.folds)
+        return Unit(
+            node.name or "",
+            node.op_type,
+            reads,
+            writes,
+            constants=constants,
+            folded=folded,
+            shares=kernel.shares,
+            follows=True,
+            fixed=kernel.fixed,
+            bounds=bounds,
+        )
+
+    def _operands(self, node: ir.Node, number: int) -> tuple[str, ...]:
+        """The activations among the first `number` inputs, each once."""
+        found: dict[str, None] = {}
+        for value in node.inputs[:number]:
+            if value is None:
+                raise Floats("an operand is left out")
+            if _is_constant(value):
+                continue
+            if value.dtype != ir.DataType.FLOAT:
+                raise Floats("it takes another type than float32")
+            found[value.name or ""] = None
+        if not found:
+            raise Floats("all of its operands are constants")
+        return tuple(found)
+
+    def _result(
+        self, node: ir.Node, *, folds: bool
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, float] | None]:
+        """What a node writes: its results, or what a Relu or Clip behind it gives; with their names and bounds."""
+        if not folds or len(node.outputs) != 1:
+            return tuple(value.name or "" for value in node.outputs), (), None
+        value, folded = node.outputs[0], []
+        low, high = -math.inf, math.inf
+        while (behind := self._foldable(value)) is not None:
+            limiter, (lower, upper) = behind
+            low, high = max(low, lower), min(high, upper)
+            value = limiter.outputs[0]
+            folded.append(limiter.name or "")
+        return (value.name or "",), tuple(folded), (low, high) if folded else None
+
+    def _foldable(self, value: ir.Value) -> tuple[ir.Node, tuple[float, float]] | None:
+        """The Relu or Clip that alone takes a value, and its bounds; None where there is none that holds 0."""
+        uses = value.uses()
+        if value.is_graph_output() or len(uses) != 1 or self._dtype == "int16":
+            return None
+        ((node, index),) = uses
+        if index != 0 or node.domain != "" or node.name in self._excluded:
+            return None
+        limits = _limits(node)
+        return (node, limits) if limits is not None and limits[0] <= 0 <= limits[1] else None
+
+
+_FLOATS = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16))
+
+
+def _is_constant(value: ir.Value | None) -> bool:
+    return value is not None and value.const_value is not None and not value.is_graph_input()
+
+
+def _limits(node: ir.Node) -> tuple[float, float] | None:
+    """What a Relu or Clip limits its operand to; None for another node, or bounds that are no constants."""
+    if node.op_type == "Relu":
+        return 0.0, math.inf
+    if node.op_type != "Clip":
+        return None
+    bounds = [-math.inf, math.inf]
+    for number, value in enumerate(node.inputs[1:3]):
+        if value is None:
+            continue
+        if value.const_value is None:
+            return None
+        bounds[number] = float(np.asarray(value.const_value.numpy()).item())
+    return bounds[0], bounds[1]
+
+
+def _axis_of_gemm(node: ir.Node) -> int:
+    """Of a Gemm's weight, where its channels lie.
+
+    Raises:
+        Floats: a form that no integer kernel has.
+    """
+    if node.attributes.get_int("transA", 0):
+        raise Floats("it transposes its first operand")
+    if node.attributes.get_float("alpha", 1.0) != 1 or node.attributes.get_float("beta", 1.0) != 1:
+        raise Floats("its alpha or beta is not 1")
+    return 0 if node.attributes.get_int("transB", 0) else 1
+
+
+def _unfit(node: ir.Node) -> str:
+    """Why this node has no integer kernel although its operator has one; empty where it has."""
+    if node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
+        return "it interpolates, which ONNX Runtime does in float"
+    if node.op_type == "MaxPool" and len(node.outputs) > 1:
+        return "it gives indices, too"
+    return ""

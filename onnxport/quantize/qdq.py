@@ -1,0 +1,222 @@
+"""A plan with its grids, written into the graph as QuantizeLinear and DequantizeLinear.
+
+The form of ONNX Runtime's own quantizer, which every runtime knows: integers of weights and biases behind a
+DequantizeLinear, and a pair of the two behind every tensor that is to be integers. Inputs and outputs of the graph
+stay floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.model import Model
+from onnxport.quantize import biases
+from onnxport.quantize.grids import Array, Floats, Grid, QuantizedWeight, activation_grid
+from onnxport.quantize.placement import Placement, Unit, Weight
+
+
+def write(
+    settled: Model,
+    placement: Placement,
+    grids: Mapping[str, Grid],
+    weights: Mapping[Weight, QuantizedWeight],
+    corrected: Mapping[str, Floats],
+) -> Model:
+    """The quantized model; `settled` is left alone.
+
+    Args:
+        settled: the graph that was placed.
+        grids: of every activation in the plan.
+        weights: of every weight in the plan.
+        corrected: name of a node to its float32 bias, shape (channels,), where it is not to have its own.
+    """
+    copy = settled.clone()
+    writer = _Writer(copy.graph, placement, grids)
+    for unit in placement.units:
+        writer.saturate(unit)
+    for unit in placement.units:
+        writer.store_constants(unit, weights, corrected)
+    for name in placement.activations:
+        writer.quantize(name)
+    writer.drop_unused()
+    copy.path = None
+    return copy
+
+
+class _Writer:
+    """One graph being rewritten. Every step costs what it touches, whatever the size of the graph."""
+
+    def __init__(self, graph: ir.Graph, placement: Placement, grids: Mapping[str, Grid]) -> None:
+        self._graph, self._placement, self._grids = graph, placement, grids
+        self._nodes = {node.name: node for node in graph}
+        self._values = {value.name: value for node in graph for value in node.outputs}
+        self._values |= {value.name: value for value in graph.inputs}
+        self._made = {name for unit in placement.units for name in unit.writes}
+        self._first = graph[0]
+        self._taken = set(self._values) | set(graph.initializers)
+        self._held: dict[object, ir.Value] = {}
+
+    def saturate(self, unit: Unit) -> None:
+        """Removes the Relu or Clip behind a unit: its result's grid ends where they would cut."""
+        if not unit.folded:
+            return
+        raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
+        name, last.name = last.name, None
+        raw.name = name
+        last.replace_all_uses_with(raw, replace_graph_outputs=True)
+        for folded in reversed(unit.folded):
+            self._graph.remove(self._nodes[folded], safe=True)
+        self._values[name] = raw
+
+    # ---- constants
+
+    def store_constants(
+        self, unit: Unit, weights: Mapping[Weight, QuantizedWeight], corrected: Mapping[str, Floats]
+    ) -> None:
+        """Puts integers in place of a unit's weight, bias and constant operands."""
+        node = self._nodes[unit.node]
+        if unit.weight is not None:
+            weight = weights[unit.weight]
+            node.replace_input_with(1, self._weight(unit.weight, weight))
+            self._store_bias(unit, node, weight, corrected.get(unit.node))
+        for index, value in enumerate(node.inputs):
+            if value is not None and value.name in unit.constants:
+                node.replace_input_with(index, self._constant(value))
+
+    def _weight(self, weight: Weight, stored: QuantizedWeight) -> ir.Value:
+        if weight not in self._held:
+            grid = stored.grid
+            points = np.zeros(grid.scales.shape, np.int8)
+            self._held[weight] = self._dequantized(
+                weight.tensor, stored.values, grid.scales, points, grid.axis
+            )
+        return self._held[weight]
+
+    def _store_bias(
+        self, unit: Unit, node: ir.Node, weight: QuantizedWeight, corrected: Floats | None
+    ) -> None:
+        values = bias_of(self._graph, unit) if corrected is None else corrected
+        if values is None or unit.bias is None:
+            return
+        stored = biases.quantized(values, self._grids[unit.reads[0]], weight.grid)
+        name = unit.bias.tensor or f"{unit.node}.bias"
+        points = np.zeros(stored.scales.shape, np.int32)
+        axis = None if stored.scales.ndim == 0 else 0
+        node.resize_inputs(max(3, len(node.inputs)))
+        node.replace_input_with(2, self._dequantized(name, stored.values, stored.scales, points, axis))
+
+    def _constant(self, value: ir.Value) -> ir.Value:
+        if value not in self._held:
+            assert value.const_value is not None
+            values = value.const_value.numpy()
+            grid = activation_grid(values.min(), values.max(), self._placement.dtype)
+            self._held[value] = self._dequantized(
+                value.name or "",
+                grid.quantized(values),
+                np.asarray(grid.scale),
+                np.asarray(grid.zero_point, grid.dtype),
+                None,
+            )
+        return self._held[value]
+
+    def _dequantized(
+        self, name: str, integers: Array, scales: Array, points: Array, axis: int | None
+    ) -> ir.Value:
+        """The floats that stored integers stand for."""
+        inputs = [
+            self._initializer(f"{name}.quantized", integers),
+            self._initializer(f"{name}.scale", scales),
+            self._initializer(f"{name}.zero_point", points),
+        ]
+        node = ir.node(
+            "DequantizeLinear",
+            inputs,
+            {} if axis is None else {"axis": axis},
+            outputs=[self._value(f"{name}.floats", ir.DataType.FLOAT, ir.Shape(integers.shape))],
+            name=self._free(f"{name}.dequantize"),
+        )
+        self._graph.insert_before(self._first, node)
+        return node.outputs[0]
+
+    # ---- activations
+
+    def quantize(self, name: str) -> None:
+        """Puts an activation on its grid: for all that use it if a unit makes it, else for the units alone."""
+        value, grid = self._values[name], self._grids[name]
+        made = name in self._made
+        uses = [(user, index) for user, index in value.uses() if made or self._takes(user, name)]
+        scale, point = self._grid(grid, name)
+        numbers = self._value(f"{name}.quantized", ir.DataType.from_numpy(np.dtype(grid.dtype)), value.shape)
+        floats = self._value(f"{name}.floats", ir.DataType.FLOAT, value.shape)
+        pair = [
+            ir.node("QuantizeLinear", [value, scale, point], outputs=[numbers], name=f"{name}.quantize"),
+            ir.node("DequantizeLinear", [numbers, scale, point], outputs=[floats], name=f"{name}.dequantize"),
+        ]
+        maker = value.producer()
+        if maker is None:
+            self._graph.insert_before(self._first, pair)
+        else:
+            self._graph.insert_after(maker, pair)
+        for user, index in uses:
+            user.replace_input_with(index, floats)
+        if made and value.is_graph_output():
+            self._give_out(value, floats)
+
+    def _takes(self, node: ir.Node, name: str) -> bool:
+        unit = self._placement.unit.get(node.name or "")
+        return unit is not None and name in unit.reads
+
+    def _give_out(self, value: ir.Value, floats: ir.Value) -> None:
+        """Makes `floats` the graph's output in place of `value`, under its name."""
+        name = value.name
+        value.name, floats.name = self._free(f"{name}.unrounded"), name
+        floats.type, floats.shape = value.type, value.shape
+        for index, output in enumerate(self._graph.outputs):
+            if output is value:
+                self._graph.outputs[index] = floats
+
+    def _grid(self, grid: Grid, name: str) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point; tensors that share a grid share them."""
+        if grid not in self._held:
+            self._held[grid] = self._initializer(f"{name}.scale", np.asarray(grid.scale))
+            self._held[grid, 0] = self._initializer(
+                f"{name}.zero_point", np.asarray(grid.zero_point, grid.dtype)
+            )
+        return self._held[grid], self._held[grid, 0]
+
+    # ---- what they are made of
+
+    def drop_unused(self) -> None:
+        """Removes the initializers that no node reads any more."""
+        kept = {value.name for value in (*self._graph.inputs, *self._graph.outputs)}
+        for name, value in list(self._graph.initializers.items()):
+            if not value.uses() and name not in kept:
+                del self._graph.initializers[name]
+
+    def _initializer(self, name: str, array: Array) -> ir.Value:
+        value = self._value(name, ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape))
+        value.const_value = ir.Tensor(array, name=value.name)
+        self._graph.register_initializer(value)
+        return value
+
+    def _value(self, name: str, dtype: ir.DataType, shape: ir.Shape | None) -> ir.Value:
+        return ir.Value(name=self._free(name), type=ir.TensorType(dtype), shape=shape)
+
+    def _free(self, name: str) -> str:
+        """`name`, or the first like it that nothing has."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def bias_of(graph: ir.Graph, unit: Unit) -> Floats | None:
+    """A unit's own bias, float32 of shape (channels,); None where it has none."""
+    if unit.bias is None or unit.bias.tensor is None:
+        return None
+    tensor: Any = graph.initializers[unit.bias.tensor].const_value
+    return np.broadcast_to(tensor.numpy().reshape(-1), (unit.bias.channels,)).astype(np.float32)
