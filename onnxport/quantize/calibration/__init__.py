@@ -1,0 +1,5 @@
+"""What a model's tensors hold on the user's samples: one pass, in constant memory."""
+
+from onnxport.quantize.calibration.one_pass import calibrate
+
+__all__ = ["calibrate"]

@@ -1,0 +1,195 @@
+"""What watches one tensor over all samples, and merges: the same bits whatever the order, chunks or workers.
+
+An observer's state is made of integers and of exact minima and maxima, so that adding two states up is associative and
+commutative without rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Every float32 falls into the bin that its upper 16 bits name: sign, exponent and 7 bits of the mantissa.
+BINS = 1 << 16
+# Of a larger tensor, as many elements per sample at most go into the histogram. Its extremes are those of all.
+ELEMENTS = 1 << 13
+# Added to -0 it makes 0: which of the two is the lesser depends on their order.
+_ZERO = np.float32(0)
+# Elements that wait to be counted together: clearing and adding 65536 bins costs as much as counting so many.
+_WAITING = 1 << 16
+
+
+class Observer(Protocol):
+    """Watches one tensor; it can be pickled, which is how it comes back from another process."""
+
+    def observe(self, values: Array, sample: int) -> None:
+        """Takes in the tensor of one sample.
+
+        Args:
+            values: of any float dtype and shape; not kept.
+            sample: the sample's place among all.
+
+        Raises:
+            NotFiniteError: NaN or infinity among them.
+        """
+        ...
+
+    def merge(self, other: Self) -> None:
+        """Takes in what `other`, of the same kind, saw of the same tensor on other samples."""
+        ...
+
+
+class NotFiniteError(ValueError):
+    """A tensor holds NaN or infinity; the message says which."""
+
+
+class Histogram:
+    """How often which value occurs, to a relative precision of 2^-8, and the exact extremes.
+
+    A bin is the upper 16 bits of the float32, so it needs no range beforehand and two histograms add up. Of tensors
+    with more than `elements` values each sample gives a part, at an odd distance that no dimension shares a factor
+    with; where it begins follows from the sample's own extremes, so that samples differ in it and their order does not
+    matter.
+
+    Attributes:
+        low, high: the least and greatest value of all elements; inf and -inf before the first.
+        elements: the most that a sample adds to the bins; 0 for none, where the extremes are all that is wanted.
+    """
+
+    def __init__(self, elements: int = ELEMENTS) -> None:
+        self.low, self.high, self.elements = math.inf, -math.inf, elements
+        self._counts = np.zeros(BINS, np.int64)  # untouched pages of it take no memory
+        self._waiting: list[Array] = []
+        self._waiting_size = 0
+
+    def observe(self, values: Array, sample: int) -> None:
+        """See Observer."""
+        if not values.size:
+            return
+        flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+        low, high = flat.min() + _ZERO, flat.max() + _ZERO
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise NotFiniteError("NaN" if np.isnan(low) else "infinity")
+        self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
+        if not self.elements:
+            return
+        stride = _stride(flat.size, self.elements)
+        start = (int(low.view(np.uint32)) + int(high.view(np.uint32))) % stride
+        self._waiting.append(_upper_bits(flat)[start::stride].copy())
+        self._waiting_size += self._waiting[-1].size
+        if self._waiting_size >= _WAITING:
+            self._count()
+
+    def merge(self, other: Histogram) -> None:
+        """See Observer."""
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self._add(other.counts)
+
+    @property
+    def counts(self) -> Array:
+        """int64[65536]: elements by the upper 16 bits of their float32."""
+        self._count()
+        return self._counts
+
+    def points(self) -> tuple[Array, Array]:
+        """The values that occur, float64 and ascending (each its bin's middle), and how often, float64."""
+        bins = np.flatnonzero(self.counts).astype(np.uint32)
+        middles = ((bins << 16) | 0x8000).view(np.float32).astype(np.float64)
+        middles = np.clip(middles, self.low, self.high)
+        # The bin of zero and the one of what is next to it have the middle 0.
+        middles[(bins & 0x7FFF) == 0] = 0.0
+        order = np.argsort(middles, kind="stable")
+        return middles[order], self._counts[bins][order].astype(np.float64)
+
+    def _count(self) -> None:
+        if self._waiting:
+            waiting, self._waiting, self._waiting_size = np.concatenate(self._waiting), [], 0
+            self._add(np.bincount(waiting, minlength=BINS))
+
+    def _add(self, counts: Array) -> None:
+        found = np.flatnonzero(counts)
+        self._counts[found] += counts[found]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        found = np.flatnonzero(self.counts)
+        return self.low, self.high, self.elements, found.astype(np.uint16), self._counts[found]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(state[2])  # type: ignore[misc] # pickle makes it without
+        self.low, self.high = state[:2]
+        self._counts[state[3]] = state[4]
+
+
+class ChannelMeans:
+    """The mean of every channel.
+
+    The float32 sum of a sample's channel goes into the total without rounding: its mantissa is an integer that is
+    added to one of 18 integers, each for 16 exponents (a small superaccumulator, Kulisch 1981).
+
+    Args:
+        axis: of the channels; may be negative.
+    """
+
+    _EXPONENTS = 16  # exponents per integer: 24 + 15 bits leave 2^24 samples room in 64
+    _LEAST = -149  # the exponent of float32's last bit
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+        self.count = 0  # elements per channel
+        self._totals = np.zeros((0, 0), np.int64)
+
+    def observe(self, values: Array, sample: int) -> None:
+        """See Observer."""
+        axis = self.axis % values.ndim
+        channels = values.shape[axis]
+        if not values.size:
+            return
+        grouped = values.reshape(math.prod(values.shape[:axis]), channels, -1)
+        # Along the last axis NumPy adds pairwise; across the others it does not, so these get more bits.
+        sums = grouped.sum(axis=2, dtype=np.float32) if grouped.shape[2] > 1 else grouped[:, :, 0]
+        sums = (sums.sum(axis=0, dtype=np.float64) if len(sums) > 1 else sums[0]).astype(np.float32)
+        if not np.isfinite(sums).all():
+            raise NotFiniteError("NaN or infinity, or a sum that float32 does not hold")
+        _, exponents = np.frexp(sums)
+        # sum = integer * 2^(place + _LEAST); what lies below float32's normal range has zeros at its end
+        places = np.maximum(exponents.astype(np.int64) - 24 - self._LEAST, 0)
+        integers = np.ldexp(sums.astype(np.float64), -(places + self._LEAST)).astype(np.int64)
+        if not self.count:
+            self._totals = np.zeros((channels, 278 // self._EXPONENTS + 1), np.int64)
+        self.count += values.size // channels
+        self._totals[np.arange(channels), places // self._EXPONENTS] += integers << (places % self._EXPONENTS)
+
+    def merge(self, other: ChannelMeans) -> None:
+        """See Observer."""
+        self._totals = (
+            self._totals + other._totals
+            if self.count and other.count
+            else (self._totals if self.count else other._totals)
+        )
+        self.count += other.count
+
+    def means(self) -> Array:
+        """float64[channels]; empty before the first sample."""
+        scales = [1 << (self._EXPONENTS * part) for part in range(self._totals.shape[1])]
+        exact = [sum(map(int.__mul__, row, scales)) for row in self._totals.tolist()]
+        unit = 1 << -self._LEAST
+        return np.array(
+            [total / (unit * self.count) for total in exact]
+        )  # Python rounds such a quotient once
+
+
+def _upper_bits(flat: Array) -> Array:
+    """uint16[n] of a contiguous float32[n]."""
+    return flat.view("<u2")[1::2] if flat.dtype.byteorder != ">" else flat.view(">u2")[::2]
+
+
+def _stride(size: int, most: int) -> int:
+    """The distance at which at most `most` of `size` elements are taken; without a factor in common with `size`."""
+    stride = -(-size // most)
+    while math.gcd(stride, size) > 1:
+        stride += 1
+    return stride

@@ -1,0 +1,117 @@
+"""A model in ONNX Runtime that gives the tensors that are watched, and computes nothing that they do not need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from onnxport.closing import Closing
+from onnxport.errors import InputError, printable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_FATAL = 4  # severity: what goes wrong comes as an exception
+
+
+def write_tapped(path: Path, taps: Collection[str]) -> Path:
+    """Writes the model beside `path` with `taps` as its only outputs, without nodes that none of them needs.
+
+    External data stays where it is: the copy names the same files.
+    """
+    model = onnx.load(path, load_external_data=False)
+    graph = model.graph
+    del graph.output[:]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
+    kept = _needed(graph, taps)
+    for number in reversed(range(len(graph.node))):
+        if number not in kept:
+            del graph.node[number]
+    tapped = path.with_name(f"{path.stem}.tapped.onnx")
+    tapped.write_bytes(model.SerializeToString())
+    return tapped
+
+
+def _needed(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
+    """The numbers of the nodes that the taps need."""
+    makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    kept: set[int] = set()
+    open_names = list(taps)
+    while open_names:
+        number = makers.get(open_names.pop())
+        if number is not None and number not in kept:
+            kept.add(number)
+            open_names += _reads(graph.node[number])
+    return kept
+
+
+def _reads(node: onnx.NodeProto) -> list[str]:
+    """What a node reads, and what the graphs inside it read of those around them."""
+    names = list(node.input)
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs):
+            for each in inner.node:
+                names += _reads(each)
+            names += [output.name for output in inner.output]
+    return names
+
+
+class TappedSession(Closing):
+    """Runs what write_tapped wrote, on one thread unless told otherwise.
+
+    Full graph optimization leaves the taps what they are: it may fuse between two of them and not across one.
+
+    Args:
+        path: the model whose outputs are the taps.
+        taps: which; of none, nothing is loaded.
+        label: what the user calls the model.
+        threads: of ONNX Runtime; 0 for one per core.
+
+    Raises:
+        InputError: ONNX Runtime cannot load the model.
+    """
+
+    def __init__(self, path: Path, taps: Sequence[str], label: str, threads: int = 1) -> None:
+        self.taps, self._label, self._session = tuple(taps), label, None
+        if not taps:
+            return
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = _FATAL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            self._session = ort.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            raise InputError(f"ONNX Runtime cannot load {label}", why=_cause(error)) from error
+        self._inputs = frozenset(each.name for each in self._session.get_inputs())
+
+    def run(self, feeds: Mapping[str, Array], sample: str) -> list[Array]:
+        """The taps' values, in the order of `taps`; `sample` names the feeds in the error.
+
+        Raises:
+            InputError: ONNX Runtime refuses the sample.
+        """
+        if self._session is None:
+            return []
+        given = {name: np.asarray(array) for name, array in feeds.items() if name in self._inputs}
+        try:
+            values: list[Array] = self._session.run(self.taps, given)
+        except Exception as error:  # see __init__
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in given.items())
+            raise InputError(
+                f"{self._label} cannot be run on the sample {sample} ({shapes})", why=_cause(error)
+            ) from error
+        return values
+
+    def close(self) -> None:
+        """Frees the session."""
+        self._session = None
+
+
+def _cause(error: Exception) -> str:
+    return printable(" ".join(str(error).split()))[:300]
