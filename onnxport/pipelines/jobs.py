@@ -180,13 +180,14 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
         UsageError: options of quantization without samples, or with a precision that takes none.
     """
     own = {"precision", *type(params).model_fields, *ValidateParams.model_fields}
-    asked = {name: value for name, value in _fields(QuantizeParams, options).items() if name not in own}
+    given = _fields(QuantizeParams, options)
+    asked = [name for name, value in given.items() if name not in own and value is not None]
     precision = getattr(params, "precision", None)
     if not asked:
         return None
     if "calib" not in asked:
         raise UsageError(
-            f"{_option(next(iter(asked)))} is about quantizing, which needs samples of what the model will meet",
+            f"{_option(asked[0])} is about quantizing, which needs samples of what the model will meet",
             fix="give a folder of them, --calib DIR, with --precision int8 or int16x8",
         )
     if precision not in CALIBRATED:
@@ -200,20 +201,29 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
             "--calib quantizes one model, --function names further ones",
             fix="quantize each with onnxport quantize first, and convert the results",
         )
-    return params_of(
-        QuantizeParams, {**_fields(QuantizeParams, options), "precision": precision}, purpose=purpose
-    )
+    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
 
 
 def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
     wanted = _fields(ValidateParams, options)
-    if quantizing is None or "inputs" in wanted:
+    if quantizing is None:
         return wanted
-    if quantizing.calib is not None:
+    if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
         return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
-    wanted.pop("preprocess", None)
+    if "inputs" not in wanted:
+        wanted.pop("preprocess", None)
     return wanted
+
+
+def _is_same(calib: Path, inputs: object) -> bool:
+    """Whether the judge is to be fed from the folder of calibration, of which he then gets what is held back."""
+    if not isinstance(inputs, str | os.PathLike):
+        return inputs is None
+    try:
+        return os.path.samefile(calib, inputs)
+    except (OSError, ValueError):  # there is no such folder, which is for those to say who read it
+        return False
 
 
 def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
