@@ -74,6 +74,7 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
             limit=params.calib_samples,
             seed=params.seed,
             holds_back=holds_back(params, work.validation),
+            optional=_states(model, work),
         )
     folder = work.output.parent / "scratch"
     folder.mkdir()
@@ -135,17 +136,26 @@ def _lowered(
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
-    """A few of the user's inputs; none where there are none, or where they lack a state that begins with zeros."""
+    """A few of the user's inputs; none where there are none."""
     if work.inputs is None:
         return ()
     from onnxport.samples.preprocessing import preprocessing
     from onnxport.samples.readers import find_samples
 
     settings = preprocessing(work.inputs.preprocess, work.inputs.folder)
-    names = frozenset(spec.name for spec in model.inputs)
-    files = find_samples(work.inputs.folder, model.inputs, _MEASURED, settings=settings, optional=names)
-    feeds = [file.load().feeds for file in files]
-    return tuple(dict(each) for each in feeds if names <= set(each))
+    states = _states(model, work)
+    files = find_samples(work.inputs.folder, model.inputs, _MEASURED, settings=settings, optional=states)
+    return tuple(dict(file.load().feeds) for file in files)
+
+
+def _states(model: Model, work: Work) -> frozenset[str]:
+    """The inputs that are fed back from an output, which the user's samples may lack."""
+    from onnxport.samples.domain import without_functions
+    from onnxport.samples.states import find_states
+
+    if work.validation is not None and work.validation.state:
+        return frozenset(work.validation.state)
+    return frozenset(find_states(without_functions(model), model.inputs, model.outputs))
 
 
 @contextmanager

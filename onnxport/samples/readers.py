@@ -6,25 +6,26 @@ what may lie in the folder.
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
+from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import InputError, printable
 from onnxport.samples import images
+from onnxport.samples.beginnings import beginning
+from onnxport.samples.folders import DATA_SET, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
+from onnxport.samples.rows import rows_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_DATA_SET = "test_data_set_"
 # What numpy raises for files that are damaged, of another kind, or pickles.
 # An archive may be encrypted (RuntimeError), compressed in a way unknown here, or claim more than the machine holds.
 _BROKEN = (
@@ -37,9 +38,6 @@ _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
 )
-_KINDS = "images, .npz, .npy or .safetensors files, or test_data_set_* folders"
-# Of files that are no inputs, so many are named.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,14 @@ class Sample:
         feeds: input name to array.
         source: where it came from.
         adversarial: a companion (generator.py): it shows faults, and nothing of how the outputs vary.
+        begun: states that the file lacks, which are zeros.
     """
 
     label: str
     feeds: Mapping[str, Array]
     source: Literal["samples", "generated"]
     adversarial: bool = False
+    begun: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SampleFile:
         label: its name; of several images the first and the last.
         inputs: what the model takes.
         read: gives the arrays by name.
-        optional: inputs that the file may lack.
+        optional: inputs that the file may lack: states, which then begin with zeros.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class SampleFile:
     optional: frozenset[str] = frozenset()
 
     def load(self) -> Sample:
-        """Reads the file and checks it against the model's inputs; optional ones that it lacks are left out.
+        """Reads the file and checks it against the model's inputs; states that it lacks begin with zeros.
 
         Raises:
             InputError: unreadable, an input missing, or one of a wrong dtype or shape; file and key are named.
@@ -86,9 +86,11 @@ class SampleFile:
             MissingDependencyError: an image, and Pillow is not installed.
         """
         arrays = self.read()
-        wanted = [spec for spec in self.inputs if spec.name in arrays or spec.name not in self.optional]
-        feeds = {spec.name: _checked(arrays, spec, self.path) for spec in wanted}
-        return Sample(self.label, feeds, "samples")
+        begun = tuple(spec for spec in self.inputs if spec.name in self.optional and spec.name not in arrays)
+        found = {spec.name: _checked(arrays, spec, self.path) for spec in self.inputs if spec not in begun}
+        found |= {spec.name: beginning(spec, self.inputs, found) for spec in begun}
+        feeds = {spec.name: found[spec.name] for spec in self.inputs}
+        return Sample(self.label, feeds, "samples", begun=tuple(spec.name for spec in begun))
 
 
 def find_samples(
@@ -102,73 +104,67 @@ def find_samples(
     """The first `limit` sets of inputs in `folder`, by name ("img2" before "img10").
 
     Args:
-        folder: what the user gave.
+        folder: what the user gave; of a file the rows (rows.py).
         inputs: what the model takes.
         limit: the most sets.
         settings: how images become arrays; a model whose batch is fixed at N gets N of them per set.
-        optional: inputs that a file may lack.
+        optional: states, which a file may lack.
 
     Raises:
         InputError: no such folder, nothing in it that is known, or too few images for a batch.
         UsageError: preprocessing that does not go with the model's input.
     """
-    entries = _entries(folder)
-    known = [path for path in entries if _is_sample(path)]
-    if not known:
-        others = ", ".join(path.name for path in entries[:_NAMED])
-        more = f" and {len(entries) - _NAMED} more" if len(entries) > _NAMED else ""
-        why = f"{others}{more} cannot be read as inputs" if entries else "it is empty"
-        raise InputError(f"{folder} holds no inputs", why=why, fix=f"put {_KINDS} into it")
-    found = [_sample_file(path, tuple(inputs), optional) for path in known if not _is_image(path)]
-    if pictures := [path for path in known if _is_image(path)]:
+    entries = sample_entries(folder, {*_READERS, *images.SUFFIXES})
+    pictures = [entry.path for entry in entries if entry.kind in images.SUFFIXES]
+    given = [entry for entry in entries if entry.kind not in images.SUFFIXES]
+    if folder.is_file() and given:
+        return _samples_in_file(given[0], tuple(inputs), optional)[:limit]
+    found = [_sample_file(entry, tuple(inputs), optional) for entry in given]
+    if pictures:
         required = [spec for spec in inputs if spec.name not in optional]
         batches = _batches(pictures, required, settings or Preprocessing())
         found += [
             SampleFile(paths[0], label, tuple(inputs), read, optional) for paths, label, read in batches
         ]
-    return tuple(sorted(found, key=lambda file: _natural(file.path.name))[:limit])
+    if pictures and given:
+        places = {entry.path: place for place, entry in enumerate(entries)}
+        found.sort(key=lambda file: places[file.path])
+    return tuple(found[:limit])
 
 
 def holds_images(files: Sequence[SampleFile]) -> bool:
     """Whether preprocessing had any part in it."""
-    return any(_is_image(file.path) for file in files)
+    return any(file.path.suffix.lower() in images.SUFFIXES for file in files)
 
 
-def _entries(folder: Path) -> list[Path]:
-    """What lies in the folder in the order a person counts, without hidden files; itself if it is a data set."""
-    if not folder.is_dir():
-        raise InputError(
-            f"{folder} is no folder",
-            why="" if folder.exists() else "it does not exist",
-            fix=f"--inputs takes a folder with {_KINDS}",
-        )
-    if folder.name.startswith(_DATA_SET):
-        return [folder]
-    try:
-        entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
-    return sorted(entries, key=lambda path: _natural(path.name))
+@dataclass(frozen=True)
+class _Reading:
+    """Reads a file or a data set; a value, so that one file's are known to be one's, in another process as well."""
+
+    path: Path
+    reader: Callable[[Path, Sequence[TensorSpec]], Mapping[str, Array]]
+    inputs: tuple[TensorSpec, ...]
+
+    def __call__(self) -> Mapping[str, Array]:
+        return self.reader(self.path, self.inputs)
 
 
-def _is_sample(path: Path) -> bool:
-    if path.is_dir():
-        return path.name.startswith(_DATA_SET)
-    if not path.is_file():  # a pipe, which reading would wait for
-        return False
-    return path.suffix.lower() in _READERS or _is_image(path)
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in images.SUFFIXES and not path.is_dir()
-
-
-def _sample_file(path: Path, inputs: tuple[TensorSpec, ...], optional: frozenset[str]) -> SampleFile:
-    reader = _read_data_set if path.is_dir() else _READERS[path.suffix.lower()]
+def _sample_file(entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str]) -> SampleFile:
+    reader = _READERS.get(entry.kind, _read_data_set)
     required = tuple(spec for spec in inputs if spec.name not in optional)
     # Where a file does not say which input it is for, states are not meant; input_N.pb counts them.
-    meant = inputs if path.is_dir() else required
-    return SampleFile(path, printable(path.name), inputs, partial(reader, path, meant), optional)
+    meant = inputs if entry.kind == DATA_SET else required
+    reading = _Reading(entry.path, reader, meant)
+    return SampleFile(entry.path, printable(entry.path.name), inputs, reading, optional)
+
+
+def _samples_in_file(
+    entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str]
+) -> tuple[SampleFile, ...]:
+    """Of one file that was given in place of a folder: the sets that are stacked in it."""
+    whole = _sample_file(entry, inputs, optional)
+    rows = rows_of(entry.path, whole.read, [spec for spec in inputs if spec.name not in optional])
+    return tuple(replace(whole, label=f"{whole.label}[{each.span}]", read=each) for each in rows) or (whole,)
 
 
 Batch = tuple[Sequence[Path], str, Callable[[], Mapping[str, Array]]]
@@ -195,16 +191,15 @@ def _read_images(paths: tuple[Path, ...], frame: images.Frame, settings: Preproc
     return {frame.spec.name: images.read_images(paths, frame, settings)}
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(digits or -1), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]
-
-
 def _read_npz(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+            twice = next((key for key in archive.files if archive.files.count(key) > 1), None)
+            if twice is None:
+                return {key: archive[key] for key in archive.files}
     except _BROKEN as error:
         raise _unreadable(path, error) from error
+    raise InputError(f"{path} holds {twice!r} twice", fix="save it with one array of that name")
 
 
 def _read_npy(path: Path, inputs: Sequence[TensorSpec]) -> dict[str, Array]:
@@ -255,7 +250,7 @@ def _read_data_set(folder: Path, inputs: Sequence[TensorSpec]) -> dict[str, Arra
     import onnx
 
     arrays: dict[str, Array] = {}
-    for path in sorted(folder.glob("input_*.pb"), key=lambda path: _natural(path.name)):
+    for path in sorted(folder.glob("input_*.pb"), key=lambda path: natural(path.name)):
         number = path.stem.removeprefix("input_")
         if not number.isdigit() or int(number) >= len(inputs):
             raise InputError(f"{path} belongs to no input", why=f"the model has {len(inputs)}")
@@ -303,9 +298,19 @@ def _checked(arrays: Mapping[str, Array], spec: TensorSpec, path: Path) -> Array
         raise InputError(
             f"{where} is {dtype}", why=f"the model takes {spec.dtype}", fix=f"save it as {spec.dtype}"
         )
-    fits = array.ndim == len(spec.shape) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(spec.shape, array.shape, strict=True)
-    )
-    if not fits:
-        raise InputError(f"{where} has shape {list(array.shape)}", why=f"the model takes {spec}")
+    if not _fits(array.shape, spec.shape):
+        stacked = _fits(array.shape[1:], spec.shape[1:]) and array.ndim == len(spec.shape)
+        raise InputError(
+            f"{where} has shape {list(array.shape)}",
+            why=f"the model takes {spec}",
+            fix="save each set of inputs in a file, or give the file itself: its rows are sets"
+            if stacked
+            else "",
+        )
     return array
+
+
+def _fits(sizes: Sequence[int], dims: Sequence[Dim]) -> bool:
+    return len(sizes) == len(dims) and all(
+        not isinstance(dim, int) or dim == size for dim, size in zip(dims, sizes, strict=True)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import prod
 
@@ -12,14 +12,14 @@ from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import UsageError
 from onnxport.samples.domain import Domain
 from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
-from onnxport.samples.parts import EVERYTHING, held_back
+from onnxport.samples.parts import EVERYTHING, FEWEST, held_back
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.samples.states import States
 from onnxport.shapes import Limit
 from onnxport.validate.params import GENERATED, READ, ValidateParams
-from onnxport.validate.runtimes.base import Array, MemoryFullError, RunError
+from onnxport.validate.runtimes.base import MemoryFullError, RunError
 
 # Makes or reads one set of inputs; called again it gives the same one.
 Loader = Callable[[], Sample]
@@ -40,47 +40,33 @@ def feed_from_folder(
     states: States,
     run: Try,
 ) -> tuple[str, ...]:
-    """Runs every set of inputs in the user's folder; returns what the report is to note.
-
-    A state that a file lacks is zeros, as at the beginning of a stream.
-    """
+    """Runs every set of inputs in the user's folder; returns what the report is to note."""
     assert params.inputs is not None
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
     settings = preprocessing(params.preprocess, params.inputs)
     files = find_samples(params.inputs, specs, EVERYTHING, settings=settings, optional=frozenset(states))
+    notes: list[str] = []
     if params.part == "held-back":
-        files = held_back(files) or files
+        spared = held_back(files)
+        if not spared:
+            same = f"{len(files)} samples" if len(files) > 1 else "sample"
+            notes.append(
+                f"calibrated and judged on the same {same}: of fewer than {FEWEST} none is held back"
+            )
+        files = spared or files
     files = files[: params.samples or READ]
     lacking: dict[str, str] = {}
 
     def load(file: SampleFile) -> Sample:
         sample = file.load()
-        missing = [spec for spec in specs if spec.name not in sample.feeds]
-        lacking.update((spec.name, file.label) for spec in missing)
-        zeros = {spec.name: _zeros(spec, specs, sample) for spec in missing}
-        feeds = {spec.name: {**sample.feeds, **zeros}[spec.name] for spec in specs}
-        return Sample(sample.label, feeds, sample.source)
+        lacking.update(dict.fromkeys(sample.begun, sample.label))
+        return sample
 
     for file in files:
         run(partial(load, file))
-    notes = [f"preprocessing of images: {settings}"] if holds_images(files) else []
+    notes += [f"preprocessing of images: {settings}"] if holds_images(files) else []
     notes += [f"the state {name!r} began with zeros, {label} gives none" for name, label in lacking.items()]
     return tuple(notes)
-
-
-def _zeros(state: TensorSpec, inputs: Sequence[TensorSpec], sample: Sample) -> Array:
-    """A state of zeros: open dimensions are as large as those of their name in the other inputs, else the batch."""
-    known = {
-        dim: size
-        for spec in inputs
-        if spec.name in sample.feeds
-        for dim, size in zip(spec.shape, sample.feeds[spec.name].shape, strict=True)
-        if isinstance(dim, str)
-    }
-    axes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}).batch_axes
-    batch = next((sample.feeds[name].shape[axis] for name, axis in axes.items() if name in sample.feeds), 1)
-    sizes = [dim if isinstance(dim, int) else known.get(str(dim), batch) for dim in state.shape]
-    return np.zeros(sizes, state.dtype)
 
 
 class GeneratedInputs:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import struct
+import warnings
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -205,4 +210,70 @@ def test_a_state_may_be_left_out_and_is_not_what_a_lone_array_is_for(tmp_path: P
     np.save(tmp_path / "a.npy", X)
     state = TensorSpec("h", "float32", (1, "N", 8))
     (file,) = find_samples(tmp_path, (state, *ONE), 10, optional=frozenset({"h"}))
-    assert file.load().feeds.keys() == {"x"}
+    sample = file.load()
+    assert list(sample.feeds) == ["h", "x"]
+    assert sample.begun == ("h",)
+    assert sample.feeds["h"].dtype == np.float32
+    np.testing.assert_array_equal(sample.feeds["h"], np.zeros((1, len(X), 8)))
+
+
+def test_rows_of_one_file_are_sets_of_the_batch_that_the_model_takes(tmp_path: Path) -> None:
+    rows = np.arange(28, dtype=np.float32).reshape(7, 4)
+    np.savez(tmp_path / "all.npz", x=rows, ids=np.arange(7))
+    found = find_samples(tmp_path / "all.npz", TWO, 10)
+    assert [file.label for file in found] == [f"all.npz[{number}]" for number in range(7)]
+    for number, file in enumerate(pickle.loads(pickle.dumps(found))):  # as another process gets them
+        feeds = file.load().feeds
+        np.testing.assert_array_equal(feeds["x"], rows[number : number + 1])
+        np.testing.assert_array_equal(feeds["ids"], [number])
+    fixed = [TensorSpec("x", "float32", (3, 4))]
+    found = find_samples(tmp_path / "all.npz", fixed, 10)
+    assert [file.label for file in found] == ["all.npz[0-2]", "all.npz[3-5]"], "the last row fills no batch"
+    np.testing.assert_array_equal(found[1].load().feeds["x"], rows[3:6])
+
+
+def test_a_file_is_read_once_for_all_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "all.npz", x=np.ones((50, 4), np.float32))
+    found = pickle.loads(pickle.dumps(find_samples(tmp_path / "all.npz", ONE, 100)))
+    opened: list[object] = []
+    load = np.load
+    monkeypatch.setattr(np, "load", lambda *given, **options: opened.append(given) or load(*given, **options))
+    for file in found:
+        file.load()
+    assert len(found) == 50
+    assert len(opened) <= 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "inputs"),
+    [
+        ({"x": X[:1]}, ONE),
+        ({"x": X, "ids": np.arange(3)}, TWO),  # ragged: x[2, 4] goes with ids[3]
+        ({"x": X}, (TensorSpec("x", "float32", (2, 4)),)),
+        ({"x": np.array(1.0, np.float32)}, (TensorSpec("x", "float32", ()),)),
+    ],
+)
+def test_a_file_of_one_set_is_one(
+    tmp_path: Path, arrays: dict[str, Any], inputs: Sequence[TensorSpec]
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    (file,) = find_samples(tmp_path / "a.npz", inputs, 10)
+    assert file.label == "a.npz"
+    assert file.load().feeds.keys() == arrays.keys()
+
+
+def test_stacked_samples_in_a_folder_are_told_how_to_be_given(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((7, 4), np.float32))
+    (file,) = find_samples(tmp_path, [TensorSpec("x", "float32", (1, 4))], 10)
+    with pytest.raises(InputError, match="give the file itself: its rows are sets"):
+        file.load()
+
+
+def test_an_archive_that_holds_a_name_twice_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for value in (1, 2):
+            with archive.open("x.npy", "w") as member:
+                np.save(member, np.full((1, 4), value, np.float32))
+    with pytest.raises(InputError, match=r"a\.npz holds 'x' twice"):
+        find_samples(tmp_path, ONE, 10)[0].load()

@@ -1,0 +1,165 @@
+"""The budget search: which tensors must have a higher precision for the user's budgets to be kept, as few as can be.
+
+1. The whole model in 8 bits is scored; where it keeps the budgets, nothing is restored.
+2. Every unit (an activation's grid, or a weight) is ranked by its measured harm: the noise at the outputs of a model
+   in which that unit alone is quantized.
+3. The shortest head of that ranking is restored that keeps the budgets, found by bisection: to 16 bits if these do,
+   else to float.
+4. Each unit of the head is quantized again, the least harmful first, and stays so where the budgets are still kept.
+
+The noise of several units adds up nearly, which is why ranking each alone works, but not exactly: every choice is
+scored on the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from onnxport.model import Model
+from onnxport.quantize.scoring import Score, Scorer
+
+Level = Literal["16-bit", "float"]
+LEVELS: tuple[Level, ...] = ("16-bit", "float")
+# Units of the head that are tried in 8 bits again.
+_TRIED_AGAIN = 24
+
+
+class Space(Protocol):
+    """What the search chooses in: a model some of whose units are kept in higher precision."""
+
+    @property
+    def units(self) -> Sequence[str]:
+        """Names of what is quantized, in the order of the graph."""
+        ...
+
+    def built(self, restored: Mapping[str, Level]) -> Model:
+        """The quantized model, in which the units of `restored` have a higher precision."""
+        ...
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A unit in higher precision.
+
+    Attributes:
+        harm: SQNR in dB that the outputs have when it alone is quantized; the lower the worse.
+    """
+
+    unit: str
+    level: Level
+    harm: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search ended with.
+
+    Attributes:
+        meets: whether the budgets are kept on the samples; otherwise it is the best that was reached.
+        before: the score with nothing restored.
+        scored: how many models were scored.
+    """
+
+    model: Model
+    restored: tuple[Restored, ...]
+    score: Score
+    before: Score
+    meets: bool
+    scored: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was restored and why, for the user."""
+        if not self.restored:
+            return ()
+        return tuple(
+            f"{each.unit!r} is kept in {_SAID[each.level]}: alone in 8 bits it leaves the outputs {each.harm:.1f} dB"
+            for each in self.restored
+        )
+
+
+_SAID: Mapping[Level, str] = {"16-bit": "16 bits", "float": "float32"}
+
+
+class _Search:
+    """One search: the models that it scored, and how far each was from the budgets."""
+
+    def __init__(self, space: Space, scorer: Scorer, progress: Callable[[int, int], None]) -> None:
+        self._space, self._scorer, self._progress = space, scorer, progress
+        self._known: dict[frozenset[tuple[str, Level]], Score] = {}
+
+    @property
+    def scored(self) -> int:
+        return len(self._known)
+
+    def score(self, restored: Mapping[str, Level]) -> Score:
+        key = frozenset(restored.items())
+        if key not in self._known:
+            self._known[key] = self._scorer.score(self._space.built(restored))
+        return self._known[key]
+
+    def ranking(self) -> dict[str, float]:
+        """Unit to its harm, the most harmful first; of equals, the one that comes first in the graph."""
+        units = list(self._space.units)
+        harms: dict[str, float] = {}
+        for number, unit in enumerate(units):
+            others: dict[str, Level] = {other: "float" for other in units if other != unit}
+            harms[unit] = self.score(others).mean_sqnr
+            self._progress(number + 1, len(units))
+        return dict(sorted(harms.items(), key=lambda item: item[1]))
+
+    def shortest(self, ranked: Sequence[str], level: Level) -> dict[str, Level] | None:
+        """The shortest head of `ranked` that keeps the budgets at `level`; None where none does."""
+        # All of them in float would be another way to say that nothing is quantized.
+        low, high = 0, len(ranked) - (level == "float")
+        if high < 1 or not self.score(_head(ranked, high, level)).meets:
+            return None
+        while high - low > 1:  # the head of `high` keeps them, that of `low` does not
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.score(_head(ranked, middle, level)).meets else (middle, high)
+        return _head(ranked, high, level)
+
+    def pruned(self, restored: dict[str, Level], ranked: Sequence[str]) -> dict[str, Level]:
+        """Without those that turn out not to be needed."""
+        for unit in [each for each in reversed(ranked) if each in restored][:_TRIED_AGAIN]:
+            fewer = {other: level for other, level in restored.items() if other != unit}
+            if self.score(fewer).meets:
+                restored = fewer
+        return restored
+
+    def best(self) -> tuple[dict[str, Level], Score]:
+        """Of all that leave most units in 8 bits, the one that is nearest to the budgets."""
+        half = len(self._space.units) // 2
+        near = [(key, score) for key, score in self._known.items() if len(key) <= half]
+        key, score = min(near, key=lambda item: (item[1].shortfall, len(item[0])))
+        return dict(key), score
+
+
+def search(
+    space: Space, scorer: Scorer, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Found:
+    """Restores the fewest units that let the model keep the scorer's budgets.
+
+    Args:
+        progress: is told how many units are ranked, of how many.
+
+    Returns:
+        The model; its `meets` is False where the budgets cannot be kept with anything left in 8 bits.
+    """
+    run = _Search(space, scorer, progress)
+    before = run.score({})
+    if before.meets:
+        return Found(space.built({}), (), before, before, True, run.scored)
+    harms = run.ranking()
+    ranked = list(harms)
+    heads = (run.shortest(ranked, level) for level in LEVELS)
+    head = next((each for each in heads if each is not None), None)
+    chosen, score = run.best() if head is None else (pruned := run.pruned(head, ranked), run.score(pruned))
+    restored = tuple(Restored(unit, chosen[unit], harms[unit]) for unit in ranked if unit in chosen)
+    return Found(space.built(chosen), restored, score, before, score.meets, run.scored)
+
+
+def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:
+    return {unit: level for unit, _ in zip(ranked, range(count), strict=False)}

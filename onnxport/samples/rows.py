@@ -1,0 +1,65 @@
+"""One file of many samples: the rows of its arrays, for a user who stacked them along the first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxport.artifact import TensorSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Read = Callable[[], Mapping[str, Array]]
+
+
+def rows_of(path: Path, read: Read, required: Sequence[TensorSpec]) -> tuple[Rows, ...]:
+    """A reader for each set of inputs in the file: one row where the model's batch is open, else as many as it takes.
+
+    Nothing where the file is one set as it is: its arrays hold different numbers of rows, or no more than a batch. What
+    is left over at the end is not read. The file stays in memory while its rows are read.
+
+    Args:
+        read: gives the arrays of the whole file; hashable, equal for equal files.
+        required: the inputs that the file has to hold.
+    """
+    batches = {spec.shape[0] if spec.shape else None for spec in required}
+    arrays = _whole(read, path.stat().st_mtime_ns)
+    held = [arrays.get(spec.name) for spec in required]
+    counts = {array.shape[0] if array is not None and array.ndim else 0 for array in held}
+    batch = next(iter(batches), None)
+    rows = batch if isinstance(batch, int) else 1
+    if len(batches) != 1 or len(counts) != 1 or not required or max(counts) <= rows:
+        return ()
+    names = tuple(spec.name for spec in required)
+    starts = range(0, max(counts) - rows + 1, rows)
+    return tuple(Rows(path, read, names, start, start + rows) for start in starts)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Reads rows `start` to `stop` of the arrays called `names`; other arrays, a state, are left out."""
+
+    path: Path
+    read: Read
+    names: tuple[str, ...]
+    start: int
+    stop: int
+
+    def __call__(self) -> Mapping[str, Array]:
+        arrays = _whole(self.read, self.path.stat().st_mtime_ns)
+        return {name: arrays[name][self.start : self.stop] for name in self.names}
+
+    @property
+    def span(self) -> str:
+        """Which rows: "7", or "8-15" for several."""
+        return str(self.start) if self.stop == self.start + 1 else f"{self.start}-{self.stop - 1}"
+
+
+@lru_cache(maxsize=1)
+def _whole(read: Read, changed: int) -> Mapping[str, Array]:
+    """The file's arrays; the last file's are kept, since its rows are asked for one after the other."""
+    return read()

@@ -1,0 +1,141 @@
+"""The budget search on real models: what it ends with keeps the budget, and needs everything that it restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from fixtures import models
+from onnxport.model import Model
+from onnxport.pipelines.clock import Clock
+from onnxport.quantize import int8, qdq
+from onnxport.quantize.calibration import calibrate
+from onnxport.quantize.calibration.observers import Histogram
+from onnxport.quantize.params import QuantizeParams
+from onnxport.quantize.placement import Placement, place
+from onnxport.quantize.restoring import Restorable
+from onnxport.quantize.scoring import Scorer
+from onnxport.quantize.search import search
+from onnxport.quantize.settling import settled
+from onnxport.samples.readers import SampleFile, find_samples
+from onnxport.validate.params import ValidateParams
+from tests.real.quantizing import NETWORKS
+
+_NETWORK = NETWORKS["mobilenetv2/mobilenetv2.onnx"]
+
+
+def space_of(model: Model, files: tuple[SampleFile, ...], folder: Path) -> Restorable:
+    """Everything of `model` that can be in 8 bits, with ranges of min and max over the samples."""
+    params = QuantizeParams(precision="int8", calib=folder, method="minmax")
+    graph = settled(model, folder)
+    placement = place(graph.model.graph, params)
+    taps = {name: (Histogram(elements=0),) for name in placement.observed}
+    seen = calibrate(graph.path, taps, files, watch=Clock(None))
+    ranges = {name: (histogram.low, histogram.high) for name, (histogram,) in seen.items()}
+
+    def write(plan: Placement) -> Model:
+        grids = int8.activation_grids(plan, ranges)
+        return qdq.write(graph.model, plan, grids, int8.rounded_weights(graph.model, plan, grids), {})
+
+    return Restorable(placement, write)
+
+
+def saved(folder: Path, feeds: Callable[[int], dict[str, np.ndarray]], numbers: range) -> Path:
+    folder.mkdir()
+    for number in numbers:
+        np.savez(folder / f"{number}.npz", **feeds(number))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mobilenet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Restorable, tuple[SampleFile, ...]]:
+    """MobileNetV2, what can be restored of it, and photos that calibration did not see."""
+    folder = tmp_path_factory.mktemp("search")
+    model = Model.load(models.path(_NETWORK.key))
+    seen = find_samples(saved(folder / "seen", _NETWORK.feeds, range(8)), model.inputs, 100)
+    others = find_samples(saved(folder / "others", _NETWORK.feeds, range(10, 14)), model.inputs, 100)
+    return model, space_of(model, seen, folder), others
+
+
+@pytest.mark.real
+def test_the_fewest_nodes_are_restored_that_keep_the_budget(
+    mobilenet: tuple[Model, Restorable, tuple[SampleFile, ...]],
+) -> None:
+    model, space, files = mobilenet
+    with Scorer(model, files, ValidateParams(budget={"sqnr": 22})) as scorer:
+        found = search(space, scorer)
+        assert found.meets
+        assert found.before.sqnr["logits"] < 22 <= scorer.score(found.model).sqnr["logits"]
+        assert 0 < len(found.restored) < len(space.units) / 4
+        levels = {each.unit: each.level for each in found.restored}
+        for unit in levels:
+            fewer = {other: level for other, level in levels.items() if other != unit}
+            assert not scorer.score(space.built(fewer)).meets, f"{unit} did not have to be restored"
+
+
+@pytest.mark.real
+def test_a_budget_that_8_bits_keep_restores_nothing(
+    mobilenet: tuple[Model, Restorable, tuple[SampleFile, ...]],
+) -> None:
+    model, space, files = mobilenet
+    with Scorer(model, files, ValidateParams(budget={"sqnr": 10})) as scorer:
+        found = search(space, scorer)
+    assert (found.meets, found.restored, found.scored) == (True, (), 1)
+
+
+@pytest.fixture
+def outlying(tmp_path: Path) -> tuple[Model, Restorable, tuple[SampleFile, ...]]:
+    """A product whose weights are integers, of inputs with an outlier: 8 bits are too few for them, 16 are not."""
+    rng = np.random.default_rng(5)
+    weight = rng.integers(-127, 128, (32, 8)).astype(np.float32)
+    weight[0], weight[1] = 0, 127  # the outlier reaches no result; a step of the weights' grid is 1
+    second = np.eye(8, dtype=np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["middle"], "first"),
+            helper.make_node("MatMul", ["middle", "v"], ["y"], "second"),
+        ],
+        "outlying",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
+        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(second, "v")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+
+    def feeds(number: int) -> dict[str, np.ndarray]:
+        x = np.random.default_rng(number).normal(size=(4, 32)).astype(np.float32)
+        x[0, 0] = 300 if number == 0 else 1
+        return {"x": x}
+
+    loaded = Model.load(tmp_path / "model.onnx")
+    seen = find_samples(saved(tmp_path / "seen", feeds, range(60)), loaded.inputs, 100)
+    others = find_samples(saved(tmp_path / "others", feeds, range(60, 64)), loaded.inputs, 100)
+    return loaded, space_of(loaded, seen, tmp_path), others
+
+
+def test_16_bits_are_enough_where_activations_have_outliers(
+    outlying: tuple[Model, Restorable, tuple[SampleFile, ...]],
+) -> None:
+    model, space, files = outlying
+    with Scorer(model, files, ValidateParams(budget={"sqnr": 33})) as scorer:
+        found = search(space, scorer)
+        assert found.meets
+        assert [(each.unit, each.level) for each in found.restored] == [("first", "16-bit")]
+        (note,) = found.notes
+        assert note.startswith("'first' is kept in 16 bits: alone in 8 bits it leaves the outputs ")
+
+
+def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(
+    outlying: tuple[Model, Restorable, tuple[SampleFile, ...]],
+) -> None:
+    model, space, files = outlying
+    with Scorer(model, files, ValidateParams(budget={"sqnr": 150})) as scorer:
+        found = search(space, scorer)
+        assert not found.meets
+        assert scorer.score(found.model).sqnr["y"] >= found.before.sqnr["y"]
