@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from onnxport.quantize.calibration.cache import Entry, State, key_of
 from onnxport.quantize.calibration.memory import parted
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Taps, Task
 from onnxport.quantize.calibration.workers import Workers
+from onnxport.quantize.params import QuantizeParams, bytes_of
 from onnxport.quantize.setting import Watch
 from onnxport.samples.readers import SampleFile
 
@@ -35,6 +37,12 @@ class Resources:
     jobs: int = 1
     memory: int | None = None
     caches: bool = False
+
+    @classmethod
+    def of(cls, params: QuantizeParams) -> Self:
+        """What the user allows."""
+        memory = None if params.memory_limit is None else bytes_of(params.memory_limit)
+        return cls(params.jobs, memory, params.cache)
 
 
 def calibrate(

@@ -15,9 +15,11 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxport.cli.output import remaining
 from onnxport.errors import InputError, MachineError, UsageError
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.memory import parted
+from onnxport.quantize.params import QuantizeParams
 from tests.quantize.calibration.conftest import taps
 
 
@@ -290,3 +292,20 @@ def test_a_limit_below_a_process_is_refused(model, files, watch):
         UsageError, match=r"--memory-limit 100MB does not hold.*takes about 16\d MB; give at least"
     ):
         calibrate(model, taps(), files, watch=watch, resources=Resources(memory=100 * 2**20))
+
+
+@pytest.mark.parametrize(("text", "size"), [("800MB", 800 * 2**20), ("1.5 gb", 3 * 2**29), ("64KB", 65536)])
+def test_sizes_in_memory(text, size):
+    params = QuantizeParams(precision="int8", calib=Path("x"), memory_limit=text, jobs=3, cache=False)
+    assert Resources.of(params) == Resources(3, size, False)
+
+
+@pytest.mark.parametrize("text", ["2", "2TB", "GB", "-1GB", ""])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="is no size in memory; write 800MB or 2GB"):
+        QuantizeParams(precision="int8", calib=Path("x"), memory_limit=text)
+
+
+def test_the_time_left_follows_from_the_pace():
+    assert remaining(10.0, 4, 100) == ", about 4:10 left"
+    assert remaining(0.1, 4, 100) == remaining(10.0, 0, 100) == remaining(10.0, 4, 0) == ""
