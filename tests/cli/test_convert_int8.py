@@ -88,6 +88,43 @@ def test_a_float_model_is_quantized_on_the_way(target: str, precision: str, sand
     assert artifact["report"]["reference"]["path"] == "model.onnx"
     # Both questions are asked of the same samples, which calibration has not seen.
     assert [each["source"] for each in artifact["report"]["fed"]] == ["samples"] * 4
+    assert artifact["ratio"] < 0.8
+    shown = sandbox.run("inspect", f"model{SUFFIXES[target]}", "--json").document["manifest"]
+    assert (
+        shown["options"]["quantize"] | {"precision": precision, "method": "minmax"}
+        == shown["options"]["quantize"]
+    )
+    assert shown["options"][target]["precision"] == precision
+    assert "onnxruntime" in shown["made_by"]
+    assert shown["source"] == outcome.document["source"]["digest"]
+    companions = {"model.required_operators.config"} if target == "ort" else set()
+    made = {path.name for path in sandbox.folder.iterdir()}
+    assert made == {"model.onnx", "samples", f"model{SUFFIXES[target]}", *companions}
+    assert not list(sandbox.temporary.iterdir())
+
+
+@pytest.mark.parametrize("target", ["tflite", "ort"])
+def test_same_input_gives_the_same_bytes(target: str, sandbox: Sandbox) -> None:
+    sampled(sandbox)
+    made = []
+    for name in ("first", "second"):
+        output = sandbox.folder / f"{name}.{target}"
+        assert sandbox.run("convert", "model.onnx", "--to", target, *CALIBRATED, "-o", output).code == 0
+        made.append(output.read_bytes())
+    assert made[0] == made[1]
+
+
+def test_a_fault_of_the_second_step_is_no_loss_of_quality(sandbox: Sandbox) -> None:
+    """SQNR is above its floor: who asked of quality alone would let it out."""
+    sampled(sandbox)
+    sandbox.patch(WRONG_STEP)
+    outcome = sandbox.run("convert", "model.onnx", "--to", "ort", *CALIBRATED, "--json")
+    assert outcome.code == 1
+    (artifact,) = outcome.document["artifacts"]
+    assert {question: verdict for question, (verdict, _) in verdicts(artifact["report"]).items()} == {
+        "fidelity": "not equivalent",
+        "quality": "proven",
+    }
     assert artifact["report"]["verdict"] == "not equivalent"
     assert not (sandbox.folder / "model.ort").exists()
 
