@@ -8,6 +8,7 @@ by running the model's first nodes alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.model import Model
+from onnxport.quantize.settling import REFUSALS
 from onnxport.samples.uses import constant
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -102,9 +104,10 @@ class Expectation:
         return cls(node.name or "", *start, bias=bias.astype(np.float64))
 
     def measure(self, moments: Moments, array: Array) -> None:
-        """Adds the value that `array`, fed to the input, gives."""
-        (values,) = self.session.run([self.value], {self.input: array})
-        moments.add(values)
+        """Adds the value that `array`, fed to the input, gives; nothing where the model does not run on it."""
+        with suppress(*REFUSALS):
+            (values,) = self.session.run([self.value], {self.input: array})
+            moments.add(values)
 
     def spread(self, moments: Moments) -> float | None:
         """How many times as spread the values are as in training, or as the bias is large; None if all is dead."""
@@ -146,7 +149,10 @@ def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.Inferen
     proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=model.ir.ir_version)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _SILENT
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    try:
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    except REFUSALS:  # a domain that is not known here; whoever runs the whole model says so
+        return None
     return given[0].name or "", output.name, session
 
 

@@ -107,7 +107,9 @@ def test_the_other_order_of_channels_is_told(key: str, tmp_path: Path) -> None:
 
 def saved(folder: Path, graph: onnx.GraphProto) -> Model:
     path = folder / "model.onnx"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return Model.load(path)
 
 
@@ -172,7 +174,9 @@ def test_blank_samples_are_named(tmp_path: Path) -> None:
     for number in range(2, 8):
         feeds[number] = {"x": np.full((1, 4), number, np.float32)}
     (finding,) = lint(model, files(tmp_path / "in", model, feeds)).findings
-    assert finding.startswith("the input 'x' is blank, one value throughout, in 6 of 16 samples: 002.npz, 003.npz")
+    assert finding.startswith(
+        "the input 'x' is blank, one value throughout, in 6 of 16 samples: 002.npz, 003.npz"
+    )
 
 
 def test_a_state_that_no_file_gives_is_said_to_be_unseen(tmp_path: Path) -> None:
