@@ -10,7 +10,7 @@ from typing import Any
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
-from onnxport.quantize.calibration import calibrate
+from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import Histogram
 from onnxport.quantize.calibration.ranges import range_of
 from onnxport.quantize.exclusions import excluded_nodes
@@ -76,7 +76,8 @@ def calibrated_ranges(placed: Placed, params: QuantizeParams, setting: Setting) 
     """The range of every activation that samples have to tell, by the method asked for."""
     elements = {"elements": 0} if params.method == "minmax" else {}
     taps = {name: (Histogram(**elements),) for name in placed.placement.observed}
-    seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch)
+    resources = Resources.of(params)
+    seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
     found = {}
     for name, (histogram, *_) in seen.items():
         assert isinstance(histogram, Histogram)
