@@ -5,8 +5,8 @@ A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX
 DynamicQuantizeLSTM, tables are looked up in 8 bits. Convolutions stay in float: ONNX Runtime's ConvInteger is slower
 than its float convolution (nudenet on a CPU with VNNI: 0.9 of its speed with unsigned weights, 0.2 with signed).
 
-Weights are signed: MatMulInteger with unsigned ones takes 1.6 times as long there. On x86 without VNNI ONNX Runtime sums
-pairs of products u8 * s8 in 16 bits, where 255 * 127 * 2 does not fit; with 7 bits it does (`reduce_range`).
+Weights are signed: MatMulInteger with unsigned ones takes 1.6 times as long there. On x86 without VNNI, ONNX Runtime
+sums pairs of products u8 * s8 in 16 bits, where 255 * 127 * 2 does not fit; with 7 bits it does (`reduce_range`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,23 @@ import onnx_ir as ir
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
+from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
+from onnxport.quantize.sources import check_float
 from onnxport.quantize.weights import recurrent, rtn
 from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.finding import Found, Weight, find, nothing_found, opened, reasons
+from onnxport.quantize.weights.finding import (
+    Found,
+    Use,
+    Weight,
+    counted,
+    find,
+    keep_outputs,
+    nothing_found,
+    opened,
+    reasons,
+)
 from onnxport.quantize.weights.replacing import discard, register, take_over
 from onnxport.quantize.weights.shelf import Shelf
 from onnxport.quantize.weights.tables import look_up
@@ -35,12 +47,14 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     What the file declares of values inside it is dropped, since it is often stale, and inferred anew.
 
     Raises:
-        CannotConvertError: nothing in the model can be quantized so, or it cannot be lifted to opset 11.
+        CannotConvertError: the model is quantized already, nothing in it can be, or it cannot be lifted to opset 11.
+        UsageError: --exclude names what the model does not have.
     """
+    check_float(model)
     changed = opened(model)
     if changed.opset < _OPSET:
         lift(changed.ir, _OPSET)
-    found = find(changed, exclude=params.exclude)
+    found = find(changed, exclude=excluded_nodes(model, changed, params.exclude))
     layers = recurrent.layers(found.weights)
     in_layers = {weight.value for pair in layers.values() for weight in pair}
     plan = [each for each in found.weights if each.is_table or _is_product(each)]
@@ -57,8 +71,8 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
             recurrent.replace(node, pair, bits, Shelf(setting.folder))
     if layers:
         changed.ir.opset_imports[recurrent.DOMAIN] = 1
-    shapes.drop_declared(changed)
     shapes.infer(changed)
+    keep_outputs(changed, model)
     return Quantized(changed, _notes(plan, layers, found), {"weights_left": dict(found.left)})
 
 
@@ -76,8 +90,8 @@ def _reason(weight: Weight) -> str:
 
 def _notes(plan: list[Weight], layers: recurrent.Layers, found: Found) -> tuple[str, ...]:
     tables = sum(weight.is_table for weight in plan)
-    kinds = {"products": len(plan) - tables, "LSTM layers": len(layers), "tables": tables}
-    notes = [f"{count} {kind} on 8 bits" for kind, count in kinds.items() if count]
+    kinds = {"product": len(plan) - tables, "LSTM layer": len(layers), "table": tables}
+    notes = [f"{counted(count, kind)} on 8 bits" for kind, count in kinds.items() if count]
     return (*notes, *([f"weights that stay as they are: {reasons(found)}"] if found.left else []))
 
 
@@ -105,10 +119,11 @@ class _Writer:
         ]
         numbers, scales, zero_points = register(weight.graph, tensors)
         for use in weight.uses:
-            self._replace(use.node, numbers, scales, zero_points)
+            self._replace(use, numbers, scales, zero_points)
         discard(weight)
 
-    def _replace(self, node: ir.Node, numbers: ir.Value, scales: ir.Value, zero_points: ir.Value) -> None:
+    def _replace(self, use: Use, numbers: ir.Value, scales: ir.Value, zero_points: ir.Value) -> None:
+        node, bias = use.node, use.bias
         x, x_scale, x_zero_point = self._quantize(node)
         product = ir.node(
             "MatMulInteger", [x, numbers, x_zero_point, zero_points], name=f"{node.name}/integer"
@@ -117,7 +132,6 @@ class _Writer:
             "Cast", [product.outputs[0]], {"to": int(ir.DataType.FLOAT)}, name=f"{node.name}/cast"
         )
         scale = ir.node("Mul", [x_scale, scales], name=f"{node.name}/scale")
-        bias = node.inputs[2] if node.op_type == "Gemm" and len(node.inputs) == 3 else None
         name = node.name if bias is None else f"{node.name}/product"
         made = [product, floats, scale, ir.node("Mul", [floats.outputs[0], scale.outputs[0]], name=name)]
         if bias is not None:

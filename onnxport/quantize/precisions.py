@@ -11,6 +11,7 @@ from onnxport.quantize.setting import Quantization
 # Precision to "module:function" of a Quantization.
 _HOMES: Mapping[Precision, str] = {
     "int8": "onnxport.quantize.int8:quantize",
+    "int16x8": "onnxport.quantize.int8:quantize",
     "dynamic": "onnxport.quantize.dynamic:quantize",
     "int8-weights": "onnxport.quantize.weights.weight_only:quantize",
     "int4-weights": "onnxport.quantize.weights.weight_only:quantize",

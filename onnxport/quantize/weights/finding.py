@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes import common
 
 from onnxport.errors import CannotConvertError
 from onnxport.model import Model
+from onnxport.optimizers import shapes
 from onnxport.quantize.weights.encoding import Array
 from onnxport.quantize.weights.layout import Layout
 
@@ -40,9 +42,15 @@ class Use:
         node = self.node
         if node.op_type == "MatMul":
             return self.position == 1 and len(self.order) == 2
-        scaled = any(node.attributes.get_float(name, 1.0) != 1 for name in ("alpha", "beta"))
-        flipped = node.attributes.get_int("transA", 0) == 1
-        return node.op_type == "Gemm" and self.position == 1 and not scaled and not flipped
+        if node.op_type != "Gemm" or self.position != 1 or node.attributes.get_int("transA", False):
+            return False
+        factors = ("alpha", "beta") if self.bias is not None else ("alpha",)
+        return all(node.attributes.get_float(name, 1.0) == 1 for name in factors)
+
+    @property
+    def bias(self) -> ir.Value | None:
+        """What a Gemm adds."""
+        return self.node.inputs[2] if self.node.op_type == "Gemm" and len(self.node.inputs) == 3 else None
 
 
 @dataclass(frozen=True)
@@ -135,16 +143,28 @@ _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]
 
 
 def opened(model: Model) -> Model:
-    """A copy of `model` in which constants are initializers and no functions are left; weights are shared."""
-    from onnx_ir.passes import common
+    """A copy of `model` in which constants are initializers, no functions are left, and every node has a name.
 
+    Shapes of what lies inside are inferred anew, since files declare stale ones; the outputs keep theirs.
+    """
     copy = model.clone()
     if copy.ir.functions:
         common.InlinePass()(copy.ir)
     common.LiftConstantsToInitializersPass(size_limit=SMALL)(copy.ir)
     common.RemoveInitializersFromInputsPass()(copy.ir)
     copy.ir.ir_version = max(copy.ir.ir_version or 0, 4)  # initializers that are no inputs
+    for node in copy.graph.all_nodes():
+        node.name = node.name or f"{node.op_type}_{node.outputs[0].name}"
+    shapes.drop_declared(copy)
+    shapes.infer(copy)
+    keep_outputs(copy, model)
     return copy
+
+
+def keep_outputs(model: Model, source: Model) -> None:
+    """Gives the outputs of `model` the types and shapes that `source` declares."""
+    for own, declared in zip(model.graph.outputs, source.graph.outputs, strict=True):
+        own.type, own.shape = declared.type or own.type, declared.shape or own.shape
 
 
 def find(model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()) -> Found:
@@ -152,7 +172,7 @@ def find(model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Col
 
     Args:
         model: as `opened` gives it.
-        exclude: names or operator types of nodes whose weights stay.
+        exclude: names of nodes whose weights stay.
     """
     found = Found()
     met: set[ir.Value] = set()
@@ -194,7 +214,7 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
     uses = tuple(_uses(value, tuple(range(len(tensor.shape)))))
     if value.is_graph_output():
         return "an output of the model"
-    if any(use.node.name in exclude or use.node.op_type in exclude for use in uses):
+    if any(use.node.name in exclude for use in uses):
         return "excluded"
     summed = {_summed(use) for use in uses} - {()}
     if not summed or any(use.node.op_type not in operators for use in uses):
@@ -230,6 +250,11 @@ def _summed(use: Use) -> tuple[int, ...]:
 def reasons(found: Found) -> str:
     """Why weights stay, with how many do."""
     return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """ "1 weight", "2 weights"."""
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def nothing_found(

@@ -26,29 +26,34 @@ def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
     Args:
         gram: the sum of x.T @ x over all rows of inputs x, float64.
     """
-    count, n = rows.shape
     factor = _factor(gram)
-    left = rows.astype(np.float32)
-    numbers = np.empty((count, n), grids.dtype)
+    left = np.ascontiguousarray(rows.T)  # a column of the weight lies together
+    n, count = left.shape
+    numbers = np.empty((n, count), grids.dtype)
     found_scales, found_zero_points = list[Array](), list[Array]()
-    scales = zero_points = np.empty(0)
-    size = max(1, _BATCH // grids.block) * grids.block if grids.block < _BATCH else _BATCH
+    scales = zero_points = np.empty(0, np.float32)
+    size = grids.block * max(1, _BATCH // grids.block) if grids.block < _BATCH else _BATCH
     for start in range(0, n, size):
         stop = min(n, start + size)
-        errors = np.empty((count, stop - start), np.float32)
+        errors = np.empty((stop - start, count), np.float32)
         for column in range(start, stop):
             if column % grids.block == 0:
-                scales, zero_points = rtn.grid_of(left[:, column : column + grids.block], grids)
+                scales, zero_points = rtn.grid_of(left[column : column + grids.block].T.copy(), grids)
                 found_scales.append(scales)
                 found_zero_points.append(zero_points)
-            weights = left[:, column : column + 1]
-            steps = np.clip(np.rint(weights / scales) + zero_points, grids.lowest, grids.highest)
-            numbers[:, column] = steps[:, 0]
-            error = (weights - (steps - zero_points) * scales) / factor[column, column]
-            left[:, column + 1 : stop] -= error * factor[column, column + 1 : stop]
-            errors[:, column - start] = error[:, 0]
-        left[:, stop:] -= errors @ factor[start:stop, stop:]
-    return Encoding(grids, numbers, np.hstack(found_scales), np.hstack(found_zero_points).astype(grids.dtype))
+                scales, zero_points = scales[:, 0], zero_points[:, 0]
+            steps = np.clip(np.rint(left[column] / scales) + zero_points, grids.lowest, grids.highest)
+            numbers[column] = steps
+            error = (left[column] - (steps - zero_points) * scales) / factor[column, column]
+            left[column + 1 : stop] -= factor[column, column + 1 : stop, None] * error
+            errors[column - start] = error
+        left[stop:] -= factor[start:stop, stop:].T @ errors
+    return Encoding(
+        grids,
+        np.ascontiguousarray(numbers.T),
+        np.hstack(found_scales),
+        np.hstack(found_zero_points).astype(grids.dtype),
+    )
 
 
 def _factor(gram: Array) -> Array:

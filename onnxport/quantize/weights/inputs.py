@@ -8,7 +8,8 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from onnxport.quantize.calibration import calibrate
+from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Setting
 from onnxport.quantize.weights.encoding import Array
 from onnxport.quantize.weights.finding import Use
@@ -32,14 +33,16 @@ class Batch:
     plan: tuple[Planned, ...]
     taps: frozenset[tuple[str, int]]
 
-    def grams(self, path: Path, setting: Setting) -> Mapping[tuple[str, int], Array]:
+    def grams(self, path: Path, params: QuantizeParams, setting: Setting) -> Mapping[tuple[str, int], Array]:
         """The Gram matrix of each tap over the samples."""
         if not self.taps:
             return {}
         watched: dict[str, tuple[Gram, ...]] = {}
         for name, axis in sorted(self.taps):
             watched[name] = (*watched.get(name, ()), Gram(axis))
-        observed = calibrate(path, watched, setting.calibration, watch=setting.watch)
+        with setting.watch.phase("calibrate"):
+            resources = Resources.of(params)
+            observed = calibrate(path, watched, setting.calibration, watch=setting.watch, resources=resources)
         grams = [(name, each) for name, observers in observed.items() for each in observers]
         return {(name, each.axis): each.matrix() for name, each in grams if isinstance(each, Gram)}
 

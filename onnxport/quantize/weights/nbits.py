@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.quantize.weights.encoding import Array, Encoding, blocked
-from onnxport.quantize.weights.finding import Weight
+from onnxport.quantize.weights.finding import Use, Weight
 from onnxport.quantize.weights.replacing import discard, register, take_over
 from onnxport.quantize.weights.shelf import Shelf
 
@@ -32,7 +32,7 @@ def replace(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
     operands = register(weight.graph, tensors)
     for use in weight.uses:
         made = _look_up if use.node.op_type == "Gather" else _multiply
-        take_over(use.node, made(use.node, encoding, operands))
+        take_over(use.node, made(use, encoding, operands))
     discard(weight)
 
 
@@ -65,11 +65,11 @@ def _packed(numbers: Array, bits: int) -> Array:
     return packed.reshape(len(numbers), -1)
 
 
-def _multiply(node: ir.Node, encoding: Encoding, operands: list[ir.Value]) -> list[ir.Node]:
+def _multiply(use: Use, encoding: Encoding, operands: list[ir.Value]) -> list[ir.Node]:
     grids, (rows, n) = encoding.grids, encoding.numbers.shape
     sizes = {"K": n, "N": rows, "bits": grids.bits, "block_size": grids.block}
     attributes = {**sizes, "accuracy_level": _ACCURACY_LEVEL}
-    bias = node.inputs[2] if node.op_type == "Gemm" and len(node.inputs) == 3 else None
+    node, bias = use.node, use.bias
     name = node.name if bias is None else f"{node.name}/product"
     product = ir.node("MatMulNBits", [node.inputs[0], *operands], attributes, domain=DOMAIN, name=name)
     if bias is None:
@@ -77,8 +77,8 @@ def _multiply(node: ir.Node, encoding: Encoding, operands: list[ir.Value]) -> li
     return [product, ir.node("Add", [product.outputs[0], bias], name=node.name)]
 
 
-def _look_up(node: ir.Node, encoding: Encoding, operands: list[ir.Value]) -> list[ir.Node]:
-    grids = encoding.grids
+def _look_up(use: Use, encoding: Encoding, operands: list[ir.Value]) -> list[ir.Node]:
+    node, grids = use.node, encoding.grids
     attributes = {"bits": grids.bits, "block_size": grids.block, "gather_axis": 0, "quantize_axis": 1}
     numbers, *scaling = operands
     inputs = [numbers, node.inputs[1], *scaling]

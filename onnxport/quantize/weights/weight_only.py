@@ -8,11 +8,21 @@ from collections.abc import Sequence
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
+from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
+from onnxport.quantize.sources import check_float
 from onnxport.quantize.weights import nbits
 from onnxport.quantize.weights.encoding import Encoding
-from onnxport.quantize.weights.finding import Found, find, nothing_found, opened, reasons
+from onnxport.quantize.weights.finding import (
+    Found,
+    counted,
+    find,
+    keep_outputs,
+    nothing_found,
+    opened,
+    reasons,
+)
 from onnxport.quantize.weights.inputs import Batch, batches, tap_of
 from onnxport.quantize.weights.planning import Planned, planned
 from onnxport.quantize.weights.shelf import Shelf
@@ -24,35 +34,38 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
 
     Raises:
-        CannotConvertError: no weight of the model can be stored so, or the opset cannot be lifted to one that has
-            the operators.
+        CannotConvertError: the model is quantized already, no weight of it can be stored so, or the opset cannot be
+            lifted to one that has the operators.
+        UsageError: --exclude names what the model does not have.
     """
+    check_float(model)
     changed = opened(model)
-    found, plan = _plan(changed, params)
+    exclude = excluded_nodes(model, changed, params.exclude)
+    found, plan = _plan(changed, params, exclude)
     oldest = max((each.opset for each in plan), default=0)
     if changed.opset < oldest:
         lift(changed.ir, oldest)
-        found, plan = _plan(changed, params)
+        found, plan = _plan(changed, params, exclude)
     if not plan:
         raise nothing_found(model, found, "store in fewer bits")
     kinds = _store(changed, plan, params, setting)
     if any(each.form == "contrib" for each in plan):
         changed.ir.opset_imports[nbits.DOMAIN] = 1
-    shapes.drop_declared(changed)
     shapes.infer(changed)
+    keep_outputs(changed, model)
     notes = (
         [f"lifted from opset {model.opset} to {oldest}, which has the operators"]
         if model.opset < oldest
         else []
     )
-    notes += [f"{count} weights as {kind}" for kind, count in kinds.most_common()]
+    notes += [f"{counted(count, 'weight')} as {kind}" for kind, count in kinds.most_common()]
     if found.left:
         notes.append(f"weights that stay as they are: {reasons(found)}")
     return Quantized(changed, tuple(notes), {"weights": dict(kinds), "weights_left": dict(found.left)})
 
 
-def _plan(model: Model, params: QuantizeParams) -> tuple[Found, list[Planned]]:
-    found = find(model, exclude=params.exclude)
+def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tuple[Found, list[Planned]]:
+    found = find(model, exclude=exclude)
     return found, [planned(weight, params) for weight in found.weights]
 
 
@@ -65,8 +78,7 @@ def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, settin
     if by_samples:
         model.hand_over(source)
     for batch in batches(plan, graph) if by_samples else [Batch(tuple(plan), frozenset())]:
-        with setting.watch.phase("calibrate"):
-            grams = batch.grams(source, setting)
+        grams = batch.grams(source, params, setting)
         with setting.watch.phase("weights"):
             for number, each in enumerate(batch.plan):
                 tap = tap_of(each, graph)
