@@ -30,7 +30,13 @@ def measured(row: Mapping[str, Any], folder: Path) -> float:
     samples.write(row["model"], folder / "calibration", "calibration", row["calibration"])
     tests = samples.write(row["model"], folder / "test", "test", row["test"])
     onnxport.quantize_model(
-        model, "int8", output=out, calib=folder / "calibration", validate=False, **row.get("options", {})
+        model,
+        "int8",
+        output=out,
+        calib=folder / "calibration",
+        cache=False,
+        validate=False,
+        **row.get("options", {}),
     )
     found = scoring.score(out, scoring.answers(model, tests), tests)
     assert not found.said, found.said
