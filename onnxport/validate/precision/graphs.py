@@ -89,6 +89,21 @@ def precision(graph: Graph) -> Precision:
     return _weight_only(graph, fixed) or _arithmetic(graph, fixed)
 
 
+def islands(graph: Graph) -> frozenset[str]:
+    """What a graph with float16 in it computes in float32: every such result but Casts of what is float16."""
+    _propagate(graph)
+    dtypes = graph.dtypes
+    if "float16" not in dtypes.values():
+        return frozenset()
+    return frozenset(
+        name
+        for operation in graph.operations
+        for name in operation.outputs
+        if dtypes.get(name) == "float32"
+        and not (operation.kind == "Cast" and dtypes.get(operation.inputs[0]) == "float16")
+    )
+
+
 def _propagate(graph: Graph) -> None:
     """Dtypes of values that the file does not declare: a result has that of the node's first float operand."""
     dtypes = graph.dtypes
