@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from onnxport.errors import UsageError
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
 
@@ -29,6 +30,24 @@ def to_float16(model: Model, params: QuantizeParams, setting: Setting) -> Quanti
 
     with setting.watch.phase("measure and convert"):
         done = to_float16(model, setting.folder, _samples(model, setting), io=params.io == "fp16")
+    return Quantized(done.model, done.notes, done.facts)
+
+
+def to_bfloat16(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
+    """`model` with its weights in bfloat16, computed in float32.
+
+    Raises:
+        CannotConvertError: it has no weights to round.
+        UsageError: `io`, which is of float16.
+    """
+    from onnxport.optimizers.bfloat16 import to_bfloat16
+
+    if params.io != "float":
+        raise UsageError(
+            "--io fp16 goes with --fp16", fix="leave it out: a bf16 model takes and gives float32"
+        )
+    with setting.watch.phase("convert"):
+        done = to_bfloat16(model)
     return Quantized(done.model, done.notes, done.facts)
 
 

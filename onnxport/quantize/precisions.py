@@ -12,6 +12,7 @@ from onnxport.quantize.setting import Quantization
 _HOMES: Mapping[Precision, str] = {
     "int8": "onnxport.quantize.int8:quantize",
     "fp16": "onnxport.quantize.floats:to_float16",
+    "bf16": "onnxport.quantize.floats:to_bfloat16",
 }
 
 

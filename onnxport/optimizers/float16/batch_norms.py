@@ -50,7 +50,13 @@ def _fold(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> bool:
     """Puts the node into the weights of the Conv that it reads; False where there is none, or others read that."""
     source = node.inputs[0]
     conv = None if source is None else source.producer()
-    if source is None or conv is None or conv.op_type != "Conv" or len(source.uses()) > 1 or source.is_graph_output():
+    if (
+        source is None
+        or conv is None
+        or conv.op_type != "Conv"
+        or len(source.uses()) > 1
+        or source.is_graph_output()
+    ):
         return False
     weights = constant(conv.inputs[1])
     bias = constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.zeros(1)

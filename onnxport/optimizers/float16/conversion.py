@@ -16,11 +16,12 @@ from onnxport.isolation import Child
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.float16.batch_norms import settle_batch_norms
-from onnxport.optimizers.float16.holds import is_float, tell_types
+from onnxport.optimizers.float16.holds import computes_floats, is_float, tell_types
 from onnxport.optimizers.float16.measured import Measured
 from onnxport.optimizers.float16.placement import placed
 from onnxport.optimizers.float16.preflight import Feeds
 from onnxport.optimizers.float16.rewriting import Rewritten, rewrite
+from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
 
 # The oldest that ONNX Runtime promises to run.
@@ -43,7 +44,7 @@ def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io:
     """`model` in float16, but for what float16 does not hold; weights are rounded when the result is saved.
 
     Args:
-        model: stays as it is; at most its functions are inlined in the result.
+        model: stays as it is.
         folder: private, for files of its own; the result may read weights from there until it is saved.
         samples: inputs on which values are measured; generated ones unless given.
         io: whether float32 inputs and outputs become float16 as well.
@@ -52,32 +53,37 @@ def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io:
         CannotConvertError: nothing in it is float32, or nothing of that can be float16.
     """
     copy = settled(model)
-    before = _floats(copy)
-    if not before:
-        raise CannotConvertError(
-            f"{model.path} has no float32 that could become float16", why=_what_it_is(copy), fix="use it as it is"
-        )
-    settle_batch_norms(copy.ir)
-    common.RemoveUnusedNodesPass()(copy.ir)
-    measured = _measure(copy, folder, samples)
-    kept = placed(copy.ir, measured.peaks)
-    nodes = [node for node in copy.graph.all_nodes() if _computes_floats(node)]
+    return halved(copy, _measure(copy, folder, samples), io=io)
+
+
+def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
+    """Makes a `settled` model float16, in place; see `to_float16`."""
+    nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
+    kept = placed(model.ir, measured.peaks)
     if nodes and len(kept) == len(nodes):
         raise CannotConvertError(
-            f"nothing of {model.path} can be float16", why="; ".join(_grouped(kept)), fix="leave it in float32"
+            f"nothing of {model.path} can be float16",
+            why="; ".join(_grouped(kept)),
+            fix="leave it in float32",
         )
-    done = rewrite(copy.ir, kept, io=io)
+    before = model.weight_bytes
+    done = rewrite(model.ir, kept, io=io)
     facts = {
         "float16 nodes": len(nodes) - len(kept),
         "float32 nodes": dict(Counter(kept.values())),
         "casts": done.casts,
-        "weights": {"before": model.weight_bytes, "after": copy.weight_bytes},
+        "weights": {"before": before, "after": model.weight_bytes},
     }
-    return Halved(copy, _said(kept, len(nodes), measured, done), facts)
+    return Halved(model, _said(kept, len(nodes), measured, done), facts)
 
 
 def settled(model: Model) -> Model:
-    """A copy in the form in which types are told: no functions, constants as initializers, every type inferred."""
+    """A copy in the form that is measured and made float16: without functions, constants as initializers, every type
+    inferred, BatchNormalization with numbers of common sizes.
+
+    Raises:
+        CannotConvertError: nothing in it is float32, or it is older than ONNX Runtime's promises and cannot be lifted.
+    """
     copy = model.clone()
     if copy.ir.functions:
         common.InlinePass()(copy.ir)
@@ -88,7 +94,16 @@ def settled(model: Model) -> Model:
     copy.ir.ir_version = max(copy.ir.ir_version or 0, _FREE_INITIALIZERS)
     shapes.drop_declared(copy)
     shapes.infer(copy)
+    mark_sequences(copy.graph)
     tell_types(copy.ir)
+    if not _has_floats(copy):
+        raise CannotConvertError(
+            f"{model.path} has no float32 that could become float16",
+            why=_what_it_is(copy),
+            fix="use it as it is",
+        )
+    settle_batch_norms(copy.ir)
+    common.RemoveUnusedNodesPass()(copy.ir)
     return copy
 
 
@@ -100,32 +115,29 @@ def _measure(model: Model, folder: Path, samples: Sequence[Feeds]) -> Measured:
     return measured
 
 
-def _floats(model: Model) -> int:
-    """How many values and constants are tensors of float32."""
-    return sum(
-        sum(map(is_float, (*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs))))
-        for graph in model.ir.graphs()
-    )
+def _has_floats(model: Model) -> bool:
+    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
+    return any(map(computes_floats, model.graph.all_nodes())) or any(map(is_float, constants))
 
 
 def _what_it_is(model: Model) -> str:
     values = [v for graph in model.ir.graphs() for node in graph for v in node.outputs]
-    found = {value.dtype for value in (*values, *model.graph.initializers.values()) if value.dtype is not None}
+    found = {
+        value.dtype for value in (*values, *model.graph.initializers.values()) if value.dtype is not None
+    }
     named = [each.name.lower() for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) if each in found]
     if ir.DataType.DOUBLE in found:
         named.append("float64, which stays as it is")
     return f"its floats are {' and '.join(named)}" if named else "it computes in integers"
 
 
-def _computes_floats(node: ir.Node) -> bool:
-    return any(is_float(value) for value in (*node.inputs, *node.outputs))
-
-
 def _grouped(kept: Mapping[ir.Node, str]) -> list[str]:
     """The nodes that stay float32 by reason, the most first."""
     said = []
     for reason, count in Counter(kept.values()).most_common():
-        named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][:_NAMED]
+        named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][
+            :_NAMED
+        ]
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
         said.append(f"{reason} ({', '.join(named)}{more})")
     return said

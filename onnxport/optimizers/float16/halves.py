@@ -25,7 +25,10 @@ def half_tensor(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
     shape = tensor.shape
     assert isinstance(shape, ir.Shape)
     return ir.LazyTensor(
-        lambda: ir.tensor(to_half(tensor.numpy()), name=name), dtype=ir.DataType.FLOAT16, shape=shape, name=name
+        lambda: ir.tensor(to_half(tensor.numpy()), name=name),
+        dtype=ir.DataType.FLOAT16,
+        shape=shape,
+        name=name,
     )
 
 

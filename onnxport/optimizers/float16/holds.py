@@ -74,7 +74,9 @@ def held(node: ir.Node, opset_imports: Mapping[str, int]) -> Held:
         return Held()
     return Held(
         frozenset(
-            i for i in operands if formal.operand(i) in formal.free and (node.op_type, i) not in _OPERANDS_IN_FLOAT32
+            i
+            for i in operands
+            if formal.operand(i) in formal.free and (node.op_type, i) not in _OPERANDS_IN_FLOAT32
         ),
         frozenset(i for i in results if formal.result(i) in formal.free),
     )
@@ -115,6 +117,11 @@ def is_float(value: ir.Value | None) -> bool:
     return value is not None and value.dtype == ir.DataType.FLOAT and isinstance(value.type, ir.TensorType)
 
 
+def computes_floats(node: ir.Node) -> bool:
+    """Whether it reads or gives a float32 tensor."""
+    return any(map(is_float, (*node.inputs, *node.outputs)))
+
+
 def _holds_floats(value: ir.Value) -> bool:
     return value.dtype == ir.DataType.FLOAT
 
@@ -141,7 +148,9 @@ def tell_types(model: ir.Model) -> None:
 def _tell(node: ir.Node, formal: _Formal | None) -> None:
     if formal is None:
         return
-    known = {formal.operand(i): v.dtype for i, v in enumerate(node.inputs) if v is not None and v.dtype is not None}
+    known = {
+        formal.operand(i): v.dtype for i, v in enumerate(node.inputs) if v is not None and v.dtype is not None
+    }
     known["tensor(float)"] = ir.DataType.FLOAT
     for position, value in enumerate(node.outputs):
         if value.type is None and (dtype := known.get(formal.result(position))) is not None:

@@ -60,7 +60,9 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
     return tuple(value.name for node in found for value in node.outputs if value.name)
 
 
-def reasons(nodes: Sequence[ir.Node], peaks: Mapping[str, float], *, mixed: bool = False) -> dict[ir.Node, str]:
+def reasons(
+    nodes: Sequence[ir.Node], peaks: Mapping[str, float], *, mixed: bool = False
+) -> dict[ir.Node, str]:
     """Those of the `nodes` that compute in float32, in their order, each with the reason."""
     critical = dict(_critical(nodes, peaks))
     found = {node: _reason(node, critical, peaks, mixed=mixed) for node in nodes}
@@ -69,8 +71,8 @@ def reasons(nodes: Sequence[ir.Node], peaks: Mapping[str, float], *, mixed: bool
 
 def _reason(node: ir.Node, critical: Mapping[str, str], peaks: Mapping[str, float], *, mixed: bool) -> str:
     for value in (*node.outputs, *node.inputs):
-        if value is not None and value.name in critical:
-            return critical[value.name]
+        if value is not None and (why := critical.get(value.name or "")):
+            return why
     if is_delicate(node) or _is_shifted(node, peaks):
         return TINY
     if _overflows_inside(node, peaks):

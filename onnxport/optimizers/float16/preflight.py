@@ -15,9 +15,9 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.artifact import TensorSpec
+from onnxport.model import Model
 from onnxport.optimizers.float16.measured import Measured
 from onnxport.optimizers.float16.taps import tap
-from onnxport.model import Model
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes

@@ -48,7 +48,9 @@ class _Rewriting:
     def __init__(self, model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> None:
         self._model, self._io, self._done = model, io, Rewritten()
         self._nodes = [node for graph in model.graphs() for node in graph]
-        self._held = {node: Held() if node in kept else held(node, model.opset_imports) for node in self._nodes}
+        self._held = {
+            node: Held() if node in kept else held(node, model.opset_imports) for node in self._nodes
+        }
         self._owners = {graph: node for node in self._nodes for graph in _graphs_of(node)}
         self._becoming = self._values()
         self._names = {value.name for graph in model.graphs() for value in _all_values(graph)}
@@ -59,8 +61,8 @@ class _Rewriting:
         self._store_constants()
         for node in self._nodes:
             for position, value in enumerate(node.inputs):
-                if value is not None and (is_float(value) or value in self._becoming):
-                    wanted = _HALF if position in self._held[node].operands else _FLOAT
+                wanted = _HALF if position in self._held[node].operands else _FLOAT
+                if value is not None and self._is_ours(value, wanted):
                     node.replace_input_with(position, self._as(value, wanted))
         for graph in list(self._model.graphs()):
             self._settle_outputs(graph)
@@ -84,6 +86,10 @@ class _Rewriting:
         """Whether what enters and leaves a graph is float16."""
         owner = self._owners.get(graph)
         return self._io if owner is None else bool(self._held[owner])
+
+    def _is_ours(self, value: ir.Value, wanted: ir.DataType) -> bool:
+        """Whether it is, or was, a float32 tensor."""
+        return is_float(value) or value in self._becoming or (value, wanted) in self._constants
 
     def _as(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
         """`value` in the precision that is wanted: itself, or a Cast of it."""
@@ -115,9 +121,7 @@ class _Rewriting:
     def _settle_outputs(self, graph: ir.Graph) -> None:
         wanted = _HALF if self._are_halves(graph) else _FLOAT
         for position, value in enumerate(graph.outputs):
-            if not (is_float(value) or value in self._becoming or (value, wanted) in self._constants):
-                continue
-            given = self._as(value, wanted)
+            given = self._as(value, wanted) if self._is_ours(value, wanted) else value
             if given is value:
                 continue
             graph.outputs[position] = given

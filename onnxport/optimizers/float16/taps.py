@@ -19,7 +19,7 @@ Peaks = list[tuple[str, ir.Value]]
 
 
 def tap(graph: ir.Graph, opset: int) -> Peaks:
-    """Adds to `graph` what computes the peaks; gives each with the name of its value, which sibling branches may share."""
+    """Adds to `graph` what computes the peaks; gives each with its value's name, which branches may share."""
     return _Taps(opset).of(graph)
 
 

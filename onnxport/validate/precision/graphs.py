@@ -90,12 +90,16 @@ def precision(graph: Graph) -> Precision:
 
 
 def islands(graph: Graph) -> frozenset[str]:
-    """What a graph with float16 in it computes in float32: every such result but Casts of what is float16."""
+    """What a graph holds in float32 beside float16 or bfloat16: its float32 constants, and where it computes in
+    float16 every float32 result but Casts of what is float16."""
     _propagate(graph)
     dtypes = graph.dtypes
-    if "float16" not in dtypes.values():
+    if not {"float16", "bfloat16"} & set(dtypes.values()):
         return frozenset()
-    return frozenset(
+    constants = frozenset(name for name, (dtype, _) in graph.constants.items() if dtype == "float32")
+    if not any(dtypes.get(name) == "float16" for operation in graph.operations for name in operation.outputs):
+        return constants
+    return constants | frozenset(
         name
         for operation in graph.operations
         for name in operation.outputs
@@ -219,4 +223,6 @@ def _named(given: Counter[str], stored: Counter[str]) -> Precision:
     names: dict[str, Precision] = {"float16": "float16", "bfloat16": "bfloat16", "float64": "float64"}
     if dtype in names:
         return names[dtype]
-    return "float16 weights" if stored["float16"] > _STORED * sum(stored.values()) else "float32"
+    narrow: dict[str, Precision] = {"float16": "float16 weights", "bfloat16": "bfloat16 weights"}
+    total = sum(stored.values())
+    return next((said for each, said in narrow.items() if stored[each] > _STORED * total), "float32")
