@@ -11,6 +11,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.pipelines.stages import TARGETS
+from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
 
 
@@ -19,6 +20,7 @@ from onnxport.validate.params import ValidateParams
     "onnxport convert model.onnx --to tflite",
     "onnxport convert model.onnx --to tflite --precision fp16 -o model16.tflite",
     "onnxport convert model.onnx --to tflite --shape 'x=1,3,?,?' --layout nhwc",
+    "onnxport convert model.onnx --to tflite --precision int8 --calib samples/",
     "onnxport convert model.onnx --to coreml --precision fp16",
     "onnxport convert model.onnx --to ort --inputs samples/ --report model.json",
 )
@@ -32,7 +34,11 @@ from onnxport.validate.params import ValidateParams
     metavar="OUT",
     help="Where the result goes; beside MODEL, with the suffix of its format, unless given.",
 )
-@options_of(ValidateParams, targets={name: stage.params for name, stage in TARGETS.items()})
+@options_of(
+    ValidateParams,
+    targets={name: stage.params for name, stage in TARGETS.items()},
+    conditional={"--calib": QuantizeParams},
+)
 @click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
 @click.option("--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.*.")
 @report_option

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -20,19 +21,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def options_of(
-    *always: type[BaseModel], targets: Mapping[str, type[BaseModel]] | None = None
+    *always: type[BaseModel],
+    targets: Mapping[str, type[BaseModel]] | None = None,
+    conditional: Mapping[str, type[BaseModel]] | None = None,
 ) -> Callable[[F], F]:
     """One option per field of the models; a field that several models have is one option.
 
     Args:
         always: models that always apply; where two have a field, the first describes it.
         targets: models that apply to one target only, by its name, for the help text.
+        conditional: models that apply beside an option only, by its name; a field that others have is theirs.
     """
     fields: dict[str, dict[str, FieldInfo]] = {}
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
-        for name, field in model.model_fields.items():
-            if _extra(field).get("option", True):
-                fields.setdefault(name, {}).setdefault(owner, field)
+        for name, field in _optional(model):
+            fields.setdefault(name, {}).setdefault(owner, field)
+    for option, model in (conditional or {}).items():
+        for name, field in _optional(model):
+            if name not in fields:
+                beside = "" if _spelled(name) == option else f" Only with {option}."
+                fields[name] = {"": _ending(field, beside)}
 
     def decorate(function: F) -> F:
         for name, owners in reversed(fields.items()):
@@ -40,6 +48,20 @@ def options_of(
         return function
 
     return decorate
+
+
+def _optional(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """The fields of a model that are options."""
+    for name, field in model.model_fields.items():
+        if _extra(field).get("option", True):
+            yield name, field
+
+
+def _ending(field: FieldInfo, end: str) -> FieldInfo:
+    """`field` with `end` behind its description."""
+    ended = copy(field)
+    ended.description = (field.description or "") + end
+    return ended
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport import ort_format
 from onnxport.artifact import Artifact
 from onnxport.converters.params import OrtParams
+from onnxport.converters.precisions import check_precision
 from onnxport.deferred import hidden
 from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
 from onnxport.manifest import Manifest
@@ -62,8 +63,10 @@ def convert(
 
     Raises:
         CannotConvertError: ONNX Runtime refuses the model, or it is too large for the format.
+        UsageError: a precision that the model does not have.
         MachineError: the disk is full.
     """
+    check_precision(model, params.precision)
     data = model.noted(manifest).to_bytes()
     if data is None:
         raise CannotConvertError(

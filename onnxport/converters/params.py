@@ -6,7 +6,7 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,9 +16,13 @@ from onnxport.shapes import Shapes
 
 Layout = Literal["keep", "nhwc"]
 Route = Literal["auto", "direct", "onnx2tf"]
+QuantizedPrecision = Literal["int8", "int16x8"]
 Precision = Literal["fp32", "fp16", "int8-dynamic", "int8-weights", "int4-weights", "int8", "int16x8"]
 Io = Literal["float", "int8", "uint8"]
-CoremlPrecision = Literal["fp32", "fp16", "mixed"]
+CoremlPrecision = Literal["fp32", "fp16", "mixed", "int8", "int16x8"]
+AnyPrecision = Precision | CoremlPrecision
+# Those that keep the scales of activations that a model has.
+QUANTIZED: frozenset[str] = frozenset(get_args(QuantizedPrecision))
 CoremlWeights = Literal[
     "int8", "int4", "palette8", "palette6", "palette4", "palette3", "palette2", "palette1", "sparse50", "sparse75",
     "sparse90",
@@ -64,7 +68,7 @@ class TfliteParams(BaseModel):
         default=None,
         description="Precision of weights and arithmetic, as the model has them by default. fp16, int8-weights and "
         "int4-weights store weights so and compute in float32; int8-dynamic multiplies int8 weights in int8; int8 and "
-        "int16x8 take models that are quantized so.",
+        "int16x8 quantize with --calib, or take a model that is quantized so.",
     )
     io: Io = Field(
         default="float",
@@ -100,7 +104,8 @@ class CoremlParams(BaseModel):
     precision: CoremlPrecision | None = Field(
         default=None,
         description="Precision of weights and arithmetic, as the model has them by default. fp16 computes in float16 "
-        "but for what would overflow in it on the samples; mixed also keeps norms, powers and sums in float32.",
+        "but for what would overflow in it on the samples; mixed also keeps norms, powers and sums in float32; int8 "
+        "and int16x8 quantize with --calib, or take a model that is quantized so.",
     )
     minimum_target: CoremlTarget = Field(
         default="iOS17",
@@ -158,6 +163,11 @@ class OrtParams(BaseModel):
     # Deferred: a --help imports this and validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
+    precision: QuantizedPrecision | None = Field(
+        default=None,
+        description="Precision of weights and arithmetic, as the model has them by default; int8 and int16x8 "
+        "quantize with --calib, or take a model that is quantized so.",
+    )
     level: OrtLevel = Field(
         default="all",
         description="ONNX Runtime's graph optimizations saved into the file; what only suits "

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
 from onnxport.pipelines.stages import QUANTIZE, Stage, check_known, params_of, target
-from onnxport.quantize.params import PRECISIONS, QuantizeParams
+from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
 
 
@@ -107,21 +107,24 @@ def conversion(
 ) -> Job:
     """The job of `onnxport convert` and `convert_model`: one target, beside the input unless `output` is given.
 
+    With `calib` and a precision that takes samples it is two steps, and judged as a quantization is.
+
     Raises:
         UsageError: an unknown target or option, or a value that an option refuses.
         InputError: the model file is missing, unreadable or of another format.
     """
     stage = target(to)
     purpose = f"converting to {to}"
-    check_known(options, stage.params, ValidateParams, purpose=purpose)
+    check_known(options, stage.params, QuantizeParams, ValidateParams, purpose=purpose)
     params = params_of(stage.params, _fields(stage.params, options), purpose=purpose)
-    validation = params_of(ValidateParams, _fields(ValidateParams, options), purpose=purpose)
+    quantizing = _quantizing(params, options, purpose)
+    validation = params_of(ValidateParams, _judged_on(quantizing, options), purpose=purpose)
     if not validate:
         _check_waivable(options)
     source = Artifact.open(model)
     return Job(
         source=source,
-        steps=(Step(stage, params),),
+        steps=(*([Step(QUANTIZE, quantizing)] if quantizing else ()), Step(stage, params)),
         output=source.path.with_suffix(SUFFIXES[stage.gives])
         if output is None
         else path_of(output, "the output", fix="give the path of the file to write"),
@@ -154,12 +157,7 @@ def quantization(
     check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
     asked = _fields(QuantizeParams, options) | {"precision": precision}
     params = params_of(QuantizeParams, asked, purpose=purpose)
-    wanted = _fields(ValidateParams, options)
-    if params.calib is not None and _is_same(params.calib, wanted.get("inputs")):
-        wanted |= {"inputs": params.calib, "part": "held-back"}
-    elif "inputs" not in wanted:
-        wanted.pop("preprocess", None)
-    validation = params_of(ValidateParams, wanted, purpose=purpose)
+    validation = params_of(ValidateParams, _judged_on(params, options), purpose=purpose)
     if not validate:
         _check_waivable(options)
     source = Artifact.open(model)
@@ -173,6 +171,49 @@ def quantization(
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
     )
+
+
+def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
+    """How a conversion quantizes a float model on the way; None where it does not.
+
+    Raises:
+        UsageError: options of quantization without samples, or with a precision that takes none.
+    """
+    own = {"precision", *type(params).model_fields, *ValidateParams.model_fields}
+    given = _fields(QuantizeParams, options)
+    asked = [name for name, value in given.items() if name not in own and value is not None]
+    precision = getattr(params, "precision", None)
+    if not asked:
+        return None
+    if "calib" not in asked:
+        raise UsageError(
+            f"{_option(asked[0])} is about quantizing, which needs samples of what the model will meet",
+            fix="give a folder of them, --calib DIR, with --precision int8 or int16x8",
+        )
+    if precision not in CALIBRATED:
+        raise UsageError(
+            "--calib has samples that tell the ranges of int8 and int16x8"
+            + (f", --precision {precision} needs none" if precision else ""),
+            fix="give --precision int8, or leave --calib out",
+        )
+    if getattr(params, "function", {}):
+        raise UsageError(
+            "--calib quantizes one model, --function names further ones",
+            fix="quantize each with onnxport quantize first, and convert the results",
+        )
+    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
+
+
+def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
+    wanted = _fields(ValidateParams, options)
+    if quantizing is None:
+        return wanted
+    if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
+        return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
+    if "inputs" not in wanted:
+        wanted.pop("preprocess", None)
+    return wanted
 
 
 def _is_same(calib: Path, inputs: object) -> bool:
@@ -200,10 +241,14 @@ def _check_waivable(options: Mapping[str, Any]) -> None:
     """Refuses demands on the proof of an artefact that is to leave without one (UsageError)."""
     for name in _DEMANDS:
         if options.get(name):
-            option = "--" + name.replace("_", "-")
             raise UsageError(
-                f"{option} asks of the proof what --no-validate leaves out", fix="give the one or the other"
+                f"{_option(name)} asks of the proof what --no-validate leaves out",
+                fix="give the one or the other",
             )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _fields(model: type[BaseModel], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from onnxport.artifact import Artifact
 from onnxport.errors import InputError, OnnxportError, UsageError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnxport.model import Model
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
-    from onnxport.validate.report import Report
+    from onnxport.validate.report import Question, Report
     from onnxport.validate.runtimes.host import IsolatedRuntime
 
 
@@ -36,7 +36,9 @@ class JudgeAhead:
         runtime: the process that runs the reference.
         graph: the reference in memory, where the caller has it.
         expected: the candidate, whose files need not be there yet. Its process starts when the reference's has
-            answered and ended: a compiler needs the machine before, and the two would lie in memory together.
+            answered and ended: a compiler needs the machine before, and the two would lie in memory together. None
+            to start it with the verdict.
+        only: see Judge.
 
     Raises:
         UsageError: a budget or a metric of the user's that cannot be meant.
@@ -48,10 +50,11 @@ class JudgeAhead:
         params: ValidateParams,
         runtime: IsolatedRuntime,
         graph: Model | None,
-        expected: Artifact,
+        expected: Artifact | None,
+        only: Question | None = None,
     ) -> None:
         self._reference, self._params, self._runtime, self._graph = reference, params, runtime, graph
-        self._expected = expected
+        self._expected, self._only = expected, only
         if params.budget or params.metric:
             from onnxport.validate.budgets import Budgets
 
@@ -100,9 +103,12 @@ class JudgeAhead:
         try:
             from onnxport.validate.judge import Judge
 
-            self._judge = Judge(self._reference, self._params, graph=self._graph, runtime=self._runtime)
+            self._judge = Judge(
+                self._reference, self._params, graph=self._graph, runtime=self._runtime, only=self._only
+            )
             self._judge.prepare()
-            self._judge.expect(self._expected)
+            if self._expected is not None:
+                self._judge.expect(self._expected)
         except BaseException as error:  # handed to whoever asks
             self._failure = error
         self.seconds = time.perf_counter() - started
@@ -142,7 +148,22 @@ def waived(reference: Artifact, candidate: Artifact, why: str = "validation was 
     )
 
 
-def verdict(judge: JudgeAhead | None, reference: Artifact, product: Product, clock: Clock) -> Report:
+class Asked(Protocol):
+    """Who is asked about a product: one judge, or several that speak with one voice."""
+
+    @property
+    def seconds(self) -> float:
+        """Spent beside the work of others."""
+        ...
+
+    def verdict(self, candidate: Artifact) -> Report: ...
+
+    def refusal(self) -> OnnxportError | None:
+        """See JudgeAhead.refusal."""
+        ...
+
+
+def verdict(judge: Asked | None, reference: Artifact, product: Product, clock: Clock) -> Report:
     if product.unrunnable:
         return waived(reference, product.artifact, product.unrunnable)
     if judge is None:
@@ -154,7 +175,7 @@ def verdict(judge: JudgeAhead | None, reference: Artifact, product: Product, clo
 
 
 @contextmanager
-def blaming_the_model(reference: Artifact, judge: JudgeAhead | None) -> Iterator[None]:
+def blaming_the_model(reference: Artifact, judge: Asked | None) -> Iterator[None]:
     """Puts the reference's error in the place of a bug of ours: what stumbled over a broken model is none.
 
     ONNX's checker lets many through whose nodes contradict their weights or bodies; ONNX Runtime says which.

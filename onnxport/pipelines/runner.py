@@ -7,9 +7,9 @@ nothing behind. The runner prints nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from onnxport.manifest import MAIN, Manifest
 from onnxport.pipelines import functions
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, require, versions
-from onnxport.pipelines.jobs import Job, Step
-from onnxport.pipelines.judging import JudgeAhead, blaming_the_model, started, verdict
+from onnxport.pipelines.jobs import Job
+from onnxport.pipelines.judges import Judges
+from onnxport.pipelines.judging import blaming_the_model, started, verdict
 from onnxport.pipelines.records import function_records, placed, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
@@ -44,6 +45,7 @@ def run(
         save: takes down the report before the artefact takes its place; there is none if that fails.
     """
     clock = Clock(progress)
+    lowers = any(step.stage.lowers for step in job.steps[:-1])
     with Staging(job.output, folder=job.target.gives in FOLDERS) as staging, ExitStack() as stack:
         workers = [stack.enter_context(step.stage.open()) for step in job.steps]
         runtime = None
@@ -59,14 +61,16 @@ def run(
         if job.validation is not None and runtime is not None:
             expected = Artifact(_staged(job, staging.folder, len(job.steps) - 1), job.target.gives)
             validation = functions.validation_of(job.validation, MAIN, models)
-            judge = stack.enter_context(JudgeAhead(source, validation, runtime, model, expected))
+            judge = stack.enter_context(Judges(source, validation, runtime, model, expected, lowers=lowers))
         with unchanged(source, *further.values()):
-            product = _Workshop(job, staging.folder, origin, judge, clock).make(workers, model)
+            workshop = _Workshop(job, staging.folder, origin, judge, clock)
+            begun = workshop.begin(workers, model)
+            product = workshop.finish(workers, begun)
             report = verdict(judge, source, product, clock)
             if judge is not None and report.verdict == "not equivalent" and job.rewrites and product.is_ours:
                 # The fault may be a pass's: checked one by one, the culprit is skipped. No right model pays for this.
-                checked = _Workshop(job, staging.folder / "checked", origin, judge, clock, check_passes=True)
-                second = checked.make(workers, model)
+                checked = replace(workshop, folder=staging.folder / "checked", check_passes=True)
+                second = checked.finish(workers, begun)
                 if second.notes != product.notes:
                     product, report = second, verdict(judge, source, second, clock)
             others = [functions.judged(name, models, product, job.validation, clock) for name in further]
@@ -83,40 +87,55 @@ def run(
 
 
 @dataclass(frozen=True)
+class _Begun:
+    """What the steps before the last made: the model that the last starts from, and what is to be said of it."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class _Workshop:
     """What the steps of one job have in common while they run."""
 
     job: Job
     folder: Path
     origin: SourceRecord
-    judge: JudgeAhead | None
+    judge: Judges | None
     clock: Clock
     check_passes: bool = False
 
-    def make(self, workers: Sequence[Worker], model: Model) -> Product:
-        """The last step's product, with the notes and facts of all."""
-        notes: tuple[str, ...] = ()
-        facts: dict[str, Any] = {}
-        product = None
-        for number, (step, worker) in enumerate(zip(self.job.steps, workers, strict=True)):
-            if product is not None:
-                model, _ = load(product.artifact)
-            with writing(self.job.output), blaming_the_model(self.job.source, self.judge):
-                product = worker(model, step.params, self._work(step, number))
-            notes += product.notes
-            facts |= product.facts
-        assert product is not None, "a job has at least one step"
-        return replace(product, notes=notes, facts=facts)
+    def begin(self, workers: Sequence[Worker], model: Model) -> _Begun:
+        """Runs all steps but the last."""
+        begun = _Begun(model)
+        for number, step in enumerate(self.job.steps[:-1]):
+            product = self._made(number, workers[number], begun)
+            model, artifact = load(product.artifact)
+            if self.judge is not None and step.stage.lowers:
+                self.judge.hold_to(artifact, model)
+            begun = _Begun(model, product.notes, product.facts)
+        return begun
 
-    def _work(self, step: Step, number: int) -> Work:
+    def finish(self, workers: Sequence[Worker], begun: _Begun) -> Product:
+        """The last step's product, with the notes and facts of all."""
+        return self._made(len(workers) - 1, workers[-1], begun)
+
+    def _made(self, number: int, worker: Worker, begun: _Begun) -> Product:
+        with writing(self.job.output), blaming_the_model(self.job.source, self.judge):
+            product = worker(begun.model, self.job.steps[number].params, self._work(number))
+        return replace(product, notes=(*begun.notes, *product.notes), facts={**begun.facts, **product.facts})
+
+    def _work(self, number: int) -> Work:
         output = _staged(self.job, self.folder, number)
         output.parent.mkdir(parents=True)
+        so_far = self.job.steps[: number + 1]
         return Work(
             output=output,
             manifest=Manifest(
                 source=self.origin.digest,
-                made_by=versions(step.stage.libraries),
-                options={step.stage.name: step.params.model_dump(mode="json")},
+                made_by=versions(name for step in so_far for name in step.stage.libraries),
+                options={step.stage.name: step.params.model_dump(mode="json") for step in so_far},
                 validation="skipped" if self.judge is None else "required",
             ),
             equivalence=self.judge.differs if self.judge is not None and self.check_passes else None,

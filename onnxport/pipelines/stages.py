@@ -108,6 +108,8 @@ class Stage:
         worker: "module:function"; the function returns a context manager of the Worker. Entering it begins
             what needs no model yet, such as a child process that imports its compiler.
         rewrites: whether the worker runs optimizer passes, and checks each where it is given an equivalence.
+        lowers: whether its result rounds what its source does not: the steps behind it are held to the result, and
+            only the loss is asked of the source.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Stage:
     libraries: tuple[str, ...]
     worker: str
     rewrites: bool = False
+    lowers: bool = False
 
     def open(self) -> AbstractContextManager[Worker]:
         """Starts the worker.
@@ -169,6 +172,7 @@ QUANTIZE = Stage(
     gives="onnx",
     libraries=RUNS_ON["onnx"],
     worker="onnxport.pipelines.workers:quantize",
+    lowers=True,
 )
 
 

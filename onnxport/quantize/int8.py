@@ -2,37 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
+from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration.observers import Histogram
+from onnxport.quantize.calibration.ranges import range_of
+from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
+from onnxport.quantize.placement.operators import PRODUCTS
+from onnxport.quantize.restoring import Restorable
+from onnxport.quantize.scoring import Scorer
+from onnxport.quantize.search import search
 from onnxport.quantize.setting import Quantized, Setting
 from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
+from onnxport.quantize.sources import check_float
 
+# Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
+# A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
+_TOLD = 4
+_WIDE = (
+    "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more slowly than "
+    "the float model; TFLite's kernels take them"
+)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A settled graph and the plan for it."""
+
+    graph: Settled
+    placement: Placement
 
 
 def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """See setting.Quantization."""
-    opset = INT16_OPSET if params.precision == "int16x8" or params.activations == "s16" else OLDEST_OPSET
+    """See setting.Quantization.
+
+    Raises:
+        CannotConvertError: the model is quantized already, or nothing in it can be.
+        UsageError: --exclude names what the model does not have.
+        InputError: a sample, or an activation on one, that cannot be calibrated on.
+    """
     with setting.watch.phase("settle"):
-        graph = settled(model, setting.folder, opset=opset)
-        placement = place(graph.model.graph, params)
-        _check_worth(model, placement)
+        placed = placed_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        ranges = _ranges(graph, placement, params, setting)
+        ranges = calibrated_ranges(placed, params, setting)
+    write = partial(written, placed.graph, ranges)
+    if setting.validation is not None and setting.validation.budget:
+        return _within_budgets(model, placed, write, setting)
     with setting.watch.phase("round"):
-        grids = activation_grids(placement, ranges)
-        weights = rounded_weights(graph.model, placement, grids)
-    with setting.watch.phase("write"):
-        written = qdq.write(graph.model, placement, grids, weights, {})
-    return Quantized(written, graph.notes, {"islands": dict(placement.floats)})
+        made = write(placed.placement)
+    return Quantized(made, (*placed.graph.notes, *notes_on(placed)), facts_on(placed.placement))
+
+
+def _within_budgets(
+    model: Model, placed: Placed, write: Callable[[Placement], Model], setting: Setting
+) -> Quantized:
+    """The model with as little in higher precision as the user's budgets allow, or the best that was reached.
+
+    Raises:
+        UsageError: a budget that cannot be meant.
+    """
+    space = Restorable(placed.placement, write)
+    with (
+        setting.watch.phase("search"),
+        Scorer(model, setting.held_back or setting.calibration, setting.validation) as scorer,
+    ):
+        found = search(space, scorer, setting.watch.progress)
+    final = replace(placed, placement=space.plan({each.unit: each.level for each in found.restored}))
+    notes = (*placed.graph.notes, *notes_on(final), *found.notes)
+    return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
+
+
+def written(graph: Settled, ranges: Ranges, placement: Placement) -> Model:
+    """The model of a plan."""
+    grids = activation_grids(placement, ranges)
+    weights = rounded_weights(graph.model, placement, grids)
+    return qdq.write(graph.model, placement, grids, weights, {})
+
+
+def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:
+    """The graph that is quantized, and what of it."""
+    check_float(model)
+    wide = params.precision == "int16x8" or params.activations == "s16"
+    graph = settled(model, setting.folder, opset=INT16_OPSET if wide else OLDEST_OPSET)
+    excluded = excluded_nodes(model, graph.model, params.exclude)
+    placement = place(graph.model.graph, params, excluded=excluded)
+    if not placement.units:
+        raise _nothing_to_quantize(model, graph.model, placement)
+    return Placed(graph, placement)
+
+
+def calibrated_ranges(placed: Placed, params: QuantizeParams, setting: Setting) -> Ranges:
+    """The range of every activation that samples have to tell, by the method asked for."""
+    elements = {"elements": 0} if params.method == "minmax" else {}
+    taps = {name: (Histogram(**elements),) for name in placed.placement.observed}
+    resources = Resources.of(params)
+    seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
+    found = {}
+    for name, (histogram, *_) in seen.items():
+        assert isinstance(histogram, Histogram)
+        levels = 2 ** (16 if placed.placement.dtype_of(name) == "int16" else 8)
+        found[name] = range_of(histogram, "mse" if params.method == "auto" else params.method, levels)
+    return found
 
 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
@@ -78,34 +159,36 @@ def _limited(span: tuple[float, float], bounds: tuple[float, float] | None) -> t
     return max(span[0], bounds[0]), min(span[1], bounds[1])
 
 
-def _check_worth(model: Model, placement: Placement) -> None:
-    """Refuses a model of which nothing becomes integers."""
-    if placement.units:
-        return
-    ops = {node.name or "": node.op_type for node in model.graph}
-    refusals = [Refusal(ops.get(name, ""), name, why) for name, why in placement.floats.items()]
-    raise CannotConvertError(f"nothing of {model.path} can be quantized", refusals=refusals)
+# ---- what is said of it
 
 
-def _ranges(graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting) -> Ranges:
-    """Stand-in until the calibration room is there: min and max over all samples."""
-    import onnx
-    import onnxruntime
+def notes_on(placed: Placed) -> tuple[str, ...]:
+    """How much computes in integers, and what does not and why."""
+    nodes = {node.name or "": node.op_type for node in placed.graph.model.graph}
+    floats = placed.placement.floats
+    inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
+    outside = sum(nodes.get(name) in PRODUCTS for name in floats)
+    notes = [f"{inside} of {inside + outside} convolutions and matrix products compute in integers"]
+    if placed.placement.dtype == "int16":
+        notes.append(_WIDE)
+    kinds = Counter((nodes.get(name, ""), why) for name, why in floats.items())
+    if kinds:
+        told = [f"{count} {op} ({why})" for (op, why), count in kinds.most_common(_TOLD)]
+        more = f", and {len(kinds) - _TOLD} kinds more" if len(kinds) > _TOLD else ""
+        notes.append(f"{len(floats)} nodes stay in float: {', '.join(told)}{more}")
+    return tuple(notes)
 
-    proto = onnx.load(graph.path)
-    names = [name for name in placement.observed if name not in {v.name for v in graph.model.graph.inputs}]
-    present = {value.name for value in proto.graph.output}
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in present)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
-    spans: dict[str, tuple[float, float]] = {}
-    for number, file in enumerate(setting.calibration):
-        feeds = dict(file.load().feeds)
-        arrays = dict(zip(names, session.run(names, feeds), strict=True)) | feeds
-        for name in placement.observed:
-            low, high = float(np.min(arrays[name])), float(np.max(arrays[name]))
-            old = spans.get(name, (low, high))
-            spans[name] = min(low, old[0]), max(high, old[1])
-        setting.watch.progress(number + 1, len(setting.calibration))
-    return spans
+
+def facts_on(placement: Placement) -> dict[str, Any]:
+    """The plan in figures, and every node that stays in float with the reason."""
+    return {"integer_nodes": len(placement.units), "islands": dict(placement.floats)}
+
+
+def _nothing_to_quantize(model: Model, settled_model: Model, placement: Placement) -> CannotConvertError:
+    ops = {node.name: node.op_type for node in settled_model.graph}
+    return CannotConvertError(
+        f"nothing in {model.path} can be quantized",
+        refusals=[Refusal(ops[name], name, why) for name, why in placement.floats.items()],
+        why="" if placement.floats else "it has no node that computes floats",
+        fix="--fp16 or --int8-weights make it smaller",
+    )

@@ -5,10 +5,11 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from onnxport.errors import UsageError
 from onnxport.pairs import Texts
@@ -27,6 +28,21 @@ CALIBRATION_SAMPLES = 300
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
 ]
+
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def bytes_of(size: str) -> int:
+    """How many "800MB" or "1.5 GB" are; UsageError for another form."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]B)", size.strip(), re.IGNORECASE)
+    if not found:
+        raise UsageError(f"{size!r} is no size in memory", fix="write 800MB or 2GB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def _checked_size(size: str) -> str:
+    bytes_of(size)
+    return size
 
 
 class QuantizeParams(BaseModel):
@@ -53,6 +69,11 @@ class QuantizeParams(BaseModel):
     )
     seed: int = Field(
         default=0, ge=0, description="Seed of what is drawn.", json_schema_extra={"metavar": "S"}
+    )
+    strict: bool = Field(
+        default=False,
+        exclude=True,
+        description="Fail when something looks wrong with the samples, which is a note otherwise.",
     )
     preprocess: Texts = Field(
         default={},
@@ -86,8 +107,21 @@ class QuantizeParams(BaseModel):
         ge=1,
         le=256,
         exclude=True,
-        description="Processes that calibrate.",
+        description="Processes that calibrate, each on one core.",
         json_schema_extra={"metavar": "N"},
+    )
+    memory_limit: Annotated[str, AfterValidator(_checked_size)] | None = Field(
+        default=None,
+        exclude=True,
+        description="What the processes that calibrate may take together, as 800MB or 2GB: by fewer of them, then "
+        "by running each sample several times with a part of the tensors. Estimated, and not for other steps.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    cache: bool = Field(
+        default=True,
+        exclude=True,
+        description="Keep calibrations in $ONNXPORT_CACHE or the user's cache folder, to find them again and to go on "
+        "after a Ctrl-C.",
     )
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ _HOMES: Mapping[Precision, str] = {
     "int8": "onnxport.quantize.int8:quantize",
     "fp16": "onnxport.quantize.floats:to_float16",
     "bf16": "onnxport.quantize.floats:to_bfloat16",
+    "int16x8": "onnxport.quantize.int8:quantize",
 }
 
 

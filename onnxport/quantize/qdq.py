@@ -61,8 +61,8 @@ class _Writer:
         self._held: dict[object, ir.Value] = {}
 
     def saturate(self, unit: Unit) -> None:
-        """Removes the Relu or Clip behind a unit: its result's grid ends where they would cut."""
-        if not unit.folded:
+        """Removes the Relu or Clip behind a unit, where its result's grid ends within a rounding of what they cut."""
+        if unit.bounds is None or not _ends_within(self._grids[unit.writes[0]], unit.bounds):
             return
         raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
         name, last.name = last.name, None
@@ -212,6 +212,12 @@ class _Writer:
             name += "_"
         self._taken.add(name)
         return name
+
+
+def _ends_within(grid: Grid, bounds: tuple[float, float]) -> bool:
+    """Whether what lies on a grid lies within bounds, give or take the half step that rounding moves its ends."""
+    slack = 0.501 * float(grid.scale)
+    return bounds[0] - slack <= grid.low and grid.high <= bounds[1] + slack
 
 
 def bias_of(graph: ir.Graph, unit: Unit) -> Floats | None:

@@ -13,7 +13,7 @@ from onnxport.validate.probes import Answers
 from onnxport.validate.quality import Quality
 from onnxport.validate.questions import Asked, questions
 from onnxport.validate.reference import Answered, Reference
-from onnxport.validate.report import Judgement, Precision
+from onnxport.validate.report import Judgement, Precision, Question
 from onnxport.validate.runtimes.base import Feeds
 from onnxport.validate.yardstick import RoundedReference
 
@@ -25,6 +25,7 @@ class Hearing(Closing):
         candidate: its precision.
         kept: the reference's values that it computes in float32 in spite of that.
         metrics: the user's own, which belong to the last question: what is lost.
+        only: the one question that is asked, whatever the precisions are; None for those that they raise.
 
     Attributes:
         notes: what the user should know about what was asked.
@@ -37,11 +38,15 @@ class Hearing(Closing):
         params: ValidateParams,
         metrics: Sequence[UserMetric],
         kept: Collection[str] = (),
+        only: Question | None = None,
     ) -> None:
         self.notes: list[str] = []
         self._rounded: RoundedReference | None = None
         self._averages = Averages(metrics)
-        asked = self._asked(reference, candidate, kept)
+        if only is None:
+            asked = self._asked(reference, candidate, kept)
+        else:
+            asked = Asked(fidelity=only == "fidelity", quality=only == "quality")
         self._questions: list[Fidelity | Quality] = []
         if asked.fidelity:
             yardstick = self._rounded or reference

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
@@ -20,13 +19,13 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import (
-    WORST_FIRST,
     InputSet,
     Judgement,
     Precision,
+    Question,
     Report,
     Side,
-    Verdict,
+    overall,
 )
 from onnxport.validate.rollout import Run
 from onnxport.validate.runtimes.base import RunError, Runtime
@@ -48,6 +47,7 @@ class Judge(Closing):
         params: inputs, tolerances, budgets and metrics.
         graph: the reference in memory, where the caller has it already.
         runtime: the process that runs it, where the caller has started one.
+        only: the one question that is asked of candidates, see Hearing; None for those that the precisions raise.
 
     Raises:
         UsageError: a metric that cannot be imported, or a budget on one that nobody knows.
@@ -60,8 +60,9 @@ class Judge(Closing):
         *,
         graph: Model | None = None,
         runtime: IsolatedRuntime | None = None,
+        only: Question | None = None,
     ) -> None:
-        self._artifact, self._params, self._graph = reference, params, graph
+        self._artifact, self._params, self._graph, self._only = reference, params, graph, only
         check_place(params.report_tensors)
         self._budgets = Budgets.of(params)
         self._runtime = runtime or isolated(reference, params, "reference")
@@ -189,10 +190,11 @@ class Judge(Closing):
         function = self._params.candidate_runtime.get("function", "")
         precision = precision_of(candidate, function=function)
         kept = kept_float32(candidate, function)
-        with Hearing(reference, precision, self._params, self._budgets.user, kept) as hearing:
+        metrics = self._budgets.user
+        with Hearing(reference, precision, self._params, metrics, kept, self._only) as hearing:
             judgements = self._judgements(hearing, model)
             notes = (*hearing.notes, *self._notes(model))
-        verdict, reason = _overall(judgements)
+        verdict, reason = overall(judgements)
         fed = tuple(
             InputSet(label=s.label, shapes=s.shapes, source=s.source, steps=reference.steps)
             for s in reference.sets
@@ -282,10 +284,3 @@ def _side(artifact: Artifact, runtime: str, precision: Precision) -> Side:
         digest=artifact.digest(),
         precision=precision,
     )
-
-
-def _overall(judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
-    """The worst verdict, and what tells it: of several alike, each says its own."""
-    verdict = min((judgement.verdict for judgement in judgements), key=WORST_FIRST.index)
-    telling = [judgement.reason for judgement in judgements if judgement.verdict == verdict]
-    return verdict, "; ".join(telling)

@@ -220,6 +220,13 @@ def telling(outputs: Sequence[OutputReport]) -> OutputReport | None:
     return max(found, key=lambda output: output.mismatches, default=None)
 
 
+def overall(judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
+    """The worst verdict, and what tells it: of several alike, each says its own."""
+    verdict = min((judgement.verdict for judgement in judgements), key=WORST_FIRST.index)
+    telling = [judgement.reason for judgement in judgements if judgement.verdict == verdict]
+    return verdict, "; ".join(telling)
+
+
 class InputSet(_Record):
     """One set of inputs that both sides were run on.
 

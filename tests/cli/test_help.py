@@ -29,7 +29,7 @@ OWN = {
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {
-    "convert": (TfliteParams, CoremlParams, OrtParams, ValidateParams),
+    "convert": (TfliteParams, CoremlParams, OrtParams, QuantizeParams, ValidateParams),
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
@@ -108,8 +108,9 @@ def test_an_option_of_two_targets_takes_what_either_does_and_each_refuses_the_re
     refused = sandbox.run("convert", sandbox.model, "--to", "tflite", "--precision", "mixed")
     assert refused.code == 2
     assert "--precision has the value mixed; give 'fp32', 'fp16', 'int8-dynamic'" in refused.stderr
-    refused = sandbox.run("convert", sandbox.model, "--to", "coreml", "--precision", "int16x8")
+    refused = sandbox.run("convert", sandbox.model, "--to", "coreml", "--precision", "int8-dynamic")
     assert refused.code == 2
-    assert "--precision has the value int16x8; give 'fp32', 'fp16' or 'mixed'" in refused.stderr
+    assert "--precision has the value int8-dynamic; give 'fp32', 'fp16', 'mixed'" in refused.stderr
     text = " ".join(sandbox.run("convert", "--help").stdout.split())
-    assert "--to coreml: fp32, fp16, mixed." in text
+    assert "--to coreml: fp32, fp16, mixed, int8, int16x8." in text
+    assert "Only with --calib." in text

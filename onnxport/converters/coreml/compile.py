@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxport.closing import Closing
 from onnxport.converters.coreml.compiled import Compiled
-from onnxport.converters.params import CoremlParams
+from onnxport.converters.params import QUANTIZED, CoremlParams
 from onnxport.errors import CannotConvertError
 from onnxport.isolation import Child
 from onnxport.manifest import MAIN, Manifest
@@ -51,10 +51,15 @@ class CoremlConverter(Closing):
 
         Raises:
             CannotConvertError: nodes without an equivalent in Core ML, all of them listed.
+            UsageError: a precision that the model does not have.
             MachineError: the converter crashed or hung.
         """
-        from onnxport.converters.open_inputs import with_shapes  # its imports are for later
+        # Their imports are for later.
+        from onnxport.converters.open_inputs import with_shapes
+        from onnxport.converters.precisions import check_precision
 
+        if params.precision in QUANTIZED:
+            check_precision(model, params.precision)
         handed_over = folder / f"prepared.{function}.onnx"
         model.hand_over(handed_over)  # the child maps the weights instead of parsing them
         try:

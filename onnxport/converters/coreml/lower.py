@@ -23,7 +23,7 @@ from onnxport.converters.coreml.states import checked_states
 from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.describing import ImageInput
 from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_name, qualified_op, refused
-from onnxport.converters.params import CoremlParams
+from onnxport.converters.params import QUANTIZED, CoremlParams
 from onnxport.errors import Refusal
 from onnxport.manifest import Port, Tap
 from onnxport.model import Model, dims_of
@@ -180,7 +180,7 @@ class _Lowering:
         """The type in which a node computes its floats."""
         if EXACT in node.metadata_props or any(value.name in self.islands for value in node.outputs):
             return "fp32"
-        if self.params.precision is not None:
+        if self.params.precision is not None and self.params.precision not in QUANTIZED:
             halves = self.params.precision in ("fp16", "mixed") and not is_delicate(node)
             return "fp16" if halves else "fp32"
         floats = [v.dtype for v in (*node.inputs, *node.outputs) if v is not None and v.dtype is not None]

@@ -47,10 +47,10 @@ class TfliteConverter(Closing):
         """
         # As the model's, their imports are for later.
         from onnxport.converters.open_inputs import with_shapes
-        from onnxport.converters.tflite.storage.precisions import check_precision
+        from onnxport.converters.precisions import check_precision
         from onnxport.converters.tflite.storage.stored import stored_weights
 
-        check_precision(model, params.precision)
+        check_precision(model, params.precision, "int8-dynamic")
         check_normalization(model.inputs, params.normalization)
         labels = label_files(model.outputs, params.labels)
         stored = stored_weights(model if source is None else source, model)

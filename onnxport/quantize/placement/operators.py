@@ -63,7 +63,8 @@ KERNELS: Mapping[str, Kernel] = {
         "Transpose Unsqueeze".split(),
         _MOVES,
     ),
-    "Concat": Kernel(operands=None, shares=True),
+    # Its kernel puts each operand on the result's grid. Operands have other readers, who would lose by sharing it.
+    "Concat": Kernel(operands=None),
     **dict.fromkeys(("Add", "Mul"), Kernel(operands=2, folds=True, constants=True)),
     **dict.fromkeys(("AveragePool", "GlobalAveragePool", "LeakyRelu"), Kernel()),
     **dict.fromkeys(("Sigmoid", "Softmax"), Kernel(fixed=_UNIT)),

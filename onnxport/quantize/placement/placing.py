@@ -87,6 +87,8 @@ class Placer:
             return self._product_of_activations(node)
         if node.domain == "" and node.op_type in operators.KERNELS:
             return self._kernel(node, operators.KERNELS[node.op_type])
+        if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
+            raise Floats("the graphs inside of it stay in float")
         raise Floats(operators.NO_KERNEL)
 
     # ---- products
@@ -193,7 +195,7 @@ class Placer:
     def _foldable(self, value: ir.Value) -> tuple[ir.Node, tuple[float, float]] | None:
         """The Relu or Clip that alone takes a value, and its bounds; None where there is none that holds 0."""
         uses = value.uses()
-        if value.is_graph_output() or len(uses) != 1 or self._dtype == "int16":
+        if value.is_graph_output() or len(uses) != 1:
             return None
         ((node, index),) = uses
         if index != 0 or node.domain != "" or node.name in self._excluded:
@@ -203,6 +205,9 @@ class Placer:
 
 
 _FLOATS = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16))
+
+
+_GRAPHS = frozenset((ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS))
 
 
 def _is_constant(value: ir.Value | None) -> bool:

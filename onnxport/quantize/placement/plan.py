@@ -64,7 +64,7 @@ class Unit:
         weight: of a product with a constant.
         bias: of a product that has one or may be given one.
         constants: constant operands that go on a grid as activations do, each of its own values.
-        folded: the nodes behind it that saturation replaces, in their order.
+        folded: the nodes behind it that saturation replaces, in their order, where the result's grid ends with them.
         shares: whether all that it reads and writes lies on one grid.
         follows: whether integers save it nothing unless it is given them and others take them.
         fixed: the grid of its result where the operator tells it.

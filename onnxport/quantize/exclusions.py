@@ -1,0 +1,60 @@
+"""`--exclude NAME|OP`: which nodes of the settled graph the user means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from onnxport.errors import UsageError
+from onnxport.model import Model
+
+_NEAREST = 3
+
+
+def excluded_nodes(source: Model, settled: Model, names: Iterable[str]) -> frozenset[str]:
+    """The names of the settled graph's nodes that `names` mean.
+
+    A name is that of a node or of an operator, in the model as the user knows it or as it is settled. A node that
+    settling has joined with what follows it (Conv with BatchNormalization) is the one that it has become part of.
+
+    Raises:
+        UsageError: a name that is neither.
+    """
+    found: set[str] = set()
+    for name in names:
+        meant = [node for node in settled.graph if name in (node.name, node.op_type)]
+        own = [node for node in source.graph if name in (node.name, node.op_type)]
+        if not (meant or own):
+            raise _unknown(name, source)
+        found |= {node.name or "" for node in (*meant, *_became(own, settled.graph))}
+    return frozenset(found)
+
+
+def _became(nodes: Sequence[ir.Node], settled: ir.Graph) -> list[ir.Node]:
+    """For each node the settled one that gives its result, or the first result behind it that is still there."""
+    makers = {value.name: node for node in settled for value in node.outputs}
+    found = []
+    for node in nodes:
+        seen: set[ir.Node] = set()
+        behind = [node]
+        while behind:
+            each = behind.pop(0)
+            if each in seen:
+                continue
+            seen.add(each)
+            made = next((makers[value.name] for value in each.outputs if value.name in makers), None)
+            if made is not None:
+                found.append(made)
+                break
+            behind += [user for value in each.outputs for user in value.consumers()]
+    return found
+
+
+def _unknown(name: str, source: Model) -> UsageError:
+    known = dict.fromkeys(text for node in source.graph for text in (node.name or "", node.op_type))
+    close = difflib.get_close_matches(name, [text for text in known if text], n=_NEAREST, cutoff=0.5)
+    ops = sorted({node.op_type for node in source.graph})
+    fix = f"did you mean {' or '.join(map(repr, close))}?" if close else f"its operators are {', '.join(ops)}"
+    return UsageError(f"--exclude {name}: the model has neither a node nor an operator of this name", fix=fix)
