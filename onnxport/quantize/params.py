@@ -19,6 +19,7 @@ Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
 Activations = Literal["u8", "s8", "s16"]
 WeightsMethod = Literal["auto", "rtn", "hqq", "gptq"]
 WeightsFormat = Literal["dequantize", "nbits"]
+Io = Literal["float", "fp16"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Those whose grids come from samples of the user's.
@@ -121,6 +122,10 @@ class QuantizeParams(BaseModel):
         default=(),
         description="A node, by name or by operator type, that stays in float.",
         json_schema_extra={"metavar": "NAME|OP"},
+    )
+    io: Io = Field(
+        default="float",
+        description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
     )
     jobs: int = Field(
         default=1,
