@@ -18,6 +18,7 @@ from onnxport.pairs import Texts
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
 Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
 Activations = Literal["u8", "s8", "s16"]
+Io = Literal["float", "fp16"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Those whose grids come from samples of the user's.
@@ -106,6 +107,10 @@ class QuantizeParams(BaseModel):
         default=(),
         description="A node, by name or by operator type, that stays in float.",
         json_schema_extra={"metavar": "NAME|OP"},
+    )
+    io: Io = Field(
+        default="float",
+        description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
     )
     jobs: int = Field(
         default=1,
