@@ -26,7 +26,7 @@ from benchmarks.quantizing import cost, page, peers, scoring, speed
 from benchmarks.quantizing.cost import Cost
 from benchmarks.quantizing.figures import OURS, Figures
 from benchmarks.quantizing.subjects import SUBJECTS, Subject
-from fixtures import models, samples
+from fixtures import samples
 
 # A folder of samples, the file to write and how many samples there are, to what it cost.
 Quantize = Callable[[Path, Path, int], Cost]
@@ -59,7 +59,7 @@ class Bench:
     quantizers: dict[str, Quantize] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.model = models.path(self.subject.key)
+        self.model = samples.path(self.subject.key)
         if self.ours:
             for name, arguments in (OUR_TEXT_COMMANDS if self.subject.text else OUR_COMMANDS).items():
                 self.quantizers[name] = self._our(arguments)
@@ -110,8 +110,9 @@ class Bench:
         if self.subject.scored:
             tests = samples.write(self.subject.key, self.folder / "test", "test", self.subject.test)
             reference = scoring.answers(self.model, tests)
+            labels = samples.labels(self.subject.key, "test", self.subject.test)
             for tool, file in files.items():
-                found[tool].score = scoring.score(file, reference, tests)
+                found[tool].score = scoring.score(file, reference, tests, labels)
                 print(f"{name}  {tool}  {found[tool].score}", file=sys.stderr)
             timed = [tool for tool in _TIMED if tool in files and not found[tool].score.said]
             ratios = speed.speed_ups(tests[0], [self.model, *(files[tool] for tool in timed)], _LATENCIES)

@@ -118,6 +118,10 @@ def _accuracy(found: Found) -> Iterator[str]:
 
 def _accuracy_target(model: str, by_tool: Mapping[str, Figures]) -> tuple[str, str]:
     subject = SUBJECTS[model]
+    if subject.most_lost is not None:
+        lost = by_tool[OURS].score.lost if OURS in by_tool else None
+        said = f"under {subject.most_lost:.0f} points lost"
+        return ("", "") if lost is None else (said, _met(lost < subject.most_lost))
     if subject.text:
         named, more = ["ort-dynamic"], 0.0
         mine = max((by_tool[tool].score.sqnr for tool in by_tool if tool.startswith(OURS)), default=math.nan)
@@ -167,7 +171,8 @@ def _score(figures: Figures | None) -> str:
         return ""
     if not figures.made or figures.score.said:
         return f"**no**: {_said(figures.score.said or figures.costs[-1].said)}"
-    return f"{figures.score.sqnr:.1f}, {figures.score.agreement:.1%}"
+    lost = "" if figures.score.lost is None else f", {figures.score.lost:.1f} points"
+    return f"{figures.score.sqnr:.1f}, {figures.score.agreement:.1%}{lost}"
 
 
 def _said(text: str) -> str:

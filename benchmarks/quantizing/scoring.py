@@ -29,12 +29,14 @@ class Score:
         sqnr: in dB, the mean over outputs.
         worst: of the worst output.
         agreement: the share of rows of all outputs whose largest element is the same one.
+        lost: points of accuracy that the float model had more; of labelled samples only.
         said: what went wrong; empty when nothing did.
     """
 
     sqnr: float = math.nan
     worst: float = math.nan
     agreement: float = math.nan
+    lost: float | None = None
     said: str = ""
 
 
@@ -51,7 +53,9 @@ def answers(model: Path, samples: Sequence[Path]) -> Answers:
     return found
 
 
-def score(candidate: Path, reference: Answers, samples: Sequence[Path]) -> Score:
+def score(
+    candidate: Path, reference: Answers, samples: Sequence[Path], labels: Sequence[int] | None = None
+) -> Score:
     """The score of a file; one that does not run has none."""
     try:
         made = answers(candidate, samples)
@@ -65,10 +69,11 @@ def score(candidate: Path, reference: Answers, samples: Sequence[Path]) -> Score
         for i in outputs
     ]
     agreement = float(np.mean(np.concatenate([each.ravel() for each in same])))
-    return Score(float(np.mean(sqnrs)), float(np.min(sqnrs)), agreement)
+    lost = 100 * (_accuracy(reference, labels) - _accuracy(made, labels)) if labels else None
+    return Score(float(np.mean(sqnrs)), float(np.min(sqnrs)), agreement, lost)
 
 
-def accuracy(found: Answers, labels: Sequence[int]) -> float:
+def _accuracy(found: Answers, labels: Sequence[int]) -> float:
     """The share of samples whose first output's largest element is the label."""
     return float(np.mean([np.argmax(each[0]) == label for each, label in zip(found, labels, strict=True)]))
 

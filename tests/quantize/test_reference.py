@@ -15,7 +15,7 @@ import yaml
 
 import onnxport
 from benchmarks.quantizing import scoring
-from fixtures import models, samples
+from fixtures import samples
 
 pytestmark = pytest.mark.real
 
@@ -26,7 +26,7 @@ ROWS: list[dict[str, Any]] = yaml.safe_load(
 
 def measured(row: Mapping[str, Any], folder: Path) -> float:
     """The SQNR that a row's model has now."""
-    model, out = models.path(row["model"]), folder / "int8.onnx"
+    model, out = samples.path(row["model"]), folder / "int8.onnx"
     samples.write(row["model"], folder / "calibration", "calibration", row["calibration"])
     tests = samples.write(row["model"], folder / "test", "test", row["test"])
     onnxport.quantize_model(
