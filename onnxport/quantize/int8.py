@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from onnxport.errors import CannotConvertError, Refusal
@@ -18,6 +19,9 @@ from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_gr
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.operators import PRODUCTS
+from onnxport.quantize.restoring import Restorable
+from onnxport.quantize.scoring import Scorer
+from onnxport.quantize.search import search
 from onnxport.quantize.setting import Quantized, Setting
 from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
 from onnxport.quantize.sources import check_float
@@ -50,14 +54,40 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     """
     with setting.watch.phase("settle"):
         placed = placed_graph(model, params, setting)
-    graph, placement = placed.graph, placed.placement
     with setting.watch.phase("calibrate"):
         ranges = calibrated_ranges(placed, params, setting)
+    write = partial(written, placed.graph, ranges)
+    if setting.validation is not None and setting.validation.budget:
+        return _within_budgets(model, placed, write, setting)
     with setting.watch.phase("round"):
-        grids = activation_grids(placement, ranges)
-        weights = rounded_weights(graph.model, placement, grids)
-    written = qdq.write(graph.model, placement, grids, weights, {})
-    return Quantized(written, (*graph.notes, *notes_on(placed)), facts_on(placement))
+        made = write(placed.placement)
+    return Quantized(made, (*placed.graph.notes, *notes_on(placed)), facts_on(placed.placement))
+
+
+def _within_budgets(
+    model: Model, placed: Placed, write: Callable[[Placement], Model], setting: Setting
+) -> Quantized:
+    """The model with as little in higher precision as the user's budgets allow, or the best that was reached.
+
+    Raises:
+        UsageError: a budget that cannot be meant.
+    """
+    space = Restorable(placed.placement, write)
+    with (
+        setting.watch.phase("search"),
+        Scorer(model, setting.held_back or setting.calibration, setting.validation) as scorer,
+    ):
+        found = search(space, scorer, setting.watch.progress)
+    final = replace(placed, placement=space.plan({each.unit: each.level for each in found.restored}))
+    notes = (*placed.graph.notes, *notes_on(final), *found.notes)
+    return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
+
+
+def written(graph: Settled, ranges: Ranges, placement: Placement) -> Model:
+    """The model of a plan."""
+    grids = activation_grids(placement, ranges)
+    weights = rounded_weights(graph.model, placement, grids)
+    return qdq.write(graph.model, placement, grids, weights, {})
 
 
 def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:

@@ -69,6 +69,11 @@ class QuantizeParams(BaseModel):
     seed: int = Field(
         default=0, ge=0, description="Seed of what is drawn.", json_schema_extra={"metavar": "S"}
     )
+    strict: bool = Field(
+        default=False,
+        exclude=True,
+        description="Fail when something looks wrong with the samples, which is a note otherwise.",
+    )
     preprocess: Texts = Field(
         default={},
         description="How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
