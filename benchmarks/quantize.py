@@ -28,7 +28,8 @@ from benchmarks.quantizing.figures import OURS, Figures
 from benchmarks.quantizing.subjects import SUBJECTS, Subject
 from fixtures import models, samples
 
-Quantize = Callable[[Path, Path, Path, int], Cost]
+# A folder of samples, the file to write and how many samples there are, to what it cost.
+Quantize = Callable[[Path, Path, int], Cost]
 
 # What we are asked for, by the name in the tables.
 OUR_COMMANDS = {
@@ -59,7 +60,6 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.model = models.path(self.subject.key)
-        self.calibration = self.folder / "calibration"
         if self.ours:
             for name, arguments in (OUR_TEXT_COMMANDS if self.subject.text else OUR_COMMANDS).items():
                 self.quantizers[name] = self._our(arguments)
@@ -71,16 +71,23 @@ class Bench:
                     self.quantizers[name] = self._peer(peer, prepared)
 
     def _our(self, arguments: Sequence[str]) -> Quantize:
-        return lambda model, calibration, out, count: cost.quantize(model, calibration, out, count, arguments)
+        return lambda calibration, out, count: cost.quantize(self.model, calibration, out, arguments)
 
     def _peer(self, peer: peers.Peer, prepared: Path) -> Quantize:
-        return lambda model, calibration, out, count: peer.quantize(prepared, calibration, out, count)
+        return lambda calibration, out, count: peer.quantize(prepared, calibration, out, count)
+
+    def calibration(self, count: int) -> Path:
+        """A folder with so many samples and nothing else: the same for every tool."""
+        folder = self.folder / f"calibration-{count}"
+        if not folder.exists():
+            samples.write(self.subject.key, folder, "calibration", count)
+        return folder
 
     def quantized(self, tool: str, count: int) -> tuple[Cost, Path]:
         """What it cost to quantize on so many samples, and the file."""
         out = self.folder / tool.replace(", ", "-") / "model.onnx"
         out.parent.mkdir(exist_ok=True)
-        found = self.quantizers[tool](self.model, self.calibration, out, count)
+        found = self.quantizers[tool](self.calibration(count), out, count)
         said = f": {found.said}" if found.said else ""
         print(
             f"{self.subject.name}  {tool}  {count} samples  {found.cpu:.1f} s CPU  {found.peak:.0f} MB{said}",
@@ -91,7 +98,6 @@ class Bench:
     def measured(self, rounds: int, count: int, memory: Sequence[int]) -> Iterator[Figures]:
         """The figures of every tool on this subject."""
         name = self.subject.name
-        samples.write(self.subject.key, self.calibration, "calibration", max([count, *memory]))
         found = {tool: Figures(name, tool, count) for tool in self.quantizers}
         files: dict[str, Path] = {}
         for turn in range(rounds if self.subject.cost else 1):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +41,11 @@ class Cost:
     said: str = ""
 
 
-def quantize(model: Path, samples: Path, out: Path, count: int, arguments: Sequence[str]) -> Cost:
-    """The installed command without its final proof, less what a process costs that only imports the same."""
+def quantize(model: Path, samples: Path, out: Path, arguments: Sequence[str]) -> Cost:
+    """The installed command without its final proof, less what a process costs that only imports the same.
+
+    Its cache is on, as it is by default, and empty.
+    """
     imports = _imports()
     command = [
         str(Path(sys.executable).with_name("onnxport")),
@@ -51,8 +56,9 @@ def quantize(model: Path, samples: Path, out: Path, count: int, arguments: Seque
         "--no-validate",
     ]
     if "--dynamic" not in arguments:
-        command += ["--int8", "--calib", str(samples), "--calib-samples", str(count)]
-    run = run_command([*command, *arguments])
+        command += ["--int8", "--calib", str(samples)]
+    with tempfile.TemporaryDirectory(prefix="cache-") as cache:
+        run = run_command([*command, *arguments], environment=os.environ | {"ONNXPORT_CACHE": cache})
     if not run.made:
         return Cost(said=run.said)
     return Cost(run.cpu_seconds - imports[0], run.seconds - imports[1], run.peak, out.stat().st_size / 1e6)

@@ -211,8 +211,6 @@ def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) ->
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
         return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
-    if "inputs" not in wanted:
-        wanted.pop("preprocess", None)
     return wanted
 
 

@@ -12,7 +12,7 @@ from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
 from onnxport.quantize.calibration import Resources, calibrate
-from onnxport.quantize.calibration.observers import Histogram
+from onnxport.quantize.calibration.observers import Histogram, elements_per_sample
 from onnxport.quantize.calibration.ranges import range_of
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
@@ -104,8 +104,8 @@ def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Plac
 
 def calibrated_ranges(placed: Placed, params: QuantizeParams, setting: Setting) -> Ranges:
     """The range of every activation that samples have to tell, by the method asked for."""
-    elements = {"elements": 0} if params.method == "minmax" else {}
-    taps = {name: (Histogram(**elements),) for name in placed.placement.observed}
+    elements = 0 if params.method == "minmax" else elements_per_sample(len(setting.calibration))
+    taps = {name: (Histogram(elements),) for name in placed.placement.observed}
     resources = Resources.of(params)
     seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
     found = {}

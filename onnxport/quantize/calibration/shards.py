@@ -48,8 +48,12 @@ class Task:
 
     def write(self) -> None:
         """Writes the models that show the parts' taps."""
+        everything = [name for part in range(len(self.parts)) for name in self.computed(part)]
         for part in range(len(self.parts)):
-            write_tapped(self.path, self.computed(part), self.tapped(part))
+            own = self.computed(part)
+            write_tapped(
+                self.path, own, self.tapped(part), others=[each for each in everything if each not in own]
+            )
 
     def tapped(self, part: int) -> Path:
         """The model that shows the taps of a part."""
