@@ -12,13 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.quantize.calibration.observers import BINS
+from onnxport.quantize.calibration.observers import BINS, Histogram
+from onnxport.quantize.calibration.ranges import Range, range_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# What is added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
+# Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
 FLOOR = 0.1
 _UNIT = float(1 << 16)  # what a place of mean strength counts
+
+
+def weighted_mse(rows: Array, histogram: Histogram, levels: int) -> Range:
+    """The range with the least error of rounding and clipping, each place's relative to its signal.
+
+    Args:
+        rows: float32[rows, channels] of the activation; of none, the histogram's extremes are the range.
+        levels: integers of the grid.
+    """
+    if not rows.size:
+        return range_of(histogram, "minmax", levels)
+    return range_of(Weighted(rows), "mse", levels)
 
 
 class Weighted:

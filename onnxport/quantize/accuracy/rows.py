@@ -16,13 +16,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # Of all samples together, as many rows and elements of a tensor at most are wanted.
 ROWS = 2048
 ELEMENTS = 1 << 18
-_FEWEST = 2  # of a sample
+_LOOKED_AT = 16  # values that decide which rows are taken
 
 
 def per_sample(samples: int, channels: int) -> int:
     """How many rows each of so many samples gives, so that memory does not grow with their number."""
     wanted = min(ROWS, ELEMENTS // max(channels, 1))
-    return max(_FEWEST, -(-wanted // max(samples, 1)))
+    return max(1, wanted // max(samples, 1))
 
 
 class RowSample:
@@ -49,7 +49,7 @@ class RowSample:
         count = per_sample(self.samples, rows.shape[-1])
         places = math.prod(rows.shape[:-1])
         stride = _stride(places, count)
-        start = int(np.asarray(values.flat[values.size // 2], np.float32).view(np.uint32)) % stride
+        start = _drawn(values) % stride
         taken = np.unravel_index(np.arange(start, places, stride), rows.shape[:-1])
         self._kept.append(_rounded(np.asarray(rows[taken], np.float32)))
 
@@ -57,12 +57,27 @@ class RowSample:
         """See Observer."""
         self._kept += other._kept
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        kept = sorted((kept.tobytes(), kept.shape[1]) for kept in self._kept)
+        return self.axis, self.samples, [part for each in kept for part in each]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.axis, self.samples, kept = state
+        pairs = zip(kept[::2], kept[1::2], strict=True)
+        self._kept = [np.frombuffer(stored, np.uint16).reshape(-1, channels) for stored, channels in pairs]
+
     def rows(self) -> Array:
         """float32[rows, channels]; none where the samples differ in how many channels they have."""
         if len({kept.shape[1] for kept in self._kept}) != 1:
             return np.zeros((0, 0), np.float32)
         kept = np.concatenate(sorted(self._kept, key=bytes))
         return (kept.astype(np.uint32) << 16).view(np.float32)
+
+
+def _drawn(values: Array) -> int:
+    """A number that follows from some of the values."""
+    some = np.asarray(values.reshape(-1)[:: max(1, values.size // _LOOKED_AT)], np.float32)
+    return int(some.view(np.uint32).sum(dtype=np.uint64))
 
 
 def _rows(values: Array, axis: int) -> Array:
@@ -75,8 +90,9 @@ def _rows(values: Array, axis: int) -> Array:
 def _rounded(values: Array) -> Array:
     """uint16: the upper halves of float32, halves up; what would become infinite is cut off."""
     bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = np.minimum(bits & 0x7FFFFFFF, 0x7F7F7FFF) + 0x8000
-    return ((rounded | (bits & 0x80000000)) >> 16).astype(np.uint16)
+    rounded = np.minimum(bits & 0x7FFFFFFF, 0x7F7F0000) + 0x8000
+    halves: Array = (rounded | (bits & 0x80000000)) >> 16
+    return halves.astype(np.uint16)
 
 
 def _stride(places: int, count: int) -> int:
