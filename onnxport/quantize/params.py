@@ -29,6 +29,7 @@ BELONGS: Mapping[str, frozenset[Precision]] = {
     **dict.fromkeys(("calib", "calib_samples", "strict", "jobs", "memory_limit", "cache"), _CALIBRATING),
     **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
     "activations": frozenset(("int8",)),
+    "io": frozenset(("fp16",)),
 }
 # Of these, those that say how samples are read.
 _OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit")
