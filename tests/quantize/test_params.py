@@ -57,6 +57,9 @@ def test_every_precision_takes_what_belongs_to_it(precision: str) -> None:
         "activations": "s8",
         "memory_limit": "1GB",
         "io": "fp16",
+        "block": 32,
+        "weights_method": "gptq",
+        "weights_format": "nbits",
     }
     options = {
         name: values.get(name, 3 if name in ("calib_samples", "jobs") else True)
