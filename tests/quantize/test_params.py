@@ -50,7 +50,15 @@ def test_an_option_that_says_nothing_is_refused(
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_precision_takes_what_belongs_to_it(precision: str) -> None:
-    values: dict[str, Any] = {"calib": DIGITS, "method": "minmax", "activations": "s8", "memory_limit": "1GB"}
+    values: dict[str, Any] = {
+        "calib": DIGITS,
+        "method": "minmax",
+        "activations": "s8",
+        "memory_limit": "1GB",
+        "block": 32,
+        "weights_method": "gptq",
+        "weights_format": "nbits",
+    }
     options = {
         name: values.get(name, 3 if name in ("calib_samples", "jobs") else True)
         for name, precisions in BELONGS.items()
