@@ -9,6 +9,7 @@ Exporters and quantizers write the same network in several ways; each rule here 
 - Weights that are moved behind their DequantizeLinear are moved before it, where folding reaches them.
 - Quantized inputs of the graph are put on their grid once more as floats, for the integer kernels behind them.
 - The operands of a Concat whose result is quantized are quantized as it is.
+- Numbers that are read at another scale than they were made at are multiplied by the quotient.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def settle_quantization(model: Model) -> None:
             _move_constant(model.graph, node)
     for node in list(model.graph):
         if _is(node, _DEQUANTIZE):
+            _multiply(model.graph, node)
             _put_on_grid(model.graph, node)
     for node in list(model.graph):
         if _is(node, _QUANTIZE):
@@ -139,6 +141,53 @@ def _put_on_grid(graph: ir.Graph, node: ir.Node) -> None:
     on_grid = _dequantized(graph, again, again.outputs[0], *_parameters(node), after=True)
     for user, index in users:
         user.replace_input_with(index, on_grid)
+
+
+def _multiply(graph: ir.Graph, node: ir.Node) -> None:
+    """Q -> DQ of another scale becomes Q -> DQ -> Mul -> Q -> DQ, whose rounding changes nothing."""
+    numbers, floats = node.inputs[0], node.outputs[0]
+    source = None if numbers is None else numbers.producer()
+    if numbers is None or source is None or not _is(source, _QUANTIZE):
+        return
+    if not (_is_one_grid(node) and _is_one_grid(source)) or not _equal(
+        _parameters(source)[1], _parameters(node)[1]
+    ):
+        return
+    before, after = (_array(_parameters(each)[0]) for each in (source, node))
+    if before == after or before.dtype != np.float32:
+        return
+    plain = _dequantized(graph, node, numbers, *_parameters(source))
+    one, quotient = (
+        _constant(graph, f"{floats.name}.{what}", array)
+        for what, array in (("one", np.array(1, np.int8)), ("quotient", np.asarray(after / before)))
+    )
+    zero = _constant(graph, f"{floats.name}.zero", np.array(0, np.int8))
+    factor = _dequantized(graph, node, one, quotient, zero)
+    product = ir.node("Mul", [plain, factor])
+    product.outputs[0].name = f"{floats.name}.product"
+    product.outputs[0].shape, product.outputs[0].type = floats.shape, floats.type
+    again = ir.node(_QUANTIZE, [product.outputs[0], *node.inputs[1:]])
+    again.outputs[0].name = f"{floats.name}.rescaled"
+    again.outputs[0].shape, again.outputs[0].type = numbers.shape, numbers.type
+    graph.insert_before(node, [product, again])
+    node.replace_input_with(0, again.outputs[0])
+
+
+def _array(value: ir.Value | None) -> np.ndarray:
+    assert value is not None
+    assert value.const_value is not None
+    return value.const_value.numpy()
+
+
+def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    value = ir.Value(
+        name=name,
+        shape=ir.Shape(array.shape),
+        type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+        const_value=ir.Tensor(array),
+    )
+    graph.register_initializer(value)
+    return value
 
 
 def _is_quantized(node: ir.Node) -> bool:

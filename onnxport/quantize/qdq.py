@@ -58,7 +58,14 @@ class _Writer:
         self._made = {name for unit in placement.units for name in unit.writes}
         self._first = graph[0]
         self._taken = set(self._values) | set(graph.initializers)
-        self._held: dict[object, ir.Value] = {}
+        self._held: dict[Weight | ir.Value, ir.Value] = {}
+        self._parameters: dict[Grid, tuple[ir.Value, ir.Value]] = {}
+        # What a factor makes, to what it is made of: the same integers.
+        self._rescaled = {
+            unit.writes[0]: unit.reads[0] for unit in placement.units if unit.factor is not None
+        }
+        self._multiplications = {unit.node for unit in placement.units if unit.factor is not None}
+        self._numbers: dict[str, ir.Value] = {}
 
     def saturate(self, unit: Unit) -> None:
         """Removes the Relu or Clip behind a unit, where its result's grid ends within a rounding of what they cut."""
@@ -146,25 +153,40 @@ class _Writer:
 
     def quantize(self, name: str) -> None:
         """Puts an activation on its grid: for all that use it if a unit makes it, else for the units alone."""
-        value, grid = self._values[name], self._grids[name]
-        made = name in self._made
+        value, made = self._values[name], name in self._made
+        maker, given_out = value.producer(), made and value.is_graph_output()
         uses = [(user, index) for user, index in value.uses() if made or self._takes(user, name)]
-        scale, point = self._grid(grid, name)
-        numbers = self._value(f"{name}.quantized", ir.DataType.from_numpy(np.dtype(grid.dtype)), value.shape)
-        floats = self._value(f"{name}.floats", ir.DataType.FLOAT, value.shape)
-        pair = [
-            ir.node("QuantizeLinear", [value, scale, point], outputs=[numbers], name=f"{name}.quantize"),
-            ir.node("DequantizeLinear", [numbers, scale, point], outputs=[floats], name=f"{name}.dequantize"),
-        ]
-        maker = value.producer()
+        uses = [(user, index) for user, index in uses if user.name not in self._multiplications]
+        added = [] if name in self._rescaled else [self._quantize(value)]
+        numbers = self._numbers[name] = (
+            self._numbers[self._rescaled[name]] if not added else added[0].outputs[0]
+        )
+        if uses or given_out:
+            added.append(self._dequantize(value, numbers))
         if maker is None:
-            self._graph.insert_before(self._first, pair)
+            self._graph.insert_before(self._first, added)
         else:
-            self._graph.insert_after(maker, pair)
+            self._graph.insert_after(maker, added)
         for user, index in uses:
-            user.replace_input_with(index, floats)
-        if made and value.is_graph_output():
-            self._give_out(value, floats)
+            user.replace_input_with(index, added[-1].outputs[0])
+        if given_out:
+            self._give_out(value, added[-1].outputs[0])
+        if name in self._rescaled and maker is not None:
+            self._graph.remove(maker, safe=True)
+
+    def _quantize(self, value: ir.Value) -> ir.Node:
+        name = value.name or ""
+        numbers = self._value(f"{name}.quantized", _ir_dtype(self._grids[name].dtype), value.shape)
+        return ir.node(
+            "QuantizeLinear", [value, *self._grid(name)], outputs=[numbers], name=f"{name}.quantize"
+        )
+
+    def _dequantize(self, value: ir.Value, numbers: ir.Value) -> ir.Node:
+        name = value.name or ""
+        floats = self._value(f"{name}.floats", ir.DataType.FLOAT, value.shape)
+        return ir.node(
+            "DequantizeLinear", [numbers, *self._grid(name)], outputs=[floats], name=f"{name}.dequantize"
+        )
 
     def _takes(self, node: ir.Node, name: str) -> bool:
         unit = self._placement.unit.get(node.name or "")
@@ -179,14 +201,16 @@ class _Writer:
             if output is value:
                 self._graph.outputs[index] = floats
 
-    def _grid(self, grid: Grid, name: str) -> tuple[ir.Value, ir.Value]:
-        """Scale and zero point; tensors that share a grid share them."""
-        if grid not in self._held:
-            self._held[grid] = self._initializer(f"{name}.scale", np.asarray(grid.scale))
-            self._held[grid, 0] = self._initializer(
-                f"{name}.zero_point", np.asarray(grid.zero_point, grid.dtype)
+    def _grid(self, name: str) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point of an activation; those that share a grid share them."""
+        grid = self._grids[name]
+        if grid not in self._parameters:
+            points = np.asarray(grid.zero_point, grid.dtype)
+            self._parameters[grid] = (
+                self._initializer(f"{name}.scale", np.asarray(grid.scale)),
+                self._initializer(f"{name}.zero_point", points),
             )
-        return self._held[grid], self._held[grid, 0]
+        return self._parameters[grid]
 
     # ---- what they are made of
 
@@ -218,6 +242,10 @@ def _ends_within(grid: Grid, bounds: tuple[float, float]) -> bool:
     """Whether what lies on a grid lies within bounds, give or take the half step that rounding moves its ends."""
     slack = 0.501 * float(grid.scale)
     return bounds[0] - slack <= grid.low and grid.high <= bounds[1] + slack
+
+
+def _ir_dtype(dtype: str) -> ir.DataType:
+    return ir.DataType.from_numpy(np.dtype(dtype))
 
 
 def bias_of(graph: ir.Graph, unit: Unit) -> Floats | None:

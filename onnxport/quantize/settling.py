@@ -1,8 +1,8 @@
 """The graph that is quantized: what ONNX Runtime computes once it has simplified the model, still in ONNX's operators.
 
-Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave is what
-integers have to be placed in. A session is the dearest part of this: the file that it writes is also the one that
-calibration loads.
+Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
+forms.py and folding.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
+that it writes is also the one that calibration loads.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from onnxport.errors import InputError
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
+from onnxport.quantize.folding import fold_into_products
+from onnxport.quantize.forms import to_integer_forms
 
 # DequantizeLinear has an axis since 13, int16 since 21.
 OLDEST_OPSET = 13
@@ -76,6 +78,9 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     _restore_signature(graph_model, model)
     shapes.infer(graph_model)
     _name_nodes(graph_model.graph)
+    changed = to_integer_forms(graph_model.graph)
+    if fold_into_products(graph_model.graph) or changed:
+        graph_model.save(path)
     return Settled(graph_model, path, tuple(notes))
 
 

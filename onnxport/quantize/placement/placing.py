@@ -141,6 +141,9 @@ class Placer:
     def _kernel(self, node: ir.Node, kernel: operators.Kernel) -> Unit:
         if reason := _unfit(node):
             raise Floats(reason)
+        if node.op_type == "Mul" and (factor := _factor(node)) is not None:
+            reads, (result,) = self._operands(node, 2), node.outputs
+            return Unit(node.name or "", "Mul", reads, (result.name or "",), follows=True, factor=factor)
         number = len(node.inputs) if kernel.operands is None else kernel.operands
         constants = tuple(
             dict.fromkeys(value.name or "" for value in node.inputs[:number] if value and _is_constant(value))
@@ -228,6 +231,17 @@ def _limits(node: ir.Node) -> tuple[float, float] | None:
             return None
         bounds[number] = float(np.asarray(value.const_value.numpy()).item())
     return bounds[0], bounds[1]
+
+
+def _factor(node: ir.Node) -> float | None:
+    """The positive number that a Mul multiplies by, where it is one; None for any other Mul."""
+    constants = [value.const_value for value in node.inputs if value is not None and _is_constant(value)]
+    if len(constants) != 1 or constants[0] is None or constants[0].size != 1:
+        return None
+    factor = float(np.asarray(constants[0].numpy()).item())
+    others = [value for value in node.inputs if value is not None and not _is_constant(value)]
+    fits = others[0].shape is not None and len(constants[0].shape) <= len(others[0].shape)
+    return factor if fits and factor > 0 and math.isfinite(factor) else None
 
 
 def _axis_of_gemm(node: ir.Node) -> int:

@@ -51,6 +51,9 @@ class FixedGrid:
     low: float
     high: float
 
+    def times(self, factor: float) -> FixedGrid:
+        return FixedGrid(self.low * factor, self.high * factor)
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -69,6 +72,8 @@ class Unit:
         follows: whether integers save it nothing unless it is given them and others take them.
         fixed: the grid of its result where the operator tells it.
         bounds: what `folded` limits the result to, (low, high); infinite where it does not.
+        factor: the positive number that it multiplies by, where that is all: its result is the same integers at
+            another scale.
     """
 
     node: str
@@ -83,6 +88,7 @@ class Unit:
     follows: bool = False
     fixed: FixedGrid | None = None
     bounds: tuple[float, float] | None = None
+    factor: float | None = None
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -113,23 +119,37 @@ class Placement:
 
     @cached_property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """All activations, those together that share a grid, in the graph's order."""
-        group_of: dict[str, list[str]] = {name: [name] for name in self.activations}
+        """All activations, those together whose integers lie on one grid but for its scale, in the graph's order."""
+        return tuple(tuple(group) for group in self._grouped)
+
+    @cached_property
+    def factors(self) -> Mapping[str, float]:
+        """Activation to its scale as a multiple of the scale of the first in its group."""
+        return {
+            name: factor / group[next(iter(group))]
+            for group in self._grouped
+            for name, factor in group.items()
+        }
+
+    @cached_property
+    def _grouped(self) -> tuple[dict[str, float], ...]:
+        """Per group its activations with scales that are right relative to each other."""
+        group_of = {name: {name: 1.0} for name in self.activations}
         for unit in self.units:
-            if unit.shares:
+            if unit.shares or unit.factor is not None:
                 for name in unit.tensors[1:]:
-                    _join(group_of, unit.tensors[0], name)
-        return tuple({id(group): tuple(group) for group in group_of.values()}.values())
+                    _join(group_of, unit.tensors[0], name, 1.0 if unit.factor is None else unit.factor)
+        return tuple({id(group): group for group in group_of.values()}.values())
 
     @cached_property
     def fixed(self) -> Mapping[str, FixedGrid]:
         """Activation to the grid that its operator gives it; of a group, where one of it has such a grid."""
         told = {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
         found: dict[str, FixedGrid] = {}
-        for group in self.groups:
-            grid = next((told[name] for name in group if name in told), None)
-            if grid is not None:
-                found |= dict.fromkeys(group, grid)
+        for group in self._grouped:
+            known = next((name for name in group if name in told), None)
+            if known is not None:
+                found |= {name: told[known].times(factor / group[known]) for name, factor in group.items()}
         return found
 
     @cached_property
@@ -185,15 +205,16 @@ class Placement:
 ALONE = "nothing around it gives it integers and takes them"
 
 
-def _join(group_of: dict[str, list[str]], first: str, second: str) -> None:
-    """Makes the groups of two tensors one, the smaller moved into the larger."""
+def _join(group_of: dict[str, dict[str, float]], first: str, second: str, factor: float) -> None:
+    """Makes the groups of two tensors one, the smaller moved into the larger; second is first * factor."""
     one, other = group_of[first], group_of[second]
     if one is other:
         return
+    ratio = one[first] * factor / other[second]
     if len(one) < len(other):
-        one, other = other, one
-    one.extend(other)
-    for name in other:
+        one, other, ratio = other, one, 1 / ratio
+    for name, scale in other.items():
+        one[name] = scale * ratio
         group_of[name] = one
 
 
