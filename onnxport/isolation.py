@@ -41,6 +41,10 @@ class ChildBug(RuntimeError):
     """An exception in the child that no code of ours foresaw; carries the child's traceback as text."""
 
 
+class ChildDied(MachineError):
+    """The child ended without an answer; what it was asked may be asked of another."""
+
+
 class Child(Closing):
     """A process that holds one object of ours; call its methods with `call`.
 
@@ -84,19 +88,39 @@ class Child(Closing):
 
         Raises:
             OnnxportError, OSError: what the method raised.
-            MachineError: the child died or took longer than the time limit.
+            ChildDied: it ended without an answer.
+            MachineError: it took longer than the time limit.
             ChildBug: the method raised anything else.
+        """
+        self.ask(method, *args)
+        return self.answer()
+
+    def ask(self, method: str, *args: object) -> None:
+        """Begins a call; `answer` waits for its end. Each is followed by the other.
+
+        Raises:
+            ChildDied: it has ended.
         """
         request = pickle.dumps((method, args), protocol=pickle.HIGHEST_PROTOCOL)
         try:
             _write(self._requests, request)
+        except BrokenPipeError:
+            raise self._crashed() from None
+
+    def fileno(self) -> int:
+        """What `select` waits on for an answer, or the child's end."""
+        return self._answers
+
+    def answer(self) -> Any:
+        """What the call that was begun returned; raises as `call` does."""
+        try:
             answer = _read(self._answers, self._timeout)
         except TimeoutError:
             self._kill()
             raise MachineError(
                 f"{self._purpose} hung", why=f"no answer within {self._timeout:g} s", fix=self._patience
             ) from None
-        except (BrokenPipeError, EOFError):
+        except EOFError:
             raise self._crashed() from None
         ok, value = pickle.loads(answer)
         if ok:
@@ -123,13 +147,13 @@ class Child(Closing):
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    def _crashed(self) -> MachineError:
+    def _crashed(self) -> ChildDied:
         code = self._process.wait()
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         killed = code < 0 and -code == getattr(signal, "SIGKILL", None) and not lines
-        error = MachineError(
+        error = ChildDied(
             f"{self._purpose} crashed ({cause})",
             why="the system ended it, as when memory runs out" if killed else _last_telling_line(lines),
             fix="close other programs, or give smaller inputs"

@@ -8,6 +8,14 @@ from tests.conformance.coreml import CoremlConformance
 from tests.conformance.tflite import Conformance
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_cache_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Calibrations that earlier runs kept would stand in for those that a test asks for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONNXPORT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def conformance() -> Iterator[Conformance]:
     with Conformance() as running:

@@ -1,8 +1,8 @@
 """One quantization by a peer, in the peer's own environment: a program of its own that imports nothing of ours.
 
-    python peer_process.py TOOL MODEL SAMPLES OUT COUNT     # SAMPLES: a folder of .npz files
+    python peer_process.py TOOL MODEL SAMPLES OUT COUNT FACTS     # SAMPLES: a folder of .npz files
 
-Prints a line of JSON: the processor and wall seconds of the whole call, from the float file to the written one, after
+Writes JSON to FACTS: the processor and wall seconds of the whole call, from the float file to the written one, after
 the tool's imports. Every tool runs at its defaults; where these do not suit a CPU, the comment says what was chosen.
 """
 
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -172,21 +170,20 @@ def used() -> float:
     )
 
 
-def main(tool: str, model: str, folder: str, out: str, count: str) -> None:
+def main(tool: str, model: str, folder: str, out: str, count: str, facts: str) -> None:
     """Quantizes and prints what it cost."""
     prepare, package = TOOLS[tool]
     quantize = prepare()
     samples = Samples(folder, int(count))
     begun, start = used(), time.perf_counter()
     quantize(model, samples, out)
-    facts: dict[str, Any] = {
+    cost = {
         "cpu": used() - begun,
         "seconds": time.perf_counter() - start,
         "imports": begun,
         "version": importlib.metadata.version(package),
     }
-    sys.stdout.flush()
-    os.write(1, f"\n{json.dumps(facts)}\n".encode())
+    Path(facts).write_text(json.dumps(cost))
 
 
 if __name__ == "__main__":

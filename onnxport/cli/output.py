@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from onnxport.errors import printable
 if TYPE_CHECKING:
     from onnxport.pipelines.clock import Progress
     from onnxport.pipelines.report import RunReport
+
+
+_TELLING = 1.0  # seconds after which the pace so far says something of the rest
 
 
 class GivenPath(click.Path):
@@ -138,6 +142,14 @@ report_option = click.option(
 )
 
 
+def remaining(seconds: float, done: int, left: int) -> str:
+    """ ", about 2:05 left" where `done` took `seconds`; empty while that tells nothing, and at the end."""
+    if not done or not left or seconds < _TELLING:
+        return ""
+    minutes, rest = divmod(round(seconds / done * left), 60)
+    return f", about {minutes}:{rest:02} left"
+
+
 class PlainLines:
     """A line as a step starts, for logs; with `timings` another as it ends."""
 
@@ -163,14 +175,19 @@ class Spinner:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._begun: tuple[float, int] | None = None
         self._display = Progress(*columns, console=Console(stderr=True), transient=True)
 
     def started(self, step: str) -> None:
+        self._begun = None
         self._task = self._display.add_task(step, total=None)
         self._display.start()
 
     def progressed(self, step: str, done: int, total: int) -> None:
-        self._display.update(self._task, description=f"{step} {done} of {total}")
+        now = time.monotonic()
+        self._begun = self._begun or (now, done)
+        left = remaining(now - self._begun[0], done - self._begun[1], total - done)
+        self._display.update(self._task, description=f"{step} {done} of {total}{left}")
 
     def finished(self, step: str, seconds: float) -> None:
         self._display.remove_task(self._task)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from onnxport.artifact import Artifact
 from onnxport.errors import OnnxportError
 from onnxport.pipelines.judging import JudgeAhead, started
+from onnxport.validate.parity import settled
 from onnxport.validate.report import Judgement, Report, overall
 
 if TYPE_CHECKING:
@@ -52,10 +53,12 @@ class Judges:
             else JudgeAhead(source, params, runtime, graph, expected)
         )
         self._stack.enter_context(self._of_source)
+        self._lowered: Artifact | None = None
         self._of_lowered: JudgeAhead | None = None
 
     def hold_to(self, lowered: Artifact, graph: Model) -> None:
         """Has fidelity asked of `lowered`, which answers while the caller goes on."""
+        self._lowered = lowered
         params = self._params.model_copy(update=_OF_THE_SOURCE)
         runtime = self._stack.enter_context(started(lowered, params))
         judge = JudgeAhead(lowered, params, runtime, graph, self._expected, only="fidelity")
@@ -67,7 +70,19 @@ class Judges:
 
     def verdict(self, candidate: Artifact) -> Report:
         fidelity = self._nearest.verdict(candidate)
-        return _together(fidelity, self._of_source.verdict(candidate)) if self._lowers else fidelity
+        if not self._lowers:
+            return fidelity
+        quality = self._of_source.verdict(candidate)
+        if fidelity.verdict == "inconclusive":
+            fidelity = self._settled(fidelity, quality)
+        return _together(fidelity, quality)
+
+    def _settled(self, fidelity: Report, quality: Report) -> Report:
+        """Doubts about fidelity that the source settles, see parity.py."""
+        assert self._lowered is not None, "hold_to comes first"
+        own = self._of_source.verdict(self._lowered)
+        (held,), (lost,), (rounded,) = (each.judgements for each in (fidelity, quality, own))
+        return fidelity.model_copy(update={"judgements": (settled(held, lost, rounded),)})
 
     def refusal(self) -> OnnxportError | None:
         return self._of_source.refusal()

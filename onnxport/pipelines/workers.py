@@ -51,10 +51,12 @@ def quantize() -> Iterator[Worker]:
     def make(model: Model, params: QuantizeParams, work: Work) -> Product:
         from onnxport.quantize.precisions import quantization_to
 
-        quantized = quantization_to(params.precision)(model, params, _setting(model, params, work))
+        setting = _setting(model, params, work)
+        notes, facts = _linted(model, params, setting)
+        quantized = quantization_to(params.precision)(model, params, setting)
         with work.phases.phase("write"):
             artifact = quantized.model.noted(work.manifest).save(work.output)
-        return Product(artifact, quantized.notes, quantized.facts)
+        return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
     yield make
 
@@ -79,6 +81,24 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return Setting(parts.calibration, parts.held_back, folder, work.phases, work.validation)
+
+
+def _linted(model: Model, params: QuantizeParams, setting: Setting) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Notes on what looks wrong with the samples, and the facts behind them; with --strict they are a UsageError."""
+    if not setting.calibration:
+        return (), {}
+    from onnxport.quantize.calibration.lint import lint
+    from onnxport.samples.domain import without_functions
+
+    with setting.watch.phase("look at samples"):
+        found = lint(without_functions(model), setting.calibration, setting.held_back)
+    if params.strict and found.findings:
+        raise UsageError(
+            f"the samples in {params.calib} look wrong",
+            why="; ".join(found.findings),
+            fix="mend them, or calibrate on them as they are without --strict",
+        )
+    return tuple(f"samples: {finding}" for finding in found.findings), {"lint": found.facts}
 
 
 @contextmanager

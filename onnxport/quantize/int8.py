@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
-from onnxport.quantize.calibration import calibrate
-from onnxport.quantize.calibration.observers import Histogram
+from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration.observers import Histogram, elements_per_sample
 from onnxport.quantize.calibration.ranges import range_of
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.operators import PRODUCTS
+from onnxport.quantize.restoring import Restorable
+from onnxport.quantize.scoring import Scorer
+from onnxport.quantize.search import search
 from onnxport.quantize.setting import Quantized, Setting
 from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
 from onnxport.quantize.sources import check_float
@@ -53,14 +57,40 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     """
     with setting.watch.phase("settle"):
         placed = placed_graph(model, params, setting)
-    graph, placement = placed.graph, placed.placement
     with setting.watch.phase("calibrate"):
         ranges = calibrated_ranges(placed, params, setting)
+    write = partial(written, placed.graph, ranges)
+    if setting.validation is not None and setting.validation.budget:
+        return _within_budgets(model, placed, write, setting)
     with setting.watch.phase("round"):
-        grids = activation_grids(placement, ranges)
-        weights = rounded_weights(graph.model, placement, grids)
-    written = qdq.write(graph.model, placement, grids, weights, {})
-    return Quantized(written, (*graph.notes, *notes_on(placed)), facts_on(placement))
+        made = write(placed.placement)
+    return Quantized(made, (*placed.graph.notes, *notes_on(placed)), facts_on(placed.placement))
+
+
+def _within_budgets(
+    model: Model, placed: Placed, write: Callable[[Placement], Model], setting: Setting
+) -> Quantized:
+    """The model with as little in higher precision as the user's budgets allow, or the best that was reached.
+
+    Raises:
+        UsageError: a budget that cannot be meant.
+    """
+    space = Restorable(placed.placement, write)
+    with (
+        setting.watch.phase("search"),
+        Scorer(model, setting.held_back or setting.calibration, setting.validation) as scorer,
+    ):
+        found = search(space, scorer, setting.watch.progress)
+    final = replace(placed, placement=space.plan({each.unit: each.level for each in found.restored}))
+    notes = (*placed.graph.notes, *notes_on(final), *found.notes)
+    return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
+
+
+def written(graph: Settled, ranges: Ranges, placement: Placement) -> Model:
+    """The model of a plan."""
+    grids = activation_grids(placement, ranges)
+    weights = rounded_weights(graph.model, placement, grids)
+    return qdq.write(graph.model, placement, grids, weights, {})
 
 
 def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:
@@ -77,9 +107,10 @@ def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Plac
 
 def calibrated_ranges(placed: Placed, params: QuantizeParams, setting: Setting) -> Ranges:
     """The range of every activation that samples have to tell, by the method asked for."""
-    elements = {"elements": 0} if params.method == "minmax" else {}
-    taps = {name: (Histogram(**elements),) for name in placed.placement.observed}
-    seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch)
+    elements = 0 if params.method == "minmax" else elements_per_sample(len(setting.calibration))
+    taps = {name: (Histogram(elements),) for name in placed.placement.observed}
+    resources = Resources.of(params)
+    seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
     found = {}
     for name, (histogram, *_) in seen.items():
         assert isinstance(histogram, Histogram)

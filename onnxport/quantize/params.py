@@ -5,10 +5,11 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from onnxport.errors import UsageError
 from onnxport.pairs import Texts
@@ -16,6 +17,7 @@ from onnxport.pairs import Texts
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
 Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
 Activations = Literal["u8", "s8", "s16"]
+Io = Literal["float", "fp16"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Those whose grids come from samples of the user's.
@@ -26,6 +28,21 @@ CALIBRATION_SAMPLES = 300
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
 ]
+
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def bytes_of(size: str) -> int:
+    """How many "800MB" or "1.5 GB" are; UsageError for another form."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]B)", size.strip(), re.IGNORECASE)
+    if not found:
+        raise UsageError(f"{size!r} is no size in memory", fix="write 800MB or 2GB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def _checked_size(size: str) -> str:
+    bytes_of(size)
+    return size
 
 
 class QuantizeParams(BaseModel):
@@ -53,6 +70,11 @@ class QuantizeParams(BaseModel):
     seed: int = Field(
         default=0, ge=0, description="Seed of what is drawn.", json_schema_extra={"metavar": "S"}
     )
+    strict: bool = Field(
+        default=False,
+        exclude=True,
+        description="Fail when something looks wrong with the samples, which is a note otherwise.",
+    )
     preprocess: Texts = Field(
         default={},
         description="How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
@@ -76,13 +98,30 @@ class QuantizeParams(BaseModel):
         description="A node, by name or by operator type, that stays in float.",
         json_schema_extra={"metavar": "NAME|OP"},
     )
+    io: Io = Field(
+        default="float",
+        description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
+    )
     jobs: int = Field(
         default=1,
         ge=1,
         le=256,
         exclude=True,
-        description="Processes that calibrate.",
+        description="Processes that calibrate, each on one core.",
         json_schema_extra={"metavar": "N"},
+    )
+    memory_limit: Annotated[str, AfterValidator(_checked_size)] | None = Field(
+        default=None,
+        exclude=True,
+        description="What the processes that calibrate may take together, as 800MB or 2GB: by fewer of them, then "
+        "by running each sample several times with a part of the tensors. Estimated, and not for other steps.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    cache: bool = Field(
+        default=True,
+        exclude=True,
+        description="Keep calibrations in $ONNXPORT_CACHE or the user's cache folder, to find them again and to go on "
+        "after a Ctrl-C.",
     )
 
     @model_validator(mode="after")

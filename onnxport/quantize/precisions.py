@@ -11,6 +11,8 @@ from onnxport.quantize.setting import Quantization
 # Precision to "module:function" of a Quantization.
 _HOMES: Mapping[Precision, str] = {
     "int8": "onnxport.quantize.int8:quantize",
+    "fp16": "onnxport.quantize.floats:to_float16",
+    "bf16": "onnxport.quantize.floats:to_bfloat16",
     "int16x8": "onnxport.quantize.int8:quantize",
 }
 

@@ -3,9 +3,10 @@
 1. The whole model in 8 bits is scored; where it keeps the budgets, nothing is restored.
 2. Every unit (an activation's grid, or a weight) is ranked by its measured harm: the noise at the outputs of a model
    in which that unit alone is quantized.
-3. The shortest head of that ranking is restored that keeps the budgets, found by bisection: to 16 bits if these do,
-   else to float.
-4. Each unit of the head is quantized again, the least harmful first, and stays so where the budgets are still kept.
+3. The shortest head of that ranking is restored that keeps the budgets, found by bisection; once to 16 bits, which
+   leave the weights in 8, and once to float.
+4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still kept. Of
+   the two, the one with fewer units is taken.
 
 The noise of several units adds up nearly, which is why ranking each alone works, but not exactly: every choice is
 scored on the model itself.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from onnxport.model import Model
 from onnxport.quantize.scoring import Score, Scorer
@@ -71,13 +72,27 @@ class Found:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was restored and why, for the user."""
-        if not self.restored:
+        """What came of it and what it took, for the user."""
+        if not self.restored and self.meets:
             return ()
-        return tuple(
+        lines = [
             f"{each.unit!r} is kept in {_SAID[each.level]}: alone in 8 bits it leaves the outputs {each.harm:.1f} dB"
             for each in self.restored
-        )
+        ]
+        if not self.meets:
+            lines.append(
+                "no choice of what stays in float keeps the budgets on the samples; this is the nearest of "
+                f"{self.scored} tried: {'; '.join(self.score.unmet)}"
+            )
+        return tuple(lines)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same as data."""
+        restored = {
+            each.unit: {"level": each.level, "alone_db": round(each.harm, 2)} for each in self.restored
+        }
+        return {"restored": restored, "scored": self.scored}
 
 
 _SAID: Mapping[Level, str] = {"16-bit": "16 bits", "float": "float32"}
@@ -154,9 +169,13 @@ def search(
         return Found(space.built({}), (), before, before, True, run.scored)
     harms = run.ranking()
     ranked = list(harms)
-    heads = (run.shortest(ranked, level) for level in LEVELS)
-    head = next((each for each in heads if each is not None), None)
-    chosen, score = run.best() if head is None else (pruned := run.pruned(head, ranked), run.score(pruned))
+    heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
+    if heads:
+        # Of as many in 16 bits and in float, those in 16 bits.
+        chosen = min((run.pruned(head, ranked) for head in heads), key=len)
+        score = run.score(chosen)
+    else:
+        chosen, score = run.best()
     restored = tuple(Restored(unit, chosen[unit], harms[unit]) for unit in ranked if unit in chosen)
     return Found(space.built(chosen), restored, score, before, score.meets, run.scored)
 

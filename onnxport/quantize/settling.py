@@ -28,7 +28,8 @@ INT16_OPSET = 21
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 # Above this, weights go to a file beside the graph; protobuf holds 2 GB.
 _LARGE = 2**30  # bytes
-_REFUSALS = (
+# What ONNX Runtime raises for a model that it does not take.
+REFUSALS = (
     state.EPFail,
     state.Fail,
     state.InvalidArgument,
@@ -107,7 +108,7 @@ def _optimize(model: Model, path: Path) -> None:
         )
     try:
         onnxruntime.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
-    except _REFUSALS as error:
+    except REFUSALS as error:
         said = " ".join(str(error).split())
         raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error
 

@@ -10,7 +10,15 @@ from onnxport.validate.rounding import ROUNDINGS
 _FULL = frozenset[Precision]({"float32", "float64"})
 # What a float32 artefact may hold and compute alike: weights are de-quantized when it is made.
 _WIDENED = frozenset[Precision](
-    {"float64", "float16", "bfloat16", "float16 weights", "int8 weights", "int4 weights"}
+    {
+        "float64",
+        "float16",
+        "bfloat16",
+        "float16 weights",
+        "bfloat16 weights",
+        "int8 weights",
+        "int4 weights",
+    }
 )
 
 

@@ -25,6 +25,7 @@ Precision = Literal[
     "float16",
     "float16 weights",
     "bfloat16",
+    "bfloat16 weights",
     "int8",
     "int8 dynamic",
     "int8 weights",

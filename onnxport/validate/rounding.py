@@ -27,6 +27,7 @@ ROUNDINGS: dict[Precision, tuple[ir.DataType, bool]] = {
     "float16": (ir.DataType.FLOAT16, True),
     "bfloat16": (ir.DataType.BFLOAT16, True),
     "float16 weights": (ir.DataType.FLOAT16, False),
+    "bfloat16 weights": (ir.DataType.BFLOAT16, False),
 }
 _NUMPY = {ir.DataType.FLOAT16: np.dtype(np.float16), ir.DataType.BFLOAT16: np.dtype(ml_dtypes.bfloat16)}
 # Constants of fewer elements are settings, which are not dithered.
@@ -60,7 +61,8 @@ def rounded(
         precision: a key of ROUNDINGS.
         dither: a seed: every weight is moved by up to half a step before it is rounded, so that other roundings of the
             same size are met on the way; None for the nearest numbers.
-        keep: values that are computed in float32, from float32 weights; what others read of them is rounded.
+        keep: values that are computed in float32, from float32 weights, and constants that are float32; what others
+            read of the former is rounded.
     """
     dtype, results = ROUNDINGS[precision]
     if results and model.opset < _CASTABLE[dtype]:
@@ -122,8 +124,11 @@ def _info(dtype: np.dtype[np.generic]) -> Any:
 def _kept_float32(value: ir.Value, keep: Collection[str]) -> bool:
     """Whether all that read it have it in float32."""
     uses = value.uses()
-    return bool(uses) and all(
-        (node.op_type, position) in _FLOAT32_OPERANDS or _is_kept(node, keep) for node, position in uses
+    return value.name in keep or (
+        bool(uses)
+        and all(
+            (node.op_type, position) in _FLOAT32_OPERANDS or _is_kept(node, keep) for node, position in uses
+        )
     )
 
 

@@ -87,6 +87,7 @@ RULES: dict[Precision, Rule] = {
     "float16": Rule(8.0, 6.0, 2.0**-10, _FLOOR16, 0.1, "float16 rounding"),
     "bfloat16": Rule(8.0, 6.0, 2.0**-7, _EPS32, 0.1, "bfloat16 rounding"),
     "float16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, "float16 rounding of weights"),
+    "bfloat16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, "bfloat16 rounding of weights"),
     "int8": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "int8 rounding"),
     "int8 dynamic": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "int8 rounding"),
     "int16x8": Rule(4.0, 3.0, 2.0**-16, 2.0**-16, 0.1, "int16 rounding"),
@@ -200,7 +201,7 @@ class Tolerance:
             count = round(largest / step)
             plural = "" if count == 1 else "s"
             return f"{count} quantization step{plural}, ONNX Runtime against itself {round(noise / step)}"
-        if self.precision in ("float16", "bfloat16", "float16 weights"):
+        if self.precision in ("float16", "bfloat16", "float16 weights", "bfloat16 weights"):
             return f"expected {self.rule.name}"
         share, own = (value / scale if scale else 0.0 for value in (largest, noise))
         return f"within {self.rule.name}: {share:.1%} of scale, ONNX Runtime against itself {own:.1%}"

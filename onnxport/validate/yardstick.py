@@ -50,9 +50,13 @@ class Yardstick(Protocol):
         ...
 
 
-def _computed(model: Model) -> set[str]:
-    """The names of the values that its nodes give."""
-    return {value.name or "" for node in model.graph.all_nodes() for value in node.outputs}
+def _values(model: Model) -> tuple[set[str], set[str]]:
+    """The names of what its nodes compute, and of its constants."""
+    constants = {name for graph in model.ir.graphs() for name in graph.initializers}
+    computed = set[str]()
+    for node in model.graph.all_nodes():
+        (constants if node.op_type == "Constant" else computed).update(v.name or "" for v in node.outputs)
+    return computed, constants
 
 
 class RoundedReference:
@@ -66,10 +70,13 @@ class RoundedReference:
         """Raises InputError where ONNX has no such rounding of this model, or ONNX Runtime refuses it."""
         dtype, results = ROUNDINGS[precision]
         assert reference.graph is not None, "questions.py asks this of ONNX references only"
-        known = set(kept) & _computed(reference.graph)
+        computed, constants = _values(reference.graph)
+        known, fixed = set(kept) & computed, set(kept) & constants
         but = f", {len(known)} of its values kept in float32" if known else ""
         self.against = f"the reference with {_WORDS[results]} rounded to {dtype.name.lower()}{but}"
-        nearest, other = (rounded(reference.graph, precision, dither=seed, keep=known) for seed in (None, 1))
+        nearest, other = (
+            rounded(reference.graph, precision, dither=seed, keep=known | fixed) for seed in (None, 1)
+        )
         if nearest is None or other is None:
             raise InputError(f"opset {reference.graph.opset} has no Cast to {dtype.name.lower()}")
         self.tolerance = replace(reference.tolerance, precision=precision)

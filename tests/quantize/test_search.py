@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 from fixtures import models
 from onnxport.model import Model
 from onnxport.pipelines.clock import Clock
-from onnxport.quantize import int8, qdq
+from onnxport.quantize import int8
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import Histogram
 from onnxport.quantize.params import QuantizeParams
-from onnxport.quantize.placement import Placement, place
+from onnxport.quantize.placement import place
 from onnxport.quantize.restoring import Restorable
 from onnxport.quantize.scoring import Scorer
 from onnxport.quantize.search import search
@@ -37,12 +38,7 @@ def space_of(model: Model, files: tuple[SampleFile, ...], folder: Path) -> Resto
     taps = {name: (Histogram(elements=0),) for name in placement.observed}
     seen = calibrate(graph.path, taps, files, watch=Clock(None))
     ranges = {name: (histogram.low, histogram.high) for name, (histogram,) in seen.items()}
-
-    def write(plan: Placement) -> Model:
-        grids = int8.activation_grids(plan, ranges)
-        return qdq.write(graph.model, plan, grids, int8.rounded_weights(graph.model, plan, grids), {})
-
-    return Restorable(placement, write)
+    return Restorable(placement, partial(int8.written, graph, ranges))
 
 
 def saved(folder: Path, feeds: Callable[[int], dict[str, np.ndarray]], numbers: range) -> Path:

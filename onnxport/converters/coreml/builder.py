@@ -16,10 +16,10 @@ from coremltools.converters.mil.mil import Var, types
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.names import INNER
-from onnxport.converters.coreml.precision.halves import to_half
 from onnxport.converters.coreml.quantized import stored
 from onnxport.converters.coreml.values import LARGEST_RANK, Array, Value
 from onnxport.converters.lowering import UnsupportedOp
+from onnxport.optimizers.float16.halves import to_half
 
 Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]

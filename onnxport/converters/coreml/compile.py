@@ -86,10 +86,10 @@ class CoremlConverter(Closing):
         """The values that a float16 program computes in float32, and what the report says of them."""
         if params.precision not in ("fp16", "mixed"):
             return (), ()
-        from onnxport.converters.coreml.precision.islands import islands, said
+        from onnxport.optimizers.float16.islands import islands, said
 
         with Child(
-            "onnxport.converters.coreml.precision.preflight:Preflight", purpose="the float16 pre-flight"
+            "onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight"
         ) as child:
             measured = child.call("measure", handed_over, params.shape, list(samples))
         found = islands(model.graph, measured.peaks, mixed=params.precision == "mixed")

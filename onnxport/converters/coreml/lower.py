@@ -17,7 +17,6 @@ from onnxport.converters.coreml.numbers.widths import is_natural
 from onnxport.converters.coreml.package.images import check_images
 from onnxport.converters.coreml.package.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.ports import Ports
-from onnxport.converters.coreml.precision.epsilons import is_delicate
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes import tall
 from onnxport.converters.coreml.states import checked_states
@@ -28,6 +27,7 @@ from onnxport.converters.params import QUANTIZED, CoremlParams
 from onnxport.errors import Refusal
 from onnxport.manifest import Port, Tap
 from onnxport.model import Model, dims_of
+from onnxport.optimizers.float16.epsilons import is_delicate
 from onnxport.optimizers.rewritings.registry import EXACT
 
 _WORTH_FREEING = 2**20  # bytes

@@ -15,12 +15,19 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Every float32 falls into the bin that its upper 16 bits name: sign, exponent and 7 bits of the mantissa.
 BINS = 1 << 16
-# Of a larger tensor, as many elements per sample at most go into the histogram. Its extremes are those of all.
-ELEMENTS = 1 << 13
+# About so many elements of a tensor tell its range as well as all do: on EfficientNet-Lite0, MobileNetV2, nudenet and
+# PP-OCRv4's detector the SQNR of the quantized model differs by what it differs between any two such parts.
+_ENOUGH = 1 << 20
+_LEAST_PART, _LARGEST_PART = 1 << 10, 1 << 16
 # Added to -0 it makes 0: which of the two is the lesser depends on their order.
 _ZERO = np.float32(0)
 # Elements that wait to be counted together: clearing and adding 65536 bins costs as much as counting so many.
 _WAITING = 1 << 16
+
+
+def elements_per_sample(samples: int) -> int:
+    """How many elements of a tensor a histogram has to take of each of so many samples."""
+    return min(max(_ENOUGH // max(samples, 1), _LEAST_PART), _LARGEST_PART)
 
 
 class Observer(Protocol):
@@ -60,7 +67,7 @@ class Histogram:
         elements: the most that a sample adds to the bins; 0 for none, where the extremes are all that is wanted.
     """
 
-    def __init__(self, elements: int = ELEMENTS) -> None:
+    def __init__(self, elements: int = _LARGEST_PART) -> None:
         self.low, self.high, self.elements = math.inf, -math.inf, elements
         self._counts = np.zeros(BINS, np.int64)  # untouched pages of it take no memory
         self._waiting: list[Array] = []
@@ -108,10 +115,10 @@ class Histogram:
     def _count(self) -> None:
         if self._waiting:
             waiting, self._waiting, self._waiting_size = np.concatenate(self._waiting), [], 0
-            self._add(np.bincount(waiting, minlength=BINS))
+            self._add(np.bincount(waiting))
 
     def _add(self, counts: Array) -> None:
-        found = np.flatnonzero(counts)
+        found = np.flatnonzero(counts != 0)  # ten times as fast as to look for integers
         self._counts[found] += counts[found]
 
     def __getstate__(self) -> tuple[Any, ...]:

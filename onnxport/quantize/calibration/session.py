@@ -19,10 +19,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _FATAL = 4  # severity: what goes wrong comes as an exception
 
 
-def write_tapped(path: Path, taps: Collection[str]) -> Path:
-    """Writes the model beside `path` with `taps` as its only outputs, without nodes that none of them needs.
+def write_tapped(path: Path, taps: Collection[str], tapped: Path) -> None:
+    """Writes the model at `path` to `tapped` with `taps` as its only outputs, without nodes that none of them needs.
 
-    External data stays where it is: the copy names the same files.
+    External data stays where it is: the copy, in the same folder, names the same files.
     """
     model = onnx.load(path, load_external_data=False)
     graph = model.graph
@@ -32,9 +32,14 @@ def write_tapped(path: Path, taps: Collection[str]) -> Path:
     for number in reversed(range(len(graph.node))):
         if number not in kept:
             del graph.node[number]
-    tapped = path.with_name(f"{path.stem}.tapped.onnx")
     tapped.write_bytes(model.SerializeToString())
-    return tapped
+
+
+def external_files(path: Path) -> list[Path]:
+    """The files beside the model that hold weights of it."""
+    graph = onnx.load(path, load_external_data=False).graph
+    entries = [entry for tensor in graph.initializer for entry in tensor.external_data]
+    return sorted({path.parent / entry.value for entry in entries if entry.key == "location"})
 
 
 def _needed(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:

@@ -47,13 +47,20 @@ def precision_of(artifact: Artifact, graph: Model | None = None, function: str =
             IndexError,
         ):  # a younger schema than ours; loading it is the runtime's affair
             return "unknown"
+    if onnx.is_half(artifact.path if graph is None else graph):
+        return "float16"
     return graphs.precision(onnx.of_model(graph) if graph else onnx.of_file(artifact.path))
 
 
 def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
-    """The ONNX values that a float16 artefact says to compute in float32; none where a format says nothing of it."""
-    if artifact.format != "coreml":
-        return frozenset()
-    from onnxport.validate.precision import coreml
+    """The ONNX values that a float16 artefact computes in float32: as a package says of itself, or as the types of an
+    ONNX graph tell; none of other formats."""
+    if artifact.format == "coreml":
+        from onnxport.validate.precision import coreml
 
-    return coreml.islands(artifact.path, function)
+        return coreml.islands(artifact.path, function)
+    if artifact.format == "onnx":
+        from onnxport.validate.precision import graphs, onnx
+
+        return graphs.islands(onnx.of_file(artifact.path))
+    return frozenset()

@@ -89,6 +89,25 @@ def precision(graph: Graph) -> Precision:
     return _weight_only(graph, fixed) or _arithmetic(graph, fixed)
 
 
+def islands(graph: Graph) -> frozenset[str]:
+    """What a graph holds in float32 beside float16 or bfloat16: its float32 constants, and where it computes in
+    float16 every float32 result but Casts of what is float16."""
+    _propagate(graph)
+    dtypes = graph.dtypes
+    if not {"float16", "bfloat16"} & set(dtypes.values()):
+        return frozenset()
+    constants = frozenset(name for name, (dtype, _) in graph.constants.items() if dtype == "float32")
+    if not any(dtypes.get(name) == "float16" for operation in graph.operations for name in operation.outputs):
+        return constants
+    return constants | frozenset(
+        name
+        for operation in graph.operations
+        for name in operation.outputs
+        if dtypes.get(name) == "float32"
+        and not (operation.kind == "Cast" and dtypes.get(operation.inputs[0]) == "float16")
+    )
+
+
 def _propagate(graph: Graph) -> None:
     """Dtypes of values that the file does not declare: a result has that of the node's first float operand."""
     dtypes = graph.dtypes
@@ -204,4 +223,6 @@ def _named(given: Counter[str], stored: Counter[str]) -> Precision:
     names: dict[str, Precision] = {"float16": "float16", "bfloat16": "bfloat16", "float64": "float64"}
     if dtype in names:
         return names[dtype]
-    return "float16 weights" if stored["float16"] > _STORED * sum(stored.values()) else "float32"
+    narrow: dict[str, Precision] = {"float16": "float16 weights", "bfloat16": "bfloat16 weights"}
+    total = sum(stored.values())
+    return next((said for each, said in narrow.items() if stored[each] > _STORED * total), "float32")

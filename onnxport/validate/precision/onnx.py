@@ -12,10 +12,12 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
 from onnxport import ort_format
+from onnxport.manifest import KEY, Manifest
 from onnxport.model import Model, dtype_name
 from onnxport.ort_format import Table
 from onnxport.validate.precision.graphs import Graph, Operation
 
+_UNREADABLE = (DecodeError, ir.serde.SerdeError, ValueError, TypeError, KeyError, AttributeError, OSError)
 # Attributes that hold an element type, by ONNX's number of it.
 _TYPED = ("to", "output_dtype", "dtype")
 
@@ -41,8 +43,19 @@ def of_file(path: Path) -> Graph:
     """
     try:
         return of_model(Model(ir.load(path)))
-    except (DecodeError, ir.serde.SerdeError, ValueError, TypeError, KeyError, AttributeError, OSError):
+    except _UNREADABLE:
         return Graph()
+
+
+def is_half(source: Path | Model) -> bool:
+    """Whether it is one of ours, made to be float16 but for what has to be float32."""
+    try:
+        model = source if isinstance(source, Model) else Model(ir.load(source))
+        note = model.ir.metadata_props.get(KEY)
+        options = Manifest.from_json(note).options.get("quantize") if note else None
+    except _UNREADABLE:
+        return False
+    return isinstance(options, dict) and options.get("precision") == "fp16"
 
 
 def _add_value(found: Graph, value: ir.Value) -> None:

@@ -18,7 +18,7 @@ from coremltools.converters.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
 from onnxport.converters.coreml.passes.taps import TapTracker
-from onnxport.converters.coreml.precision.halves import to_half
+from onnxport.optimizers.float16.halves import to_half
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

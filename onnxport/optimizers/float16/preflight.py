@@ -15,8 +15,9 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.artifact import TensorSpec
-from onnxport.converters.coreml.precision.measured import Measured
 from onnxport.model import Model
+from onnxport.optimizers.float16.measured import Measured
+from onnxport.optimizers.float16.taps import tap
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes
@@ -26,7 +27,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Feeds = Mapping[str, Array]
 
 _MOST_TRIES = 40  # sizes of open dimensions
-_PEAK = "/peak of "
 
 
 class Preflight:
@@ -40,7 +40,7 @@ class Preflight:
         """
         model = Model.received(path)
         try:
-            session = _session(model, path.with_name("preflight.onnx"))
+            session, names = _session(model, path.with_name("preflight.onnx"))
         except Exception as error:  # whatever ONNX Runtime raises: the conversion can do without
             return Measured(failure=_first_line(error))
         peaks: dict[str, float] = {}
@@ -52,35 +52,25 @@ class Preflight:
                 failure = _first_line(error)
                 continue
             sets += 1
-            for output, value in zip(session.get_outputs(), found, strict=True):
-                name = output.name.removeprefix(_PEAK)
+            for name, value in zip(names, found, strict=True):
                 peaks[name] = max(peaks.get(name, 0.0), float(np.nan_to_num(value, nan=np.inf)))
         return Measured(peaks, sets, "" if sets else failure)
 
 
-def _session(model: Model, path: Path) -> onnxruntime.InferenceSession:
-    """The model with the peaks of its float values as its only outputs."""
+def _session(model: Model, path: Path) -> tuple[onnxruntime.InferenceSession, list[str]]:
+    """The model with the peaks of its float values as its only outputs, and which values these are."""
     graph = model.graph
-    floats = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
-    values = [value for node in list(graph) for value in node.outputs if value.name and value.dtype in floats]
-    values += [
-        value for value in graph.inputs if value.dtype in floats and value.name not in graph.initializers
-    ]
+    peaks = tap(graph, model.opset)
     graph.outputs.clear()
-    for value in values:
-        assert value.dtype is not None
-        magnitude = ir.node("Abs", [value])
-        peak = ir.node("ReduceMax", [magnitude.outputs[0]], {"keepdims": 0})
-        peak.outputs[0].name, peak.outputs[0].dtype = f"{_PEAK}{value.name}", value.dtype
-        graph.extend([magnitude, peak])
-        graph.outputs.append(peak.outputs[0])
+    graph.outputs.extend(peak for _, peak in peaks)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
     _lend_weights(model, path.parent, options)
     ir.save(model.ir, path)
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session, [name for name, _ in peaks]
 
 
 def _lend_weights(model: Model, folder: Path, options: onnxruntime.SessionOptions) -> None:

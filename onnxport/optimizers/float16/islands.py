@@ -14,18 +14,19 @@ and with `mixed` also where a small error becomes a large one: powers, logarithm
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.converters.coreml.precision.epsilons import SHIFTS, guards, is_delicate, reads_tiny
-from onnxport.converters.coreml.precision.measured import Measured
+from onnxport.optimizers.float16.epsilons import SHIFTS, guards, is_delicate, reads_tiny
+from onnxport.optimizers.float16.measured import Measured
 from onnxport.samples.uses import CARRIERS
 
 _LARGEST = float(np.finfo(np.float16).max)
 _MOST = _LARGEST / 2
 _LEAST = float(np.finfo(np.float16).smallest_normal)
+TINY = "computes with a number too small for float16"
 _NAMED = 3  # nodes in a note: their names may be long
 _INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
@@ -55,34 +56,47 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
         peaks: what the pre-flight measured.
         mixed: whether delicate operators are islands as well.
     """
-    critical = set(_critical(graph, peaks))
-    found = []
-    for node in graph:
-        values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-        if (
-            any(value.name in critical for value in values)
-            or is_delicate(node)
-            or _is_shifted(node, peaks)
-            or _overflows_inside(node, peaks)
-            or (mixed and node.op_type in _DELICATE and _computes_floats(node))
-        ):
-            found += [value.name for value in node.outputs if value.name]
-    return tuple(found)
+    found = reasons(list(graph), peaks, mixed=mixed)
+    return tuple(value.name for node in found for value in node.outputs if value.name)
 
 
-def _critical(graph: ir.Graph, peaks: Mapping[str, float]) -> Iterator[str]:
-    """The values that float16 does not hold well."""
+def reasons(
+    nodes: Sequence[ir.Node], peaks: Mapping[str, float], *, mixed: bool = False
+) -> dict[ir.Node, str]:
+    """Those of the `nodes` that compute in float32, in their order, each with the reason."""
+    critical = dict(_critical(nodes, peaks))
+    found = {node: _reason(node, critical, peaks, mixed=mixed) for node in nodes}
+    return {node: reason for node, reason in found.items() if reason}
+
+
+def _reason(node: ir.Node, critical: Mapping[str, str], peaks: Mapping[str, float], *, mixed: bool) -> str:
+    for value in (*node.outputs, *node.inputs):
+        if value is not None and (why := critical.get(value.name or "")):
+            return why
+    if is_delicate(node) or _is_shifted(node, peaks):
+        return TINY
+    if _overflows_inside(node, peaks):
+        return "squares that it sums go beyond float16"
+    if mixed and node.op_type in _DELICATE and _computes_floats(node):
+        return "makes a small error a large one"
+    return ""
+
+
+def _critical(nodes: Sequence[ir.Node], peaks: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """The values that float16 does not hold well, and why."""
     positions: set[str] = set()
     for name, peak in peaks.items():
-        if peak > _MOST or 0 < peak < _LEAST:
-            yield name
-    for node in graph:
+        if peak > _MOST:
+            yield name, "values go beyond float16"
+        elif 0 < peak < _LEAST:
+            yield name, "values are too small for float16"
+    for node in nodes:
         peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
         if peak > _INTEGERS and _makes_positions(node, positions):
             positions.update(value.name for value in node.outputs if value.name)
         if node.op_type in SHIFTS and reads_tiny(node) and guards(node):
-            yield from (value.name for value in node.outputs if value.name)
-    yield from positions
+            yield from ((value.name, TINY) for value in node.outputs if value.name)
+    yield from ((name, "whole numbers go beyond 2048, which float16 counts no further") for name in positions)
 
 
 def _makes_positions(node: ir.Node, positions: set[str]) -> bool:

@@ -1,0 +1,91 @@
+"""BatchNormalization with numbers that float16 holds.
+
+Variances of 1e-9 and of 1e6 are common; what the operator does with them is scale and shift, by numbers of common
+sizes. Behind a convolution that nobody else reads these go into its weights, before they are rounded; elsewhere they
+become the operator's own scale and bias, with mean 0 and variance 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.samples.uses import constant
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_ROLES = ("scale", "bias", "mean", "variance")
+
+
+def settle_batch_norms(model: ir.Model) -> None:
+    """Folds or restates, in place, the nodes whose four parameters are constants."""
+    for graph in model.graphs():
+        for node in [each for each in graph if each.op_type == "BatchNormalization"]:
+            found = _scale_and_bias(node)
+            if found is not None and not _fold(graph, node, *found):
+                _restate(graph, node, *found)
+
+
+def _scale_and_bias(node: ir.Node) -> tuple[Array, Array] | None:
+    """float64 [C]: what the node multiplies with and adds; None where it is computed, or beyond float32."""
+    operands = [constant(value) for value in node.inputs[1:5]]
+    trains = node.attributes.get_int("training_mode", 0) or any(value.name for value in node.outputs[1:])
+    if trains or any(each is None or each.dtype != np.float32 for each in operands):
+        return None
+    scale, bias, mean, variance = (np.asarray(each, np.float64) for each in operands)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + _epsilon(node))
+        shift = bias - mean * factor
+    most = np.finfo(np.float32).max
+    return (factor, shift) if np.all(np.abs(factor) < most) and np.all(np.abs(shift) < most) else None
+
+
+def _epsilon(node: ir.Node) -> float:
+    return node.attributes.get_float("epsilon", 1e-5)
+
+
+def _fold(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> bool:
+    """Puts the node into the weights of the Conv that it reads; False where there is none, or others read that."""
+    source = node.inputs[0]
+    conv = None if source is None else source.producer()
+    if (
+        source is None
+        or conv is None
+        or conv.op_type != "Conv"
+        or len(source.uses()) > 1
+        or source.is_graph_output()
+    ):
+        return False
+    weights = constant(conv.inputs[1])
+    bias = constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.zeros(1)
+    if weights is None or bias is None or weights.dtype != np.float32 or conv.graph is not graph:
+        return False
+    scaled = weights * factor.reshape(-1, *[1] * (weights.ndim - 1))
+    result = node.outputs[0]
+    conv.resize_inputs(3)
+    _replace(graph, conv, 1, f"{result.name}/weights", scaled)
+    _replace(graph, conv, 2, f"{result.name}/bias", bias * factor + shift)
+    name, shape, kind = result.name, result.shape, result.type
+    result.name = f"{name}/folded"
+    result.replace_all_uses_with(source, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    source.name, source.shape, source.type = name, shape, kind
+    return True
+
+
+def _restate(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> None:
+    # The operator adds its epsilon to the variance of 1, too.
+    numbers = factor * np.sqrt(1 + _epsilon(node)), shift, np.zeros_like(factor), np.ones_like(factor)
+    for position, (role, each) in enumerate(zip(_ROLES, numbers, strict=True), 1):
+        _replace(graph, node, position, f"{node.outputs[0].name}/{role}", each)
+
+
+def _replace(graph: ir.Graph, node: ir.Node, position: int, name: str, numbers: Array) -> None:
+    """Gives the node a float32 constant of its own."""
+    tensor = ir.tensor(numbers.astype(np.float32), name=name)
+    kind = ir.TensorType(ir.DataType.FLOAT)
+    value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=kind, const_value=tensor)
+    graph.register_initializer(value)
+    node.replace_input_with(position, value)

@@ -1,0 +1,156 @@
+"""An ONNX model in float16: measured, placed, rewritten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.errors import CannotConvertError
+from onnxport.isolation import Child
+from onnxport.model import Model
+from onnxport.optimizers import shapes
+from onnxport.optimizers.float16.batch_norms import settle_batch_norms
+from onnxport.optimizers.float16.holds import computes_floats, is_float, tell_types
+from onnxport.optimizers.float16.measured import Measured
+from onnxport.optimizers.float16.placement import placed
+from onnxport.optimizers.float16.preflight import Feeds
+from onnxport.optimizers.float16.rewriting import Rewritten, rewrite
+from onnxport.optimizers.float16.sequence_types import mark_sequences
+from onnxport.optimizers.opset import lift
+
+# The oldest that ONNX Runtime promises to run.
+_OLDEST_OPSET = 7
+# Since when weights need not be inputs.
+_FREE_INITIALIZERS = 4
+_NAMED = 3  # nodes or constants in a note: their names may be long
+
+
+@dataclass(frozen=True)
+class Halved:
+    """A float16 model, and what the report should say of it."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False) -> Halved:
+    """`model` in float16, but for what float16 does not hold; weights are rounded when the result is saved.
+
+    Args:
+        model: stays as it is.
+        folder: private, for files of its own; the result may read weights from there until it is saved.
+        samples: inputs on which values are measured; generated ones unless given.
+        io: whether float32 inputs and outputs become float16 as well.
+
+    Raises:
+        CannotConvertError: nothing in it is float32, or nothing of that can be float16.
+    """
+    copy = settled(model)
+    return halved(copy, _measure(copy, folder, samples), io=io)
+
+
+def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
+    """Makes a `settled` model float16, in place; see `to_float16`."""
+    nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
+    kept = placed(model.ir, measured.peaks)
+    if nodes and len(kept) == len(nodes):
+        raise CannotConvertError(
+            f"nothing of {model.path} can be float16",
+            why="; ".join(_grouped(kept)),
+            fix="leave it in float32",
+        )
+    before = model.weight_bytes
+    done = rewrite(model.ir, kept, io=io)
+    facts = {
+        "float16 nodes": len(nodes) - len(kept),
+        "float32 nodes": dict(Counter(kept.values())),
+        "casts": done.casts,
+        "weights": {"before": before, "after": model.weight_bytes},
+    }
+    return Halved(model, _said(kept, len(nodes), measured, done), facts)
+
+
+def settled(model: Model) -> Model:
+    """A copy in the form that is measured and made float16: without functions, constants as initializers, every type
+    inferred, BatchNormalization with numbers of common sizes.
+
+    Raises:
+        CannotConvertError: nothing in it is float32, or it is older than ONNX Runtime's promises and cannot be lifted.
+    """
+    copy = model.clone()
+    if copy.ir.functions:
+        common.InlinePass()(copy.ir)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(copy.ir)
+    common.RemoveInitializersFromInputsPass()(copy.ir)
+    if copy.opset < _OLDEST_OPSET:
+        lift(copy.ir)
+    copy.ir.ir_version = max(copy.ir.ir_version or 0, _FREE_INITIALIZERS)
+    shapes.drop_declared(copy)
+    shapes.infer(copy)
+    mark_sequences(copy.graph)
+    tell_types(copy.ir)
+    if not _has_floats(copy):
+        raise CannotConvertError(
+            f"{model.path} has no float32 that could become float16",
+            why=_what_it_is(copy),
+            fix="use it as it is",
+        )
+    settle_batch_norms(copy.ir)
+    common.RemoveUnusedNodesPass()(copy.ir)
+    return copy
+
+
+def _measure(model: Model, folder: Path, samples: Sequence[Feeds]) -> Measured:
+    path = folder / "measured.onnx"
+    model.hand_over(path)
+    with Child("onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight") as child:
+        measured: Measured = child.call("measure", path, {}, list(samples))
+    return measured
+
+
+def _has_floats(model: Model) -> bool:
+    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
+    return any(map(computes_floats, model.graph.all_nodes())) or any(map(is_float, constants))
+
+
+def _what_it_is(model: Model) -> str:
+    values = [v for graph in model.ir.graphs() for node in graph for v in node.outputs]
+    found = {
+        value.dtype for value in (*values, *model.graph.initializers.values()) if value.dtype is not None
+    }
+    named = [each.name.lower() for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) if each in found]
+    if ir.DataType.DOUBLE in found:
+        named.append("float64, which stays as it is")
+    return f"its floats are {' and '.join(named)}" if named else "it computes in integers"
+
+
+def _grouped(kept: Mapping[ir.Node, str]) -> list[str]:
+    """The nodes that stay float32 by reason, the most first."""
+    said = []
+    for reason, count in Counter(kept.values()).most_common():
+        named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][
+            :_NAMED
+        ]
+        more = f" and {count - _NAMED} more" if count > _NAMED else ""
+        said.append(f"{reason} ({', '.join(named)}{more})")
+    return said
+
+
+def _said(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Rewritten) -> tuple[str, ...]:
+    notes = []
+    if measured.failure:
+        notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
+    if kept:
+        notes.append(f"computed in float32: {len(kept)} of {nodes} nodes: {'; '.join(_grouped(kept))}")
+    if done.clamped:
+        shown = [f"{name!r} ({number:.3g})" for name, number in list(done.clamped.items())[:_NAMED]]
+        more = f" and {len(done.clamped) - _NAMED} more" if len(done.clamped) > _NAMED else ""
+        notes.append(f"constants beyond float16 became its largest number, 65504: {', '.join(shown)}{more}")
+    return tuple(notes)

@@ -1,0 +1,104 @@
+"""Which nodes of a model compute in float32, each with the reason, and which join them to save Casts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.float16.holds import CONTROL_FLOW, computes_floats, is_float, unfit
+from onnxport.optimizers.float16.islands import reasons
+from onnxport.samples.uses import CARRIERS
+
+JOINED = "stands between others of these"
+# What is worth its Casts: products, and whatever reads larger constants.
+_HEAVY = CONTROL_FLOW | frozenset(
+    "Attention Conv ConvTranspose Einsum Gemm GRU LSTM MatMul MultiHeadAttention RNN".split()
+)
+_SMALL = 1024  # elements
+# What gives values of its operands.
+_CHOOSING = CARRIERS - {"Cast"} | {"Where"}
+_LARGEST = float(np.finfo(np.float16).max)
+_INTEGERS = 2048.0  # float16 holds whole numbers up to here
+
+
+def placed(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
+    """The nodes, in subgraphs too, that compute in float32, each with the reason.
+
+    Args:
+        model: with types, without functions.
+        peaks: what the pre-flight measured.
+    """
+    nodes = [node for graph in model.graphs() for node in graph if computes_floats(node)]
+    peaks = _without_masks(nodes, peaks)
+    found = reasons(nodes, peaks)
+    for node in nodes:
+        if reason := unfit(node, model.opset_imports) or _becomes_integers(node, peaks):
+            found[node] = reason
+    for node in [each for each in found if _becomes_integers(each, peaks)]:
+        producer = node.inputs[0].producer() if node.inputs[0] is not None else None
+        if producer is not None:
+            found.setdefault(producer, found[node])
+    _join(nodes, found)
+    return {node: found[node] for node in nodes if node in found}
+
+
+def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict[str, float]:
+    """`peaks`, where what chooses among values and constants beyond float16 has those of the values.
+
+    The constants are clamped: the answer to a Where of -3.4e38 is the largest number of float16, and no overflow.
+    """
+    found, masked = dict(peaks), set[ir.Value]()
+    for node in nodes:
+        if node.op_type not in _CHOOSING:
+            continue
+        sources = [value for value in node.inputs if value is not None and is_float(value)]
+        if not any(value in masked or _is_beyond(value) for value in sources):
+            continue
+        peak = max(
+            (found.get(value.name or "", 0.0) for value in sources if value.const_value is None), default=0.0
+        )
+        for value in node.outputs:
+            masked.add(value)
+            found[value.name or ""] = peak
+    return found
+
+
+def _is_beyond(value: ir.Value) -> bool:
+    tensor = value.const_value
+    return tensor is not None and tensor.size <= _SMALL and bool(np.any(np.abs(tensor.numpy()) > _LARGEST))
+
+
+def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
+    """Why a Cast to whole numbers that float16 does not tell apart reads float32."""
+    source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
+    if node.op_type != "Cast" or source is None or result.dtype is None or result.dtype.is_floating_point():
+        return ""
+    beyond = peaks.get(source.name or "", 0.0) > _INTEGERS and result.dtype != ir.DataType.BOOL
+    return "becomes integers beyond 2048" if beyond else ""
+
+
+def _join(nodes: Iterable[ir.Node], found: dict[ir.Node, str]) -> None:
+    """Adds nodes that get all they read from these and the inputs, and give all to these and the outputs."""
+    waiting = [node for node in nodes if node not in found and _is_light(node)]
+    while joined := [node for node in waiting if _is_between(node, found)]:
+        found |= dict.fromkeys(joined, JOINED)
+        waiting = [node for node in waiting if node not in found]
+
+
+def _is_light(node: ir.Node) -> bool:
+    constants = (value.const_value for value in node.inputs if value is not None)
+    return node.op_type not in _HEAVY and all(each is None or each.size <= _SMALL for each in constants)
+
+
+def _is_between(node: ir.Node, found: Mapping[ir.Node, str]) -> bool:
+    sources = [
+        value.producer()
+        for value in node.inputs
+        if is_float(value) and value is not None and value.const_value is None
+    ]
+    results = [value for value in node.outputs if is_float(value)]
+    readers = {user for value in results for user, _ in value.uses()}
+    neighbours = [each for each in (*sources, *readers) if each is not None]
+    return bool(neighbours) and all(each in found for each in neighbours)

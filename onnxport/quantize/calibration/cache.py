@@ -1,0 +1,202 @@
+"""Calibrations that are kept: one that is done is not done again, and one that was interrupted goes on where it was.
+
+An entry is found by a digest of everything that the result follows from: the model, the samples' contents and how they
+are read, what is watched, and the versions of what computes. So an entry never has to be declared stale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from onnxport.quantize.calibration.session import external_files
+from onnxport.quantize.calibration.shards import Item, Observed, Task
+
+_SUFFIX = ".calibration"
+_FORM = b"onnxport calibration 1\n"
+_DIGEST = hashlib.sha256().digest_size
+_MOST = 2**30  # bytes of all entries; the oldest go first
+_LIBRARIES = ("onnxport", "onnxruntime", "numpy")
+
+
+def folder() -> Path:
+    """Where entries lie: `$ONNXPORT_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("ONNXPORT_CACHE")
+    if chosen:
+        return Path(chosen) / "calibration"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "onnxport" / "calibration"
+
+
+@dataclass
+class State:
+    """How far a calibration has come.
+
+    Attributes:
+        done: the items that the observers have seen.
+        observed: tensor to observers.
+    """
+
+    done: set[Item]
+    observed: Observed
+
+
+class Entry:
+    """The place of one calibration in the cache.
+
+    Nothing here fails a calibration: a cache that cannot be written keeps nothing, and an entry that is damaged is
+    removed and counts as none.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.path = folder() / f"{key}{_SUFFIX}"
+
+    def load(self) -> State | None:
+        """What was kept."""
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            return None
+        try:
+            return _decoded(data)
+        except _DAMAGED:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            return None
+
+    def keep(self, state: State) -> None:
+        """Puts `state` in the place of what was kept."""
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_encoded(state))
+                os.replace(name, self.path)
+            except BaseException:
+                os.unlink(name)
+                raise
+            _drop_oldest(self.path.parent)
+
+
+def key_of(task: Task) -> str | None:
+    """The digest of all that the result follows from; None where a sample is read by what cannot be told.
+
+    Every part is the digest of a file's content or a pickle in which files are named by their contents.
+    """
+    digest = hashlib.sha256()
+    for name in _LIBRARIES:
+        digest.update(f"{name} {metadata.version(name)}\n".encode())
+    for file in _sources(task):
+        digest.update(_content(file))
+    for file in (task.path, *external_files(task.path)):
+        digest.update(_content(file))
+    try:
+        digest.update(_named_by_contents([dict(part) for part in task.parts]))
+        for sample in task.files:
+            digest.update(_named_by_contents((sample.read, sorted(sample.optional))))
+    except (pickle.PicklingError, AttributeError, TypeError, OSError):
+        return None
+    return digest.hexdigest()
+
+
+def _sources(task: Task) -> Iterable[Path]:
+    """The files that the observers are written in: between two releases of ours they change, too."""
+    kinds = {type(observer) for part in task.parts for each in part.values() for observer in each}
+    modules = {kind.__module__ for kind in kinds} | {__name__, Task.__module__}
+    files = (getattr(sys.modules[name], "__file__", None) for name in sorted(modules))
+    return [Path(file) for file in files if file]
+
+
+class _ByContents(pickle.Pickler):
+    """Pickles a path as the digest of what lies there."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=4)
+        self.fast = True  # the same bytes whether two equal values are one object or not
+
+    def persistent_id(self, found: Any) -> Any:
+        if not isinstance(found, Path):
+            return None
+        files = sorted(found.iterdir()) if found.is_dir() else [found]
+        return [(file.name if found.is_dir() else "", _content(file)) for file in files if file.is_file()]
+
+
+def _named_by_contents(value: Any) -> bytes:
+    written = io.BytesIO()
+    _ByContents(written).dump(value)
+    return written.getvalue()
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+class _Reader(pickle.Unpickler):
+    """Reads what observers are made of, and nothing that would run code of another kind."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("onnxport.quantize.") or (module, name) in _NUMPYS or module == "collections":
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is nothing that a calibration holds")
+
+
+# What a pickled array names, in NumPy 1 and 2.
+_NUMPYS = frozenset(
+    (f"numpy{module}", name)
+    for module, name in (
+        ("", "ndarray"),
+        ("", "dtype"),
+        (".core.multiarray", "_reconstruct"),
+        ("._core.multiarray", "_reconstruct"),
+        (".core.multiarray", "scalar"),
+        ("._core.multiarray", "scalar"),
+        (".core.numeric", "_frombuffer"),
+        ("._core.numeric", "_frombuffer"),
+    )
+)
+_DAMAGED = (
+    pickle.UnpicklingError,
+    ValueError,
+    EOFError,
+    AttributeError,
+    ImportError,
+    IndexError,
+    KeyError,
+    TypeError,
+)
+
+
+def _encoded(state: State) -> bytes:
+    payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
+    return _FORM + hashlib.sha256(payload).digest() + payload
+
+
+def _decoded(data: bytes) -> State:
+    """Reads what `_encoded` wrote; one of _DAMAGED otherwise."""
+    head, payload = data[: len(_FORM) + _DIGEST], data[len(_FORM) + _DIGEST :]
+    if head != _FORM + hashlib.sha256(payload).digest():
+        raise ValueError("damaged")
+    done, observed = _Reader(io.BytesIO(payload)).load()
+    return State(set(done), observed)
+
+
+def _drop_oldest(place: Path) -> None:
+    """Removes entries until the rest take no more than _MOST."""
+    entries = sorted(place.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    taken = 0
+    for entry in entries:
+        taken += entry.stat().st_size
+        if taken > _MOST:
+            entry.unlink()

@@ -1,0 +1,99 @@
+"""The forms in which images come: bytes, and what the usual preprocessing makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxport.artifact import TensorSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's photos, as torchvision has them
+_SLACK = 1e-3  # of a form's span: rounding
+
+
+@dataclass(frozen=True)
+class Form:
+    """(byte * scale - mean) / std, as preprocessing has it.
+
+    Attributes:
+        name: as the user is told.
+        mean, std: one number, or one per channel of RGB.
+    """
+
+    name: str
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The least and the most that a byte becomes."""
+        channels = list(zip(self.mean, self.std, strict=True))
+        return min(-m / s for m, s in channels), max((255 * self.scale - m) / s for m, s in channels)
+
+    def holds(self, low: float, high: float) -> bool:
+        least, most = self.span
+        slack = _SLACK * (most - least)
+        return least - slack <= low and high <= most + slack
+
+    def bytes_of(self, values: Array, axis: int) -> Array:
+        """float32 bytes of values in this form; `axis` has the channels."""
+        return (values * _along(self.std, axis, values) + _along(self.mean, axis, values)) / np.float32(
+            self.scale
+        )
+
+    def of_bytes(self, pixels: Array, axis: int) -> Array:
+        """The form of float32 bytes."""
+        return (pixels * np.float32(self.scale) - _along(self.mean, axis, pixels)) / _along(
+            self.std, axis, pixels
+        )
+
+    @property
+    def options(self) -> str:
+        """How to have it: options of the command."""
+        settings = []
+        if self.scale != 1:
+            settings.append("scale=1/255")
+        for name, values, neutral in (("mean", self.mean, 0.0), ("std", self.std, 1.0)):
+            if set(values) != {neutral}:
+                settings.append(f"{name}={','.join(f'{value:g}' for value in values)}")
+        return " ".join(f"--preprocess {setting}" for setting in settings)
+
+
+BYTES = Form("bytes 0..255")
+_FORMS = (
+    BYTES,
+    Form("numbers 0..1", 1 / 255),
+    Form("numbers -1..1", 1 / 255, (0.5,), (0.5,)),
+    Form("ImageNet's mean and deviation", 1 / 255, _MEAN, _STD),
+    Form("bytes less ImageNet's mean", 1.0, tuple(255 * mean for mean in _MEAN), (1.0,) * 3),
+)
+
+
+def channel_axis(spec: TensorSpec) -> int | None:
+    """Where an input for images of floats has its 1 or 3 channels; None for other inputs."""
+    if len(spec.shape) != 4 or not spec.dtype.startswith("float"):
+        return None
+    return next((axis for axis in (1, 3) if spec.shape[axis] in (1, 3)), None)
+
+
+def forms(channels: int) -> Iterator[Form]:
+    """Those that images of so many channels may have."""
+    return (form for form in _FORMS if len(form.mean) in (1, channels))
+
+
+def form_of(low: float, high: float, channels: int) -> Form | None:
+    """The narrowest form that holds values of this range."""
+    holding = [form for form in forms(channels) if form.holds(low, high)]
+    return min(holding, key=lambda form: form.span[1] - form.span[0], default=None)
+
+
+def _along(values: tuple[float, ...], axis: int, array: Array) -> Array:
+    shape = [1] * array.ndim
+    shape[axis] = len(values)
+    return np.asarray(values, np.float32).reshape(shape)

@@ -1,0 +1,143 @@
+"""A part of the work: some samples, shown to the observers of some tensors. Done here, or in another process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxport.closing import Closing
+from onnxport.errors import InputError
+from onnxport.quantize.calibration.observers import NotFiniteError, Observer
+from onnxport.quantize.calibration.session import TappedSession, write_tapped
+from onnxport.samples.readers import SampleFile
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Observed = dict[str, tuple[Observer, ...]]
+Taps = Mapping[str, Sequence[Observer]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """All of the work.
+
+    Attributes:
+        path: the settled model; files are written beside it.
+        parts: the taps in groups that are run by themselves, for want of memory for all; each with the observers that
+            have seen nothing.
+        files: the samples.
+    """
+
+    path: Path
+    parts: tuple[Taps, ...]
+    files: tuple[SampleFile, ...]
+
+    @property
+    def items(self) -> list[Item]:
+        """Every sample once for every part, part after part."""
+        return [(part, number) for part in range(len(self.parts)) for number in range(len(self.files))]
+
+    def fresh(self, part: int) -> Observed:
+        """Observers of a part that have seen nothing."""
+        return {name: tuple(map(copy.deepcopy, each)) for name, each in self.parts[part].items()}
+
+    def write(self) -> None:
+        """Writes the models that show the parts' taps."""
+        for part in range(len(self.parts)):
+            write_tapped(self.path, self.computed(part), self.tapped(part))
+
+    def tapped(self, part: int) -> Path:
+        """The model that shows the taps of a part."""
+        return self.path.with_name(f"{self.path.stem}.taps{part}.onnx")
+
+    def computed(self, part: int) -> list[str]:
+        """The taps of a part that are no inputs."""
+        inputs = {spec.name for spec in self.files[0].inputs}
+        return [name for name in self.parts[part] if name not in inputs]
+
+
+# A sample, by its place among all, in a part.
+Item = tuple[int, int]
+
+
+class Bench(Closing):
+    """Does pieces of a task; the session of one part at a time is open. `isolation.Child` can serve it."""
+
+    def __init__(self) -> None:
+        self._task: Task | None = None
+        self._session: TappedSession | None = None
+        self._part = -1
+
+    def begin(self, task: Task) -> None:
+        """Has all that follows be of `task`, whose models are written."""
+        self._task, self._part = task, -1
+
+    def observed(self, items: Sequence[Item]) -> Observed:
+        """What fresh observers see on `items`, which are of one part."""
+        assert self._task is not None, "begin comes first"
+        observed = self._task.fresh(items[0][0])
+        for item in items:
+            self.observe(item, observed)
+        return observed
+
+    def observe(
+        self, item: Item, observed: Observed, whole: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """Shows a sample to the observers of its part.
+
+        Args:
+            whole: what keeps observers from having seen a part of a sample.
+
+        Raises:
+            InputError: it cannot be read, does not fit the model or holds NaN or infinity; or a tensor holds these.
+        """
+        assert self._task is not None, "begin comes first"
+        part, number = item
+        file = self._task.files[number]
+        session = self._session_of(part)
+        feeds = file.load().feeds
+        _check_finite(feeds, file.label)
+        values = dict(feeds) | dict(zip(session.taps, session.run(feeds, file.label), strict=True))
+        with whole():
+            for name, observers in observed.items():
+                _show(values[name], number, observers, name, file.label)
+
+    def _session_of(self, part: int) -> TappedSession:
+        assert self._task is not None, "begin comes first"
+        if self._session is None or part != self._part:
+            self.close()
+            task = self._task
+            self._session = TappedSession(task.tapped(part), task.computed(part), task.path.name)
+            self._part = part
+        return self._session
+
+    def close(self) -> None:
+        """Frees the session."""
+        if self._session is not None:
+            self._session.close()
+        self._session, self._part = None, -1
+
+
+def _check_finite(feeds: Mapping[str, Array], label: str) -> None:
+    for name, array in feeds.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(
+                f"input {name!r} of the sample {label} holds NaN or infinity",
+                fix="mend or remove the sample",
+            )
+
+
+def _show(values: Array, number: int, observers: Sequence[Observer], name: str, label: str) -> None:
+    for observer in observers:
+        try:
+            observer.observe(values, number)
+        except NotFiniteError as error:
+            raise InputError(
+                f"tensor {name!r} holds {error} on the sample {label}",
+                fix="leave the node that makes it in float with --exclude, or remove the sample",
+            ) from error

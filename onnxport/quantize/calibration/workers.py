@@ -1,0 +1,109 @@
+"""Several processes that calibrate, each with a session of its own; another does what one dies on."""
+
+from __future__ import annotations
+
+import select
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+
+from onnxport.closing import Closing
+from onnxport.isolation import DEFAULT_TIMEOUT, Child, ChildDied
+from onnxport.quantize.calibration.shards import Item, Observed, Task
+
+# So many processes may die on one shard before it is held to be what kills them.
+_DEATHS = 3
+# A shard is one answer. More of them per process even out how long each takes, and less is lost with a process.
+_SHARDS_PER_JOB, _MOST_SAMPLES = 4, 16
+
+Shard = tuple[Item, ...]
+_BEGINNING: Shard = ()  # what a process does first
+
+
+def shards_of(items: Sequence[Item], jobs: int) -> list[Shard]:
+    """Items in shards, each of one part."""
+    size = max(1, min(_MOST_SAMPLES, len(items) // (jobs * _SHARDS_PER_JOB)))
+    parts: dict[int, list[Item]] = {}
+    for item in items:
+        parts.setdefault(item[0], []).append(item)
+    return [
+        tuple(part[start : start + size]) for part in parts.values() for start in range(0, len(part), size)
+    ]
+
+
+class Workers(Closing):
+    """Processes for one task, whose models are written.
+
+    Args:
+        task: what each is handed.
+        jobs: how many.
+    """
+
+    def __init__(self, task: Task, jobs: int) -> None:
+        self._task = task
+        self._busy: dict[Child, Shard] = {}
+        self._deaths: Counter[Shard] = Counter()
+        self._jobs = jobs
+        for _ in range(jobs):
+            self._start()
+
+    def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
+        """What is seen on `items`, a shard at a time, in the order in which they are done.
+
+        Raises:
+            InputError: what a process met with, see Bench.observe.
+            MachineError: one shard killed several processes, or a process hangs.
+        """
+        left = deque(shards_of(items, self._jobs))
+        while left or any(self._busy.values()):
+            child = self._first_done()
+            shard = self._busy.pop(child)
+            try:
+                seen: Observed = child.answer()
+            except ChildDied as death:
+                self._replace(child, shard, left, death)
+                continue
+            self._hand_next(child, left)  # before what was seen is merged: it has something to do meanwhile
+            if shard:
+                yield shard, seen
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for child in self._busy:
+            child.close()
+        self._busy = {}
+
+    def _start(self) -> None:
+        child = Child(
+            "onnxport.quantize.calibration.shards:Bench",
+            purpose="the process that calibrates",
+            patience="give it smaller samples",
+        )
+        self._busy[child] = _BEGINNING
+        child.ask("begin", self._task)
+
+    def _first_done(self) -> Child:
+        """A process that has answered or died; any where none does for long, whose answer then is an error."""
+        ready, _, _ = select.select(list(self._busy), [], [], DEFAULT_TIMEOUT)
+        return next(iter(ready or self._busy))
+
+    def _hand_next(self, child: Child, left: deque[Shard]) -> None:
+        if not left:
+            child.close()
+            return
+        shard = left.popleft()
+        try:
+            child.ask("observed", shard)
+        except ChildDied as death:
+            self._replace(child, shard, left, death)
+        else:
+            self._busy[child] = shard
+
+    def _replace(self, child: Child, shard: Shard, left: deque[Shard], death: ChildDied) -> None:
+        """Has another process do what one died on."""
+        child.close()
+        self._deaths[shard] += 1
+        if self._deaths[shard] == _DEATHS:
+            raise death
+        if shard:
+            left.appendleft(shard)
+        self._start()

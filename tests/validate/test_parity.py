@@ -1,0 +1,71 @@
+"""What the float original says where rounding drowns the quantized model's own answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onnxport.validate.parity import settled
+from onnxport.validate.report import Judgement, OutputReport, Question, Verdict
+
+NOISY = "ONNX Runtime's own noise is 13.1% of its scale"
+
+
+def output(verdict: Verdict, sqnr: float | None, **changes: Any) -> OutputReport:
+    fields: dict[str, Any] = {
+        "name": "logits",
+        "dtype": "float32",
+        "shape": (1, 10),
+        "verdict": verdict,
+        "rule": NOISY,
+        "max_abs": 0.2,
+        "mean_abs": 0.1,
+        "scale": 1.0,
+        "noise": 0.1,
+        "tolerance": 0.5,
+        "sqnr_db": sqnr,
+        "mismatches": 0,
+        "elements": 10,
+    }
+    return OutputReport(**fields | changes)
+
+
+def asked(question: Question, *outputs: OutputReport) -> Judgement:
+    return Judgement(question=question, verdict=outputs[0].verdict, reason=NOISY, against="", outputs=outputs)
+
+
+def found(held: OutputReport, lost: OutputReport, own: OutputReport) -> Judgement:
+    return settled(asked("fidelity", held), asked("quality", lost), asked("quality", own))
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(17.3, "proven"), (14.5, "proven"), (14.2, "inconclusive")])
+def test_a_loss_as_large_as_the_quantized_models_own_settles_the_doubt(lost: float, verdict: Verdict) -> None:
+    told = found(output("inconclusive", 19.0), output("proven", lost), output("proven", 17.3))
+    assert (told.verdict, told.outputs[0].verdict) == (verdict, verdict)
+    assert NOISY in told.reason
+    assert ("17.3 dB" in told.reason) == (verdict == "proven")
+
+
+def test_what_is_identical_is_called_exact() -> None:
+    same = output("inconclusive", None, max_abs=0.0, mean_abs=0.0)
+    told = found(same, output("proven", 17.3), output("proven", 17.3))
+    assert (told.verdict, told.reason) == ("proven", "exact")
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        output("not equivalent", 3.0, mismatches=4),
+        output("inconclusive", 19.0, dtype="int64"),
+        output("inconclusive", 19.0, name="another"),
+    ],
+)
+def test_faults_and_what_the_original_does_not_show_stay(held: OutputReport) -> None:
+    told = found(held, output("proven", 17.3), output("proven", 17.3))
+    assert told.outputs == (held,)
+
+
+def test_an_original_that_proves_nothing_settles_nothing() -> None:
+    told = found(output("inconclusive", 19.0), output("inconclusive", 40.0), output("inconclusive", 40.0))
+    assert told.verdict == "inconclusive"
