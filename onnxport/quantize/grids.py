@@ -5,7 +5,7 @@ x = scale * (q - zero_point); 0 lies on every grid, since padding and Relu depen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -45,9 +45,13 @@ class Grid:
         """The largest number on it."""
         return float(self.scale) * (int(np.iinfo(self.dtype).max) - self.zero_point)
 
-    def times(self, factor: float) -> Grid:
-        """The grid on which the same integers stand for `factor` times the numbers."""
-        return self if factor == 1 else replace(self, scale=_scale(float(self.scale) * factor))
+    def moved(self, factor: float, shift: float) -> Grid:
+        """The grid on which the same integers stand for factor * number + shift, to half a step."""
+        if (factor, shift) == (1, 0):
+            return self
+        scale, limits = _scale(float(self.scale) * factor), np.iinfo(self.dtype)
+        zero_point = round(self.zero_point - shift / float(scale))
+        return Grid(scale, int(np.clip(zero_point, limits.min, limits.max)), self.dtype)
 
     def quantized(self, values: Floats) -> Array:
         """The integers nearest to `values`, halves to even (ONNX QuantizeLinear-13)."""

@@ -122,18 +122,22 @@ def calibrated_ranges(placed: Placed, params: QuantizeParams, setting: Setting) 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     """The grid of every activation: what its operator tells, else what holds the ranges of all that share it."""
     grids: dict[str, Grid] = {}
-    factors = placement.factors
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
-        if fixed is not None:
-            low, high = fixed.low, fixed.high
-        else:
-            limited = [(_limited(ranges[name], placement.bounds.get(name)), factors[name]) for name in group]
-            low = min(low / factor for (low, _), factor in limited)
-            high = max(high / factor for (_, high), factor in limited)
+        ends = [(fixed.low, fixed.high)] if fixed else [_of_first(name, placement, ranges) for name in group]
+        # 0 of every one of them has to be on the grid.
+        zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
+        low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
         grid = activation_grid(low, high, placement.dtype_of(group[0]))
-        grids |= {name: grid.times(factors[name]) for name in group}
+        grids |= {name: grid.moved(*placement.affine[name]) for name in group}
     return grids
+
+
+def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
+    """An activation's range, as numbers of the first in its group."""
+    factor, shift = placement.affine[name]
+    low, high = _limited(ranges[name], placement.bounds.get(name))
+    return (low - shift) / factor, (high - shift) / factor
 
 
 def rounded_weights(

@@ -46,6 +46,7 @@ _KERNELS = {
     "a constant subtracted": "m = MaxPool <kernel_shape = [2, 2]> (a) b = Sub (m, constant)",
     "a number multiplied by": "m = MaxPool <kernel_shape = [2, 2]> (a) b = Mul (m, number)",
     "a number divided by": "m = MaxPool <kernel_shape = [2, 2]> (a) b = Div (m, number)",
+    "a number multiplied by, twice": "m = MaxPool <kernel_shape = [2, 2]> (a) n = Mul (m, number) b = Div (n, six)",
     "HardSigmoid": "b = HardSigmoid <alpha = 0.2, beta = 0.5> (a)",
     "HardSwish": "b = HardSwish (a)",
     "Relu": "b = Relu (a)",

@@ -12,6 +12,9 @@ from functools import cached_property
 from typing import Literal
 
 IntegerType = Literal["uint8", "int8", "int16"]
+# (factor, shift): what is that much of another tensor, and that much more.
+Affine = tuple[float, float]
+_SAME: Affine = (1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,9 @@ class FixedGrid:
     low: float
     high: float
 
-    def times(self, factor: float) -> FixedGrid:
-        return FixedGrid(self.low * factor, self.high * factor)
+    def moved(self, affine: Affine) -> FixedGrid:
+        factor, shift = affine
+        return FixedGrid(self.low * factor + shift, self.high * factor + shift)
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,8 @@ class Unit:
         follows: whether integers save it nothing unless it is given them and others take them.
         fixed: the grid of its result where the operator tells it.
         bounds: what `folded` limits the result to, (low, high); infinite where it does not.
-        factor: the positive number that it multiplies by, where that is all: its result is the same integers at
-            another scale.
+        affine: (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
+            its result is the same integers on another grid, and no kernel runs. A constant of it is in `constants`.
     """
 
     node: str
@@ -88,7 +92,7 @@ class Unit:
     follows: bool = False
     fixed: FixedGrid | None = None
     bounds: tuple[float, float] | None = None
-    factor: float | None = None
+    affine: Affine | None = None
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -123,22 +127,23 @@ class Placement:
         return tuple(tuple(group) for group in self._grouped)
 
     @cached_property
-    def factors(self) -> Mapping[str, float]:
-        """Activation to its scale as a multiple of the scale of the first in its group."""
-        return {
-            name: factor / group[next(iter(group))]
-            for group in self._grouped
-            for name, factor in group.items()
-        }
+    def affine(self) -> Mapping[str, Affine]:
+        """Activation to what it is of the first in its group: factor * first + shift, with the same integers."""
+        found: dict[str, Affine] = {}
+        for group in self._grouped:
+            factor, shift = next(iter(group.values()))
+            base = (1 / factor, -shift / factor)
+            found |= {name: _after(base, each) for name, each in group.items()}
+        return found
 
     @cached_property
-    def _grouped(self) -> tuple[dict[str, float], ...]:
-        """Per group its activations with scales that are right relative to each other."""
-        group_of = {name: {name: 1.0} for name in self.activations}
+    def _grouped(self) -> tuple[dict[str, Affine], ...]:
+        """Per group its activations, each as what it is of something that all have in common."""
+        group_of = {name: {name: _SAME} for name in self.activations}
         for unit in self.units:
-            if unit.shares or unit.factor is not None:
+            if unit.shares or unit.affine is not None:
                 for name in unit.tensors[1:]:
-                    _join(group_of, unit.tensors[0], name, 1.0 if unit.factor is None else unit.factor)
+                    _join(group_of, unit.tensors[0], name, unit.affine or _SAME)
         return tuple({id(group): group for group in group_of.values()}.values())
 
     @cached_property
@@ -146,10 +151,12 @@ class Placement:
         """Activation to the grid that its operator gives it; of a group, where one of it has such a grid."""
         told = {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
         found: dict[str, FixedGrid] = {}
-        for group in self._grouped:
+        for group in self.groups:
             known = next((name for name in group if name in told), None)
             if known is not None:
-                found |= {name: told[known].times(factor / group[known]) for name, factor in group.items()}
+                factor, shift = self.affine[known]
+                first = told[known].moved((1 / factor, -shift / factor))
+                found |= {name: first.moved(self.affine[name]) for name in group}
         return found
 
     @cached_property
@@ -196,25 +203,43 @@ class Placement:
         return replace(self, units=kept, floats={**self.floats, **reasons})
 
     def widened(self, tensors: Collection[str]) -> Placement:
-        """The plan with these tensors, and those that share a grid with them, in int16."""
+        """The plan with these tensors, and those that share a grid with them, in int16.
+
+        A grid of 16 bits has its zero in the middle: what would move it becomes a computation.
+        """
         wanted = frozenset(tensors)
         wide = frozenset(name for group in self.groups if not wanted.isdisjoint(group) for name in group)
-        return replace(self, wide=self.wide | wide)
+        units = tuple(
+            replace(unit, affine=None)
+            if unit.affine is not None and unit.affine[1] != 0 and not wide.isdisjoint(unit.tensors)
+            else unit
+            for unit in self.units
+        )
+        return replace(self, units=units, wide=self.wide | wide)
 
 
 ALONE = "nothing around it gives it integers and takes them"
 
 
-def _join(group_of: dict[str, dict[str, float]], first: str, second: str, factor: float) -> None:
-    """Makes the groups of two tensors one, the smaller moved into the larger; second is first * factor."""
+def _after(first: Affine, second: Affine) -> Affine:
+    """What `second` makes of what `first` makes."""
+    return first[0] * second[0], first[1] * second[0] + second[1]
+
+
+def _join(group_of: dict[str, dict[str, Affine]], first: str, second: str, affine: Affine) -> None:
+    """Makes the groups of two tensors one, the smaller moved into the larger; second is `affine` of first."""
     one, other = group_of[first], group_of[second]
     if one is other:
         return
-    ratio = one[first] * factor / other[second]
     if len(one) < len(other):
-        one, other, ratio = other, one, 1 / ratio
-    for name, scale in other.items():
-        one[name] = scale * ratio
+        factor, shift = affine
+        first, second, one, other = second, first, other, one
+        affine = (1 / factor, -shift / factor)
+    factor, shift = other[second]
+    # What the other group has in common, of what this one has.
+    base = _after(_after(one[first], affine), (1 / factor, -shift / factor))
+    for name, each in other.items():
+        one[name] = _after(base, each)
         group_of[name] = one
 
 
