@@ -48,7 +48,6 @@ _KERNELS = {
     "a number divided by": "m = MaxPool <kernel_shape = [2, 2]> (a) b = Div (m, number)",
     "a number multiplied by, twice": "m = MaxPool <kernel_shape = [2, 2]> (a) n = Mul (m, number) b = Div (n, six)",
     "HardSigmoid": "b = HardSigmoid <alpha = 0.2, beta = 0.5> (a)",
-    "HardSwish": "b = HardSwish (a)",
     "Relu": "b = Relu (a)",
     "Relu6": "b = Clip (a, zero, six)",
     "Relu behind Add": "m = MaxPool <kernel_shape = [1, 1]> (a) s = Add (m, a) b = Relu (s)",
@@ -66,6 +65,7 @@ _RNG = np.random.default_rng(3)
 _INITIALIZERS = {
     "first": _RNG.normal(size=(4, 3, 3, 3)).astype(np.float32),
     "second": _RNG.normal(size=(5, 4, 1, 1)).astype(np.float32),
+    "third": _RNG.normal(size=(5, 4, 3, 3)).astype(np.float32),
     "constant": _RNG.normal(size=(4, 1, 1)).astype(np.float32),
     "number": np.float32(0.7),
     "zero": np.float32(0),
@@ -93,6 +93,35 @@ def test_between_two_convolutions_all_is_integers(name: str, activations: str, t
     # One at the border, and one for each operand of QLinear operators that are two different tensors: none more.
     assert (found["QuantizeLinear"], found["DequantizeLinear"]) == (1, 1)
     assert made.sqnr > 25
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "b = HardSwish (a)",
+        "h = HardSigmoid <alpha = 0.16666667, beta = 0.5> (a) b = Mul (a, h)",
+        "t = Add (three, a) u = Clip (t, zero, six) v = Mul (a, u) b = Div (v, six)",
+    ],
+)
+def test_a_hard_swish_is_computed_in_float_between_two_conversions(nodes: str, tmp_path: Path) -> None:
+    made = case(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        network (float[1,3,10,10] x) => (float[n,c,h,w] y) {{
+            a = Conv (x, first)
+            {nodes}
+            m = Mul (number, b)
+            s = Add (m, number)
+            y = Conv <pads = [1, 1, 1, 1]> (s, third)
+        }}""",
+        tmp_path,
+        initializers=_INITIALIZERS | {"three": np.float32(3)},
+    )
+    found = made.operators()
+    assert (found["HardSigmoid"], found["Mul"]) == (1, 1)  # its own
+    assert (found["QuantizeLinear"], found["DequantizeLinear"]) == (2, 2)
+    assert found["QLinearConv"] == 2
+    assert "Add" not in found  # it is a shift of the grid, and for what the grid cannot say, of the bias
+    assert made.sqnr > 30
 
 
 def test_every_kernel_of_the_table_is_tried() -> None:

@@ -166,6 +166,9 @@ class Placer:
             reads,
             writes,
             affine=affine,
+            needs=tuple(value.name or "" for value in node.inputs if value is not None and _is_map(value))
+            if node.op_type in ("Add", "Mul")
+            else (),
             constants=constants,
             folded=folded,
             shares=kernel.shares,
@@ -270,6 +273,14 @@ _GRAPHS = frozenset((ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS))
 
 def _is_constant(value: ir.Value | None) -> bool:
     return value is not None and value.const_value is not None and not value.is_graph_input()
+
+
+def _is_map(value: ir.Value) -> bool:
+    """Whether an activation is more than a number for each channel: to quantize it takes as long as that saves."""
+    if value.const_value is not None:
+        return False
+    dims = value.shape[2:] if value.shape is not None else (0,)
+    return len(dims) == 0 or any(dim != 1 for dim in dims)
 
 
 def _limits(node: ir.Node) -> tuple[float, float] | None:

@@ -74,6 +74,7 @@ class Unit:
         folded: the nodes behind it that saturation replaces, in their order, where the result's grid ends with them.
         shares: whether all that it reads and writes lies on one grid.
         follows: whether integers save it nothing unless it is given them and others take them.
+        needs: the tensors that it has to be given in integers then; some of `reads`, or any one if empty.
         fixed: the grid of its result where the operator tells it.
         bounds: what `folded` limits the result to, (low, high); infinite where it does not.
         affine: (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
@@ -90,6 +91,7 @@ class Unit:
     folded: tuple[str, ...] = ()
     shares: bool = False
     follows: bool = False
+    needs: tuple[str, ...] = ()
     fixed: FixedGrid | None = None
     bounds: tuple[float, float] | None = None
     affine: Affine | None = None
@@ -248,12 +250,13 @@ def worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
     while True:
         made = {name for unit in units for name in unit.writes}
         taken = {name for unit in units for name in unit.reads}
-        kept = [
-            unit
-            for unit in units
-            if not unit.follows
-            or (any(name in made for name in unit.reads) and any(name in taken for name in unit.writes))
-        ]
+        kept = [unit for unit in units if not unit.follows or _is_among(unit, made, taken)]
         if len(kept) == len(units):
             return tuple(units)
         units = kept
+
+
+def _is_among(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
+    """Whether others make integers for a unit, which one that is no computation does not need, and others take its."""
+    given = all(name in made for name in unit.needs) and any(name in made for name in unit.reads)
+    return (given or unit.affine is not None) and any(name in taken for name in unit.writes)
