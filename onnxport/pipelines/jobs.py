@@ -32,6 +32,7 @@ class Job:
     Attributes:
         validation: how to judge it; None to let it out unproven.
         keep_rejected: whether a candidate that fails stays, as <stem>.rejected<suffix>.
+        latency: whether a lower precision is timed.
     """
 
     source: Artifact
@@ -39,6 +40,7 @@ class Job:
     output: Path
     validation: ValidateParams | None
     keep_rejected: bool = False
+    latency: bool = True
 
     def __post_init__(self) -> None:
         first = self.steps[0].stage
@@ -91,6 +93,11 @@ class Job:
         return further
 
     @property
+    def lowers(self) -> bool:
+        """Whether a step lowers the precision on purpose."""
+        return any(step.stage.lowers for step in self.steps)
+
+    @property
     def rewrites(self) -> bool:
         """Whether a step runs passes on the graph, which can be checked one by one when the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)
@@ -104,6 +111,7 @@ def conversion(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    latency: bool = True,
 ) -> Job:
     """The job of `onnxport convert` and `convert_model`: one target, beside the input unless `output` is given.
 
@@ -130,6 +138,7 @@ def conversion(
         else path_of(output, "the output", fix="give the path of the file to write"),
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
+        latency=latency,
     )
 
 
@@ -141,6 +150,7 @@ def quantization(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    latency: bool = True,
 ) -> Job:
     """The job of `onnxport quantize` and `quantize_model`: <stem>_<precision>.onnx beside the input unless `output`
     is given. It is judged on `inputs`, or on what calibration holds back of the samples.
@@ -170,6 +180,7 @@ def quantization(
         else path_of(output, "the output", fix="give the path of the file to write"),
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
+        latency=latency,
     )
 
 
@@ -211,8 +222,6 @@ def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) ->
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
         return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
-    if "inputs" not in wanted:
-        wanted.pop("preprocess", None)
     return wanted
 
 

@@ -25,6 +25,7 @@ from onnxport.pipelines.records import function_records, placed, record_of, run_
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
+from onnxport.pipelines.worth import worth_of
 
 if TYPE_CHECKING:
     from onnxport.model import Model
@@ -75,7 +76,11 @@ def run(
                     product, report = second, verdict(judge, source, second, clock)
             others = [functions.judged(name, models, product, job.validation, clock) for name in further]
         final = _destination(job, (report, *others))
-        record = record_of(product, final, job.target.name, report, origin, clock)
+        worth = None
+        if final is not None and job.latency and job.lowers:
+            with clock.phase("latency"):
+                worth = worth_of(source, product.artifact, judge, staging.folder / "latency")
+        record = record_of(product, final, job.target.name, report, origin, clock, worth)
         records = function_records(record, dict(zip(further, others, strict=True)))
         whole = run_report((command, *arguments), origin, records, _libraries(job), clock)
         save(whole)

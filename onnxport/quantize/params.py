@@ -6,6 +6,7 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
@@ -22,6 +23,15 @@ Io = Literal["float", "fp16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Those whose grids come from samples of the user's.
 CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
+# Options to the precisions that they say something about; what is not listed goes with all.
+_CALIBRATING: frozenset[Precision] = CALIBRATED | {"fp16", "int8-weights", "int4-weights"}
+BELONGS: Mapping[str, frozenset[Precision]] = {
+    **dict.fromkeys(("calib", "calib_samples", "strict", "jobs", "memory_limit", "cache"), _CALIBRATING),
+    **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
+    "activations": frozenset(("int8",)),
+}
+# Of these, those that say how samples are read.
+_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit")
 # The most sets of inputs that are read unless the user says otherwise.
 CALIBRATION_SAMPLES = 300
 
@@ -125,6 +135,21 @@ class QuantizeParams(BaseModel):
     )
 
     @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        for name in (each for each in BELONGS if each in self.model_fields_set):
+            option = _option(name, getattr(self, name))
+            if self.precision not in BELONGS[name]:
+                others = " and ".join(f"--{each}" for each in PRECISIONS if each in BELONGS[name])
+                raise UsageError(
+                    f"{option} says nothing to --{self.precision}", fix=f"leave it out: it is for {others}"
+                )
+            if name in _OF_CALIB and self.calib is None and self.precision not in CALIBRATED:
+                raise UsageError(
+                    f"{option} is about samples to calibrate on", fix="give their folder: --calib DIR"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _has_samples(self) -> Self:
         if self.precision in CALIBRATED and self.calib is None:
             raise UsageError(
@@ -133,3 +158,8 @@ class QuantizeParams(BaseModel):
                 fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
             )
         return self
+
+
+def _option(name: str, value: object) -> str:
+    """How the option of a field is spelled."""
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"

@@ -20,8 +20,8 @@ from tests.cli.sandbox import Sandbox
 
 # What the commands have beside their params.
 OWN = {
-    "convert": {"to", "destination", "no_validate", "keep_rejected", "report_files"},
-    "quantize": {"precisions", "destination", "no_validate", "keep_rejected", "report_files"},
+    "convert": {"to", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
+    "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
     "inspect": set(),

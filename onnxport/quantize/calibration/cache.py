@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,12 @@ def _named_by_contents(value: Any) -> bytes:
 
 
 def _content(path: Path) -> bytes:
+    state = path.stat()
+    return _digest(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)  # one file may hold hundreds of samples (samples/rows.py)
+def _digest(path: Path, size: int, changed: int) -> bytes:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").digest()
 
