@@ -211,7 +211,9 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
             "--calib quantizes one model, --function names further ones",
             fix="quantize each with onnxport quantize first, and convert the results",
         )
-    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
+    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
+    shared = {name: value for name, value in given.items() if name not in type(params).model_fields}
+    return params_of(QuantizeParams, {**shared, "precision": precision}, purpose=purpose)
 
 
 def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ BELONGS: Mapping[str, frozenset[Precision]] = {
         ("block", "weights_method", "weights_format"), frozenset[Precision](("int8-weights", "int4-weights"))
     ),
     "activations": frozenset(("int8",)),
+    "io": frozenset(("fp16",)),
     "reduce_range": frozenset(("dynamic",)),
 }
 # Of these, those that say how samples are read.
@@ -62,6 +63,12 @@ def bytes_of(size: str) -> int:
 def _checked_size(size: str) -> str:
     bytes_of(size)
     return size
+
+
+def _checked_address(address: str) -> str:
+    if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
+        raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
+    return address
 
 
 class QuantizeParams(BaseModel):
@@ -150,6 +157,13 @@ class QuantizeParams(BaseModel):
         description="Processes that calibrate, each on one core.",
         json_schema_extra={"metavar": "N"},
     )
+    scheduler: Annotated[str, AfterValidator(_checked_address)] | None = Field(
+        default=None,
+        exclude=True,
+        description="A Dask scheduler, as tcp://HOST:8786, whose workers calibrate instead; they need onnxport, and no "
+        "file of yours. Needs pip install 'onnxport[distributed]'.",
+        json_schema_extra={"metavar": "ADDRESS"},
+    )
     memory_limit: Annotated[str, AfterValidator(_checked_size)] | None = Field(
         default=None,
         exclude=True,
@@ -198,6 +212,14 @@ class QuantizeParams(BaseModel):
                 raise UsageError(
                     f"{option} is about samples to calibrate on", fix="give their folder: --calib DIR"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_workers(self) -> Self:
+        if self.scheduler is not None and self.jobs > 1:
+            raise UsageError(
+                "--jobs and --scheduler exclude each other", fix="a cluster has its own number of workers"
+            )
         return self
 
     @model_validator(mode="after")
