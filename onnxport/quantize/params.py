@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from onnxport.errors import UsageError
 from onnxport.pairs import Texts
@@ -230,6 +231,16 @@ class QuantizeParams(BaseModel):
                 fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
             )
         return self
+
+
+def calibrated_fields() -> dict[str, FieldInfo]:
+    """The fields that say something to a precision whose grids come from samples: what a conversion takes too."""
+    others = ("precision", "io")  # which it is; and a target's own
+    return {
+        name: field
+        for name, field in QuantizeParams.model_fields.items()
+        if name not in others and CALIBRATED & BELONGS.get(name, CALIBRATED)
+    }
 
 
 def _option(name: str, value: object) -> str:
