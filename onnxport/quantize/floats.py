@@ -13,8 +13,6 @@ from onnxport.quantize.sources import check_float
 if TYPE_CHECKING:
     from onnxport.model import Model
     from onnxport.optimizers.float16.measured import Feeds
-    from onnxport.samples.readers import SampleFile
-    from onnxport.validate.params import ValidateParams
 
 # How many samples values are measured on.
 _MEASURED = 16
@@ -57,24 +55,14 @@ def to_bfloat16(model: Model, params: QuantizeParams, setting: Setting) -> Quant
 
 
 def _samples(model: Model, setting: Setting) -> Sequence[Feeds]:
-    files = setting.calibration or _judged_on(model, setting.validation)
+    files = setting.calibration
+    if not files and setting.validation is not None and setting.validation.inputs is not None:
+        from onnxport.samples.preprocessing import preprocessing
+        from onnxport.samples.readers import find_samples
+        from onnxport.samples.states import state_inputs
+
+        folder = setting.validation.inputs
+        settings = preprocessing(setting.validation.preprocess, folder)
+        states = state_inputs(model, setting.validation.state)
+        files = find_samples(folder, model.inputs, _MEASURED, settings=settings, optional=states)
     return [dict(file.load().feeds) for file in files[:_MEASURED]]
-
-
-def _judged_on(model: Model, validation: ValidateParams | None) -> Sequence[SampleFile]:
-    """The user's samples for the proof; none where there are none."""
-    if validation is None or validation.inputs is None:
-        return ()
-    from onnxport.samples.domain import without_functions
-    from onnxport.samples.preprocessing import preprocessing
-    from onnxport.samples.readers import find_samples
-    from onnxport.samples.states import find_states
-
-    states = validation.state or find_states(without_functions(model), model.inputs, model.outputs)
-    return find_samples(
-        validation.inputs,
-        model.inputs,
-        _MEASURED,
-        settings=preprocessing(validation.preprocess, validation.inputs),
-        optional=frozenset(states),
-    )
