@@ -45,6 +45,7 @@ def convert_model(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    latency: bool = True,
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
@@ -56,6 +57,7 @@ def convert_model(
         output: where the artefact goes; beside the model, under the target's suffix, unless given.
         validate: False lets the artefact out unproven; its report and its provenance say so.
         keep_rejected: keeps a candidate that fails the proof, as <stem>.rejected<suffix>.
+        latency: False leaves a result of lower precision untimed.
         progress: is told which step starts and ends.
         **options: the fields of the target's params (converters.params) and of ValidateParams, as the options
             of `onnxport convert` are spelled: shape, layout, level, samples, seed, rtol, atol, inputs.
@@ -65,7 +67,9 @@ def convert_model(
             `report` has the figures. No artefact is left.
         OnnxportError: what else prevents the conversion; see docs/exit-codes.md for its kinds.
     """
-    job = conversion(model, to, output, options, validate=validate, keep_rejected=keep_rejected)
+    job = conversion(
+        model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
+    )
     run = runner.run(job, "convert", progress)
     run.check()
     return ConversionResult(job.output, run.artifacts[0].report, run)
@@ -78,6 +82,7 @@ def quantize_model(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    latency: bool = True,
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
@@ -87,7 +92,7 @@ def quantize_model(
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
         output: where the result goes; <stem>_<precision>.onnx beside the model unless given.
-        validate, keep_rejected, progress: see convert_model.
+        validate, keep_rejected, latency, progress: see convert_model.
         **options: the fields of QuantizeParams (quantize.params) and of ValidateParams, as the options of
             `onnxport quantize` are spelled: calib, method, budget, ...
 
@@ -95,7 +100,9 @@ def quantize_model(
         NotProvenError: the result costs more than it may; its `report` has the figures. No artefact is left.
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
-    job = quantization(model, precision, output, options, validate=validate, keep_rejected=keep_rejected)
+    job = quantization(
+        model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
+    )
     run = runner.run(job, "quantize", progress)
     run.check()
     return ConversionResult(job.output, run.artifacts[0].report, run)

@@ -9,9 +9,9 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given, options_of, spelled
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import PATH, Output, latency_option, output_options, report_option
 from onnxport.pipelines.stages import TARGETS
-from onnxport.quantize.params import QuantizeParams
+from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
 
 
@@ -37,10 +37,11 @@ from onnxport.validate.params import ValidateParams
 @options_of(
     ValidateParams,
     targets={name: stage.params for name, stage in TARGETS.items()},
-    conditional={"--calib": QuantizeParams},
+    conditional={"--calib": calibrated_fields()},
 )
 @click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
 @click.option("--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.*.")
+@latency_option
 @report_option
 @output_options
 def command(
@@ -49,6 +50,7 @@ def command(
     destination: Path | None,
     no_validate: bool,
     keep_rejected: bool,
+    no_latency: bool,
     report_files: tuple[Path, ...],
     output: Output,
     **options: Any,
@@ -60,7 +62,13 @@ def command(
     with saving(report_files, "convert") as save:
         with spelled():
             job = conversion(
-                model, to, destination, given(options), validate=not no_validate, keep_rejected=keep_rejected
+                model,
+                to,
+                destination,
+                given(options),
+                validate=not no_validate,
+                keep_rejected=keep_rejected,
+                latency=not no_latency,
             )
         report = runner.run(job, "convert", output.progress(), save, output.arguments)
     output.run(report)

@@ -10,7 +10,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given, options_of, spelled
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.output import PATH, Output, latency_option, output_options, report_option
 from onnxport.errors import UsageError
 from onnxport.quantize.params import PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
@@ -57,6 +57,7 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.onnx."
 )
+@latency_option
 @report_option
 @output_options
 def command(
@@ -65,6 +66,7 @@ def command(
     destination: Path | None,
     no_validate: bool,
     keep_rejected: bool,
+    no_latency: bool,
     report_files: tuple[Path, ...],
     output: Output,
     **options: Any,
@@ -87,6 +89,7 @@ def command(
                 given(options),
                 validate=not no_validate,
                 keep_rejected=keep_rejected,
+                latency=not no_latency,
             )
         report = runner.run(job, "quantize", output.progress(), save, output.arguments)
     output.run(report)

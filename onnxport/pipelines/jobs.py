@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
 from onnxport.pipelines.stages import QUANTIZE, Stage, check_known, params_of, target
-from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams
+from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields
 from onnxport.validate.params import ValidateParams
 
 
@@ -32,6 +32,7 @@ class Job:
     Attributes:
         validation: how to judge it; None to let it out unproven.
         keep_rejected: whether a candidate that fails stays, as <stem>.rejected<suffix>.
+        latency: whether a lower precision is timed.
     """
 
     source: Artifact
@@ -39,6 +40,7 @@ class Job:
     output: Path
     validation: ValidateParams | None
     keep_rejected: bool = False
+    latency: bool = True
 
     def __post_init__(self) -> None:
         first = self.steps[0].stage
@@ -91,6 +93,11 @@ class Job:
         return further
 
     @property
+    def lowers(self) -> bool:
+        """Whether a step lowers the precision on purpose."""
+        return any(step.stage.lowers for step in self.steps)
+
+    @property
     def rewrites(self) -> bool:
         """Whether a step runs passes on the graph, which can be checked one by one when the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)
@@ -104,6 +111,7 @@ def conversion(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    latency: bool = True,
 ) -> Job:
     """The job of `onnxport convert` and `convert_model`: one target, beside the input unless `output` is given.
 
@@ -115,7 +123,7 @@ def conversion(
     """
     stage = target(to)
     purpose = f"converting to {to}"
-    check_known(options, stage.params, QuantizeParams, ValidateParams, purpose=purpose)
+    check_known(options, stage.params, ValidateParams, purpose=purpose, further=calibrated_fields())
     params = params_of(stage.params, _fields(stage.params, options), purpose=purpose)
     quantizing = _quantizing(params, options, purpose)
     validation = params_of(ValidateParams, _judged_on(quantizing, options), purpose=purpose)
@@ -130,6 +138,7 @@ def conversion(
         else path_of(output, "the output", fix="give the path of the file to write"),
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
+        latency=latency,
     )
 
 
@@ -141,6 +150,7 @@ def quantization(
     *,
     validate: bool = True,
     keep_rejected: bool = False,
+    latency: bool = True,
 ) -> Job:
     """The job of `onnxport quantize` and `quantize_model`: <stem>_<precision>.onnx beside the input unless `output`
     is given. It is judged on `inputs`, or on what calibration holds back of the samples.
@@ -170,6 +180,7 @@ def quantization(
         else path_of(output, "the output", fix="give the path of the file to write"),
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
+        latency=latency,
     )
 
 
@@ -179,9 +190,8 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
     Raises:
         UsageError: options of quantization without samples, or with a precision that takes none.
     """
-    own = {"precision", *type(params).model_fields, *ValidateParams.model_fields}
-    given = _fields(QuantizeParams, options)
-    asked = [name for name, value in given.items() if name not in own and value is not None]
+    given = {name: options[name] for name in calibrated_fields() if options.get(name) is not None}
+    asked = [name for name in given if name not in ValidateParams.model_fields]
     precision = getattr(params, "precision", None)
     if not asked:
         return None
@@ -201,7 +211,9 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
             "--calib quantizes one model, --function names further ones",
             fix="quantize each with onnxport quantize first, and convert the results",
         )
-    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
+    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
+    shared = {name: value for name, value in given.items() if name not in type(params).model_fields}
+    return params_of(QuantizeParams, {**shared, "precision": precision}, purpose=purpose)
 
 
 def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,8 +223,6 @@ def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) ->
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
         return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
-    if "inputs" not in wanted:
-        wanted.pop("preprocess", None)
     return wanted
 
 

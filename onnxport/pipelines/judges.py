@@ -20,6 +20,7 @@ from onnxport.validate.report import Judgement, Report, overall
 if TYPE_CHECKING:
     from onnxport.model import Model
     from onnxport.validate.params import ValidateParams
+    from onnxport.validate.runtimes.base import Feeds
     from onnxport.validate.runtimes.host import IsolatedRuntime
 
 # What is lost is asked of the source alone, and so is what a user demands of that.
@@ -83,6 +84,10 @@ class Judges:
         own = self._of_source.verdict(self._lowered)
         (held,), (lost,), (rounded,) = (each.judgements for each in (fidelity, quality, own))
         return fidelity.model_copy(update={"judgements": (settled(held, lost, rounded),)})
+
+    def feeds(self) -> Feeds:
+        """The first set of inputs."""
+        return self._of_source.feeds()
 
     def refusal(self) -> OnnxportError | None:
         return self._of_source.refusal()

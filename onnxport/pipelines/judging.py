@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.report import Question, Report
+    from onnxport.validate.runtimes.base import Feeds
     from onnxport.validate.runtimes.host import IsolatedRuntime
 
 
@@ -74,6 +75,10 @@ class JudgeAhead:
 
     def verdict(self, candidate: Artifact) -> Report:
         return self._ready().verdict(candidate)
+
+    def feeds(self) -> Feeds:
+        """The first set of inputs that the reference answered."""
+        return self._ready().reference.sets[0].load().feeds
 
     def refusal(self) -> OnnxportError | None:
         """What the reference lacks that it cannot be run, if it cannot."""

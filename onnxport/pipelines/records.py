@@ -10,7 +10,7 @@ from onnxport.artifact import Artifact
 from onnxport.manifest import MAIN
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.environment import describe
-from onnxport.pipelines.report import ArtifactRecord, FileRecord, RunReport, SourceRecord, exit_code_of
+from onnxport.pipelines.report import ArtifactRecord, FileRecord, RunReport, SourceRecord, Worth, exit_code_of
 from onnxport.pipelines.stages import Product
 
 if TYPE_CHECKING:
@@ -26,7 +26,13 @@ def placed(file: Path, artifact: Artifact, final: Path) -> Path:
 
 
 def record_of(
-    product: Product, final: Path | None, target: str, report: Report, origin: SourceRecord, clock: Clock
+    product: Product,
+    final: Path | None,
+    target: str,
+    report: Report,
+    origin: SourceRecord,
+    clock: Clock,
+    worth: Worth | None = None,
 ) -> ArtifactRecord:
     """The record of a product under the name that it is to have; `final` is None if it is dropped."""
     artifact = product.artifact
@@ -47,6 +53,7 @@ def record_of(
         timings=tuple(clock.timings),
         notes=(*product.notes, *report.notes),
         facts=dict(product.facts),
+        worth=worth,
     )
 
 

@@ -42,6 +42,47 @@ class Timing(_Record):
     parallel: bool = False
 
 
+class Latency(_Record):
+    """How long one run took in rounds of the source and the artefact, side by side on this CPU.
+
+    Attributes:
+        runtime: who ran both.
+        before_ms, after_ms: milliseconds of the source and of the artefact, medians over the rounds.
+        speedup: the median of the rounds' ratios of the two; above 1 the artefact is faster.
+        low, high, confidence: an interval, and the probability that it holds the true median: 0 of a single round.
+    """
+
+    runtime: str
+    before_ms: float
+    after_ms: float
+    speedup: float
+    low: float
+    high: float
+    confidence: float
+    rounds: int
+
+
+class Finding(_Record):
+    """Why an artefact of lower precision is hardly faster, and the setting that would help."""
+
+    reason: str
+    setting: str
+
+
+class Worth(_Record):
+    """What a lower precision is worth on this CPU, beside its size and what it lost.
+
+    Attributes:
+        latency: None where it was not measured.
+        why_not: why it was not measured; empty where it was.
+        findings: empty where it is faster.
+    """
+
+    latency: Latency | None = None
+    why_not: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
 class ArtifactRecord(_Record):
     """One artefact, or what would have become one.
 
@@ -54,6 +95,7 @@ class ArtifactRecord(_Record):
         notes: what the user should know about it.
         facts: figures that the stages gave ("transposes": 1).
         function: the function that this is about, of a package made of several models; empty where there is one.
+        worth: whether a precision that the run lowered pays; None where it lowered none, or nobody wanted to know.
     """
 
     path: str | None
@@ -68,6 +110,7 @@ class ArtifactRecord(_Record):
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = {}
     function: str = ""
+    worth: Worth | None = None
 
     @property
     def label(self) -> str:

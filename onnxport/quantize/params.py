@@ -6,10 +6,12 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from onnxport.errors import UsageError
 from onnxport.pairs import Texts
@@ -17,11 +19,29 @@ from onnxport.pairs import Texts
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
 Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
 Activations = Literal["u8", "s8", "s16"]
+WeightsMethod = Literal["auto", "rtn", "hqq", "gptq"]
+WeightsFormat = Literal["dequantize", "nbits"]
 Io = Literal["float", "fp16"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Those whose grids come from samples of the user's.
 CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
+# The sizes of blocks that MatMulNBits has kernels for.
+_KERNELS = (16, 32, 64, 128, 256)
+# Options to the precisions that they say something about; what is not listed goes with all.
+_WEIGHTS: frozenset[Precision] = frozenset(("int8-weights", "int4-weights"))
+_CALIBRATING = CALIBRATED | _WEIGHTS
+BELONGS: Mapping[str, frozenset[Precision]] = {
+    **dict.fromkeys(("calib", "calib_samples", "strict"), _CALIBRATING | {"fp16"}),
+    **dict.fromkeys(("jobs", "memory_limit", "cache", "scheduler"), _CALIBRATING),
+    **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
+    **dict.fromkeys(("block", "weights_method", "weights_format"), _WEIGHTS),
+    "activations": frozenset(("int8",)),
+    "io": frozenset(("fp16",)),
+    "reduce_range": frozenset(("dynamic",)),
+}
+# Of these, those that say how samples are read.
+_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit", "scheduler")
 # The most sets of inputs that are read unless the user says otherwise.
 CALIBRATION_SAMPLES = 300
 
@@ -43,6 +63,12 @@ def bytes_of(size: str) -> int:
 def _checked_size(size: str) -> str:
     bytes_of(size)
     return size
+
+
+def _checked_address(address: str) -> str:
+    if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
+        raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
+    return address
 
 
 class QuantizeParams(BaseModel):
@@ -93,6 +119,27 @@ class QuantizeParams(BaseModel):
     bias_correction: bool = Field(
         default=True, description="Take what the weights' rounding shifts on average out of the biases."
     )
+    block: int | None = Field(
+        default=None,
+        ge=2,
+        description="Weight-only: how many neighbouring weights share a scale; 32 for 4 bits unless given, for 8 bits "
+        "all of an output channel.",
+        json_schema_extra={"metavar": "N"},
+    )
+    weights_method: WeightsMethod = Field(
+        default="auto",
+        description="Weight-only: round to nearest (rtn), with robust scales (hqq), or so that the products' results "
+        "stay near on the samples of --calib (gptq); auto is gptq with samples and rtn without.",
+    )
+    weights_format: WeightsFormat = Field(
+        default="dequantize",
+        description="Weight-only: ONNX's DequantizeLinear in front of the products, or ONNX Runtime's own MatMulNBits "
+        "and GatherBlockQuantized.",
+    )
+    reduce_range: bool = Field(
+        default=False,
+        description="Dynamic: weights of 7 bits, for x86 CPUs without VNNI, where sums of products of 8 bits overflow.",
+    )
     exclude: Names = Field(
         default=(),
         description="A node, by name or by operator type, that stays in float.",
@@ -110,6 +157,13 @@ class QuantizeParams(BaseModel):
         description="Processes that calibrate, each on one core.",
         json_schema_extra={"metavar": "N"},
     )
+    scheduler: Annotated[str, AfterValidator(_checked_address)] | None = Field(
+        default=None,
+        exclude=True,
+        description="A Dask scheduler, as tcp://HOST:8786, whose workers calibrate instead; they need onnxport, and no "
+        "file of yours. Needs pip install 'onnxport[distributed]'.",
+        json_schema_extra={"metavar": "ADDRESS"},
+    )
     memory_limit: Annotated[str, AfterValidator(_checked_size)] | None = Field(
         default=None,
         exclude=True,
@@ -124,6 +178,50 @@ class QuantizeParams(BaseModel):
         "after a Ctrl-C.",
     )
 
+    @property
+    def rounding(self) -> Literal["rtn", "hqq", "gptq"]:
+        """How weights are rounded where only weights are."""
+        if self.weights_method == "auto":
+            return "rtn" if self.calib is None else "gptq"
+        return self.weights_method
+
+    @model_validator(mode="after")
+    def _has_weight_options_that_go_together(self) -> Self:
+        if self.rounding == "gptq" and self.calib is None:
+            raise UsageError(
+                "--weights-method gptq needs samples of what the model will meet",
+                fix="give a folder of them: --calib DIR; rtn and hqq need none",
+            )
+        if self.weights_format == "nbits" and self.block not in (None, *_KERNELS):
+            raise UsageError(
+                f"MatMulNBits has no blocks of {self.block}",
+                fix=f"give --block {', '.join(map(str, _KERNELS[:-1]))} or {_KERNELS[-1]}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        for name in (each for each in BELONGS if each in self.model_fields_set):
+            option = _option(name, getattr(self, name))
+            if self.precision not in BELONGS[name]:
+                others = " and ".join(f"--{each}" for each in PRECISIONS if each in BELONGS[name])
+                raise UsageError(
+                    f"{option} says nothing to --{self.precision}", fix=f"leave it out: it is for {others}"
+                )
+            if name in _OF_CALIB and self.calib is None and self.precision not in CALIBRATED:
+                raise UsageError(
+                    f"{option} is about samples to calibrate on", fix="give their folder: --calib DIR"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_workers(self) -> Self:
+        if self.scheduler is not None and self.jobs > 1:
+            raise UsageError(
+                "--jobs and --scheduler exclude each other", fix="a cluster has its own number of workers"
+            )
+        return self
+
     @model_validator(mode="after")
     def _has_samples(self) -> Self:
         if self.precision in CALIBRATED and self.calib is None:
@@ -133,3 +231,18 @@ class QuantizeParams(BaseModel):
                 fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
             )
         return self
+
+
+def calibrated_fields() -> dict[str, FieldInfo]:
+    """The fields that say something to a precision whose grids come from samples: what a conversion takes too."""
+    others = ("precision", "io")  # which it is; and a target's own
+    return {
+        name: field
+        for name, field in QuantizeParams.model_fields.items()
+        if name not in others and CALIBRATED & BELONGS.get(name, CALIBRATED)
+    }
+
+
+def _option(name: str, value: object) -> str:
+    """How the option of a field is spelled."""
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"

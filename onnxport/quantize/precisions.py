@@ -14,6 +14,9 @@ _HOMES: Mapping[Precision, str] = {
     "fp16": "onnxport.quantize.floats:to_float16",
     "bf16": "onnxport.quantize.floats:to_bfloat16",
     "int16x8": "onnxport.quantize.int8:quantize",
+    "dynamic": "onnxport.quantize.dynamic:quantize",
+    "int8-weights": "onnxport.quantize.weights.weight_only:quantize",
+    "int4-weights": "onnxport.quantize.weights.weight_only:quantize",
 }
 
 

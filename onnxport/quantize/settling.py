@@ -7,6 +7,7 @@ that it writes is also the one that calibration loads.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ _LIFTED_TO = 14
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 # Above this, weights go to a file beside the graph; protobuf holds 2 GB.
 _LARGE = 2**30  # bytes
+_CHUNK = 2**20
 # What ONNX Runtime raises for a model that it does not take.
 REFUSALS = (
     state.EPFail,
@@ -113,6 +115,20 @@ def _optimize(model: Model, path: Path) -> None:
     except REFUSALS as error:
         said = " ".join(str(error).split())
         raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error
+    except state.InvalidProtobuf as error:  # it could not write
+        raise _why_not_written(path, model.path) from error
+
+
+def _why_not_written(path: Path, source: Path | None) -> OSError:
+    """What the operating system says to so many bytes at `path`, since ONNX Runtime keeps it to itself."""
+    size = source.stat().st_size if source is not None else 0
+    try:
+        with path.open("wb") as stream:
+            for _ in range(size // _CHUNK + 1):
+                stream.write(bytes(_CHUNK))
+    except OSError as refusal:
+        return refusal
+    return OSError(errno.EIO, "ONNX Runtime could not write the graph that it simplified")
 
 
 def _restore_signature(settled_model: Model, source: Model) -> None:

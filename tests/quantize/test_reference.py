@@ -1,4 +1,4 @@
-"""No change makes quantized models worse unnoticed: reference.yaml has the figures, one scorer that is not ours measures.
+"""No change makes quantized models worse unnoticed: reference.yaml has the figures, a scorer that is not ours measures.
 
 python -m tests.quantize.test_reference     # prints what each row measures now
 """

@@ -71,6 +71,8 @@ def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str,
     yield "run by", report.candidate.runtime
     yield "bytes", artifact.size
     yield "input sets", len(report.fed)
+    if artifact.worth is not None and artifact.worth.latency is not None:
+        yield "speed", wording.speed(artifact.worth.latency)
     for judgement in report.judgements:
         for figure in judgement.metrics:
             yield f"{judgement.question} {wording.text(figure.metric)}", wording.measured(figure)

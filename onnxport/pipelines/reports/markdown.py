@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from onnxport.errors import OnnxportError
-from onnxport.pipelines.report import ArtifactRecord, RunReport
+from onnxport.pipelines.report import ArtifactRecord, RunReport, Worth
 from onnxport.pipelines.reports import wording
 from onnxport.validate.report import Diagnosis, Figure, InputSet, Judgement, OutputReport
 
@@ -55,6 +55,8 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
         f"**{escaped(wording.summary(report))}**: {escaped(report.reason)}\n\n"
         f"{size} ({artifact.ratio:.2f}x of the source){kept}, {wording.count(len(report.fed), 'input set')}"
     )
+    if artifact.worth is not None:
+        yield from _worth(artifact, artifact.worth)
     for judgement in report.judgements:
         yield from _judgement(judgement)
     if report.diagnosis is not None:
@@ -63,6 +65,11 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
         yield _fed(report.fed)
     if artifact.notes:
         yield "\n".join(f"- note: {escaped(note)}" for note in artifact.notes)
+
+
+def _worth(artifact: ArtifactRecord, worth: Worth) -> Iterator[str]:
+    yield "### Is it worth it?"
+    yield "\n".join(f"- {escaped(line)}" for line in (*wording.price(artifact), *wording.doubts(worth)))
 
 
 def _judgement(judgement: Judgement) -> Iterator[str]:

@@ -31,7 +31,13 @@ def result_lines(run: RunReport, *, detailed: bool = False) -> str:
 
 def notes(run: RunReport) -> list[str]:
     """A line per note; what is so of several functions of a package is said once."""
-    return [f"note: {note}" for note in dict.fromkeys(note for each in run.artifacts for note in each.notes)]
+    said = [note for each in run.artifacts for note in (*each.notes, *_worth(each))]
+    return [f"note: {note}" for note in dict.fromkeys(said)]
+
+
+def _worth(artifact: ArtifactRecord) -> list[str]:
+    """Why a lower precision does not pay, or was not timed."""
+    return [] if artifact.worth is None else list(wording.doubts(artifact.worth))
 
 
 def result_line(artifact: ArtifactRecord, seconds: float) -> str:
@@ -43,6 +49,7 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
     parts = [
         wording.text(artifact.label),
         f"{human_size(artifact.size)} ({artifact.ratio:.2f}x)" if artifact.path else "not kept",
+        wording.speed(latency) if (latency := artifact.worth and artifact.worth.latency) else "",
         f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
         _worst(report),
         _tried_on(report.fed),

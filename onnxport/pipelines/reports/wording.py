@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from onnxport.errors import printable
-from onnxport.pipelines.report import RunReport
+from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, Worth
 from onnxport.validate.report import (
     WORST_FIRST,
     Figure,
@@ -86,6 +86,43 @@ def human_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"
+
+
+def speed(latency: Latency) -> str:
+    """How much faster or slower: "2.9x faster (2.7-3.1)"."""
+    value, low, high = latency.speedup, latency.low, latency.high
+    if latency.confidence and low <= 1 <= high:
+        return f"about as fast ({low:.2f}-{high:.2f}x)"
+    if value < 1:
+        value, low, high = 1 / value, 1 / high, 1 / low
+    way = "faster" if latency.speedup >= 1 else "slower"
+    spread = f"{low:.1f}-{high:.1f}" if latency.confidence else "one round"
+    return f"{value:.1f}x {way} ({spread})"
+
+
+def timed(latency: Latency) -> str:
+    """The whole of it in a sentence."""
+    sure = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
+    return (
+        f"{speed(latency)}{sure}: {number(latency.before_ms)} ms before, {number(latency.after_ms)} ms after, "
+        f"{count(latency.rounds, 'round')} in {text(latency.runtime)} on this CPU"
+    )
+
+
+def doubts(worth: Worth) -> Iterator[str]:
+    """Why a lower precision does not pay, and what would help; or why nobody knows."""
+    if worth.why_not:
+        yield f"not timed: {text(worth.why_not)}"
+    for finding in worth.findings:
+        yield f"hardly faster: {text(finding.reason)}; what would help: {text(finding.setting)}"
+
+
+def price(artifact: ArtifactRecord) -> Iterator[str]:
+    """What a lower precision gives and takes, a line each: speed, size, accuracy."""
+    if artifact.worth is not None and artifact.worth.latency is not None:
+        yield timed(artifact.worth.latency)
+    yield f"{human_size(artifact.size)}, {artifact.ratio:.2f} of the source's size"
+    yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
 
 
 def indices(index: Sequence[int]) -> str:

@@ -16,23 +16,41 @@ from onnxport.errors import InputError, printable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_ZERO = "onnxport zero"
 _FATAL = 4  # severity: what goes wrong comes as an exception
 
 
-def write_tapped(path: Path, taps: Collection[str], tapped: Path) -> None:
+def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Collection[str] = ()) -> None:
     """Writes the model at `path` to `tapped` with `taps` as its only outputs, without nodes that none of them needs.
 
     External data stays where it is: the copy, in the same folder, names the same files.
+
+    Args:
+        others: tensors that must come out of the same kernels as if they were taps, too: where nothing shows a tensor,
+            ONNX Runtime may fuse its maker with its reader, which rounds otherwise. They are let go of in the run.
     """
     model = onnx.load(path, load_external_data=False)
     graph = model.graph
     del graph.output[:]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
-    kept = _needed(graph, taps)
+    kept = _needed(graph, (*taps, *others))
     for number in reversed(range(len(graph.node))):
         if number not in kept:
             del graph.node[number]
+    scalars = {value.name for value in graph.value_info if not value.type.tensor_type.shape.dim}
+    for name in others:
+        if name not in scalars:  # no part of them is nothing
+            _show_nothing_of(graph, name)
     tapped.write_bytes(model.SerializeToString())
+
+
+def _show_nothing_of(graph: onnx.GraphProto, name: str) -> None:
+    """Adds an output without elements that reads the tensor `name`, of rank 1 or more."""
+    none = f"{name} of none"
+    if not any(tensor.name == _ZERO for tensor in graph.initializer):
+        graph.initializer.append(onnx.helper.make_tensor(_ZERO, onnx.TensorProto.INT64, [1], [0]))
+    graph.node.append(onnx.helper.make_node("Slice", [name, _ZERO, _ZERO, _ZERO], [none]))
+    graph.output.append(onnx.ValueInfoProto(name=none))
 
 
 def external_files(path: Path) -> list[Path]:

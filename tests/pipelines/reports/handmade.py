@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from onnxport.pipelines.report import ArtifactRecord, FileRecord, RunReport, SourceRecord, Timing
+from onnxport.pipelines.report import (
+    ArtifactRecord,
+    FileRecord,
+    Finding,
+    Latency,
+    RunReport,
+    SourceRecord,
+    Timing,
+    Worth,
+)
 from onnxport.validate.report import (
     Diagnosis,
     Figure,
@@ -205,6 +214,45 @@ def nasty() -> RunReport:
     return run.model_copy(update={"artifacts": (artifact,), "arguments": (NASTY,)})
 
 
+def latency(**changes: Any) -> Latency:
+    fields: dict[str, Any] = {
+        "runtime": "ONNX Runtime 1.31.1",
+        "before_ms": 9.21,
+        "after_ms": 3.18,
+        "speedup": 2.896,
+        "low": 2.71,
+        "high": 3.08,
+        "confidence": 0.9586,
+        "rounds": 96,
+    }
+    return Latency(**fields | changes)
+
+
+def lowered(worth: Worth) -> RunReport:
+    """A run that lowered the precision, with no budget to keep."""
+    lone = output("scores", rule="SQNR 27.1 dB, top-1 98 %", sqnr_db=27.1)
+    reason = "quality: SQNR 27.1 dB, top-1 98 %"
+    run = run_of(judgement(lone, question="quality", reason=reason), reason=reason)
+    record = run.artifacts[0].model_copy(update={"worth": worth})
+    return run.model_copy(update={"artifacts": (record,)})
+
+
+def faster() -> RunReport:
+    return lowered(Worth(latency=latency()))
+
+
+def slower() -> RunReport:
+    found = Finding(reason="activations are signed", setting="--activations u8")
+    odd = Finding(reason=NASTY, setting=NASTY)
+    return lowered(
+        Worth(latency=latency(speedup=0.625, low=0.5, high=0.8, after_ms=14.7), findings=(found, odd))
+    )
+
+
+def untimed() -> RunReport:
+    return lowered(Worth(why_not="without a proof there are no inputs to run it on"))
+
+
 def waived() -> RunReport:
     return run_of(verdict="unproven", reason="validation was switched off", fed=())
 
@@ -271,4 +319,7 @@ RUNS = {
     "broken": broken,
     "without_outputs": without_outputs,
     "crowded": crowded,
+    "faster": faster,
+    "slower": slower,
+    "untimed": untimed,
 }

@@ -15,11 +15,14 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxport.artifact import TensorSpec
 from onnxport.cli.output import remaining
 from onnxport.errors import InputError, MachineError, UsageError
-from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration import Resources, calibrate, memory
 from onnxport.quantize.calibration.memory import parted
+from onnxport.quantize.calibration.observers import Histogram
 from onnxport.quantize.params import QuantizeParams
+from onnxport.samples.readers import find_samples
 from tests.quantize.calibration.conftest import taps
 
 
@@ -132,8 +135,6 @@ def change_model(model, files):
 
 
 def change_observer(model, files):
-    from onnxport.quantize.calibration.observers import Histogram
-
     return model, files, taps() | {"r": (Histogram(16),)}
 
 
@@ -266,8 +267,6 @@ def test_an_interruption_in_the_middle_of_a_sample_waits_for_its_end(
 
 
 def test_less_memory_takes_several_runs_of_fewer_tensors(model, files, watch, expected, monkeypatch):
-    from onnxport.quantize.calibration import memory
-
     # Of this small model no tensor counts beside a process; so that process is taken to be nothing.
     monkeypatch.setattr(memory, "_PROCESS", 0)
     sizes = memory._sizes(model, taps(), files[-1])
@@ -279,6 +278,42 @@ def test_less_memory_takes_several_runs_of_fewer_tensors(model, files, watch, ex
     seen = calibrate(model, taps(), files, watch=watch, resources=Resources(memory=limit))
     assert bits(seen) == expected
     assert watch.seen[-1] == (12, 12)
+
+
+def test_parts_come_out_of_the_same_kernels(tmp_path, watch):
+    """ONNX Runtime fuses a convolution that nothing shows with the sum behind it, which rounds otherwise."""
+    text = """
+    <ir_version: 10, opset_import: ["" : 17]>
+    net (float[1, 256, 14, 14] x) => (float[1, 256, 14, 14] y)
+    {
+        a = Conv(x, weight)
+        b = Conv(a, weight)
+        c = Add(b, a)
+        d = Conv(c, weight)
+        e = Add(d, c)
+        y = Relu(e)
+    }
+    """
+    draw = np.random.default_rng(0)
+    proto = onnx.parser.parse_model(text)
+    weight = draw.standard_normal((256, 256, 1, 1)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "weight"))
+    onnx.save(proto, tmp_path / "net.onnx")
+    spec = TensorSpec("x", "float32", (1, 256, 14, 14))
+    np.savez(tmp_path / "0.npz", x=draw.standard_normal((1, 256, 14, 14), np.float32))
+    files = find_samples(tmp_path, [spec], 1)
+    watched = {name: (Histogram(),) for name in "abcdy"}
+    whole = bits(calibrate(tmp_path / "net.onnx", watched, files, watch=watch))
+    process = memory._PROCESS + memory._COPIES * (tmp_path / "net.onnx").stat().st_size
+    one_tensor = memory._PER_TENSOR * 256 * 14 * 14 * 4
+    for tensors in (1, 2, 4):
+        limit = process + tensors * one_tensor
+        parts, _ = parted(tmp_path / "net.onnx", watched, files[0], limit, 1)
+        assert len(parts) == -(-5 // tensors)
+        seen = calibrate(
+            tmp_path / "net.onnx", watched, files, watch=watch, resources=Resources(memory=limit)
+        )
+        assert bits(seen) == whole
 
 
 def test_fewer_processes_come_before_fewer_tensors(model, files):

@@ -1,0 +1,64 @@
+"""What an artefact of lower precision is worth on this CPU, for its record: figures, never a reason to refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxport.artifact import Artifact
+from onnxport.errors import OnnxportError, printable
+from onnxport.isolation import ChildBug
+from onnxport.pipelines.environment import instruction_sets
+from onnxport.pipelines.report import Finding, Latency, Worth
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.judges import Judges
+    from onnxport.quantize.worth import Worth as Found
+
+# What has a runtime for this CPU.
+_TIMED = frozenset(("onnx", "ort", "tflite"))
+
+
+def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path) -> Worth:
+    """Times the artefact, and what it would be in float, on the first of the judge's inputs.
+
+    Args:
+        before: gives the latter, for the same runtime.
+        folder: private; it may not exist yet.
+    """
+    if made.format not in _TIMED:
+        return Worth(why_not="Core ML models are timed on the device that is to run them")
+    if judge is None:
+        return Worth(why_not="without a proof there are no inputs to run it on")
+    from onnxport.quantize.worth import worth
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = worth(before().path, made.path, judge.feeds(), folder, instruction_sets())
+    except (OnnxportError, ChildBug) as error:
+        return Worth(why_not=printable(str(error).splitlines()[-1]))
+    return Worth(
+        latency=_latency(found),
+        findings=tuple(Finding(reason=f.reason, setting=f.setting) for f in found.findings),
+    )
+
+
+def _latency(found: Found) -> Latency:
+    from onnxport.quantize.latency import milliseconds
+
+    return Latency(
+        runtime=found.times.runtime,
+        before_ms=_rounded(milliseconds(found.times.before)),
+        after_ms=_rounded(milliseconds(found.times.after)),
+        speedup=_rounded(found.ratio.value),
+        low=_rounded(found.ratio.low),
+        high=_rounded(found.ratio.high),
+        confidence=_rounded(found.ratio.confidence),
+        rounds=len(found.times.before),
+    )
+
+
+def _rounded(value: float) -> float:
+    """To four digits: more say nothing."""
+    return float(f"{value:.4g}")

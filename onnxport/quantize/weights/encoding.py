@@ -1,0 +1,103 @@
+"""Weights as integers: the grids that a row of them may lie on, and the integers, scales and zero points themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Rows are worked on in portions of so many elements: a large weight is not held in memory several times.
+PORTION = 1 << 21
+
+
+@dataclass(frozen=True)
+class Grids:
+    """What integers stand for weights.
+
+    Attributes:
+        bits: 4, 7 or 8.
+        block: how many neighbours of a row share a scale; the whole row where it is that long.
+        symmetric: signed and without a zero point; else unsigned and with one.
+    """
+
+    bits: int
+    block: int
+    symmetric: bool
+
+    @property
+    def lowest(self) -> int:
+        return -(1 << (self.bits - 1)) if self.symmetric else 0
+
+    @property
+    def highest(self) -> int:
+        return self.lowest + (1 << self.bits) - 1
+
+    @property
+    def dtype(self) -> type[np.int8] | type[np.uint8]:
+        """Four bits are held in a byte each until they are written."""
+        return np.int8 if self.symmetric else np.uint8
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The integers that stand for rows of weights: weight = (number - zero point) * scale.
+
+    Attributes:
+        numbers: [rows, n] int8 or uint8.
+        scales: [rows, blocks] float32, not 0 and maybe negative; the last block of a row may be shorter.
+        zero_points: [rows, blocks] like the numbers; all 0 where the grids are symmetric.
+    """
+
+    grids: Grids
+    numbers: Array
+    scales: Array
+    zero_points: Array
+
+    def weights(self) -> Array:
+        """[rows, n] float32, computed as DequantizeLinear does."""
+        found = np.empty(self.numbers.shape, np.float32)
+        n = self.numbers.shape[-1]
+        for part in portions(self.numbers):
+            scales, zero_points = (
+                along(each[part], self.grids.block, n) for each in (self.scales, self.zero_points)
+            )
+            found[part] = (self.numbers[part].astype(np.float32) - zero_points) * scales
+        return found
+
+    def error(self, rows: Array) -> float:
+        """The sum of squared differences from `rows`."""
+        found = self.weights()
+        return sum(
+            float(np.square(rows[part] - found[part]).sum(dtype=np.float64)) for part in portions(rows)
+        )
+
+
+def joined(grids: Grids, parts: list[Encoding]) -> Encoding:
+    """Rows below rows."""
+    numbers, scales, zero_points = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("numbers", "scales", "zero_points")
+    )
+    return Encoding(grids, numbers, scales, zero_points)
+
+
+def along(of_blocks: Array, block: int, n: int) -> Array:
+    """[rows, blocks] spread to [rows, n]."""
+    return np.repeat(of_blocks, block, axis=1)[:, :n]
+
+
+def blocked(rows: Array, block: int) -> Array:
+    """[rows, n] as [rows * blocks, block], the last block of each row filled up with zeros, which any grid holds."""
+    if missing := -rows.shape[1] % block:
+        rows = np.pad(rows, ((0, 0), (0, missing)))
+    return rows.reshape(-1, block)
+
+
+def portions(rows: Array) -> Iterator[slice]:
+    """The rows in slices of about PORTION elements."""
+    step = max(1, PORTION // max(1, rows.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(rows), step))

@@ -1,0 +1,51 @@
+"""A weight of any operator as rows: what is multiplied and summed lies in a row, each row makes one result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from onnxport.quantize.weights.encoding import Array
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which axes of a weight are summed over.
+
+    Attributes:
+        shape: of the weight.
+        summed: the axes inside a row, ascending; the others tell the rows apart.
+    """
+
+    shape: tuple[int, ...]
+    summed: tuple[int, ...]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(axis for axis in range(len(self.shape)) if axis not in self.summed)
+
+    @property
+    def row(self) -> int:
+        """The elements of a row."""
+        return prod(self.shape[axis] for axis in self.summed)
+
+    @property
+    def channel_axis(self) -> int | None:
+        """The one axis that tells rows apart; None where several do, whose scales no operator can hold per axis."""
+        several = [axis for axis in self.kept if self.shape[axis] > 1]
+        if len(several) > 1 or not self.kept:
+            return None
+        return several[0] if several else self.kept[0]
+
+    def rows(self, weight: Array) -> Array:
+        """`weight` as [rows, row]; a view where the layout allows."""
+        return weight.transpose(*self.kept, *self.summed).reshape(-1, self.row)
+
+    def restored(self, rows: Array) -> Array:
+        """What `rows` made of a weight, back in its shape; of several numbers a row along a single summed axis."""
+        sizes = [self.shape[axis] for axis in self.kept]
+        inner = [self.shape[axis] for axis in self.summed] if rows.shape[1] == self.row else [rows.shape[1]]
+        order = np.argsort((*self.kept, *self.summed))
+        return np.ascontiguousarray(rows.reshape(*sizes, *inner).transpose(*order))

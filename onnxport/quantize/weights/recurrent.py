@@ -1,0 +1,62 @@
+"""LSTM layers on weights of 8 bits: com.microsoft's DynamicQuantizeLSTM, which quantizes what it reads at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.quantize.weights import rtn
+from onnxport.quantize.weights.encoding import Grids
+from onnxport.quantize.weights.finding import Weight
+from onnxport.quantize.weights.replacing import discard, register, take_over
+from onnxport.quantize.weights.shelf import Shelf
+
+DOMAIN = "com.microsoft"
+Layers = dict[ir.Node, tuple[Weight, Weight]]
+_OPERANDS = 8  # of ONNX's LSTM: X, W, R, B, sequence_lens, initial_h, initial_c, P
+
+
+def layers(weights: Sequence[Weight]) -> Layers:
+    """The LSTM layers that have such a form, with the weights of their input and of their state."""
+    of_node: dict[ir.Node, dict[int, Weight]] = {}
+    for weight in weights:
+        use, *others = weight.uses
+        if use.node.op_type == "LSTM" and not others and weight.dtype == ir.DataType.FLOAT:
+            of_node.setdefault(use.node, {})[use.position] = weight
+    both = {node: (found[1], found[2]) for node, found in of_node.items() if len(found) == 2}
+    return {node: pair for node, pair in both.items() if not node.attributes.get_int("layout", 0)}
+
+
+def replace(node: ir.Node, pair: tuple[Weight, Weight], bits: int, shelf: Shelf) -> None:
+    """Puts DynamicQuantizeLSTM in the place of the layer `node`."""
+    numbers, scaling = [], list[ir.Value | None]()
+    for weight in pair:
+        directions, gates, _ = weight.layout.shape
+        encoding = rtn.nearest(weight.rows(), Grids(bits, weight.layout.row, symmetric=True))
+        # The operator has the gates last, and insists on zero points.
+        stored = encoding.numbers.reshape(weight.layout.shape).transpose(0, 2, 1)
+        tensors = {
+            "int8": np.ascontiguousarray(stored),
+            "scale": encoding.scales.reshape(directions, gates),
+            "zero_point": np.zeros((directions, gates), np.int8),
+        }
+        number, *rest = register(
+            weight.graph, [(f"{weight.name}/{kind}", shelf.tensor(array)) for kind, array in tensors.items()]
+        )
+        numbers.append(number)
+        scaling += rest
+    operands = [*node.inputs, *[None] * (_OPERANDS - len(node.inputs))]
+    attributes = {name: each for name, each in node.attributes.items() if name != "layout"}
+    made = ir.node(
+        "DynamicQuantizeLSTM",
+        [operands[0], *numbers, *operands[3:], *scaling],
+        domain=DOMAIN,
+        name=node.name,
+        num_outputs=len(node.outputs),
+    )
+    made.attributes.update(attributes)
+    take_over(node, [made])
+    for weight in pair:
+        discard(weight)

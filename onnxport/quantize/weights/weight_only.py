@@ -1,0 +1,96 @@
+"""Weight-only quantization: weights in 8 or 4 bits, arithmetic in floats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from onnxport.model import Model
+from onnxport.optimizers import shapes
+from onnxport.optimizers.opset import lift
+from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.params import QuantizeParams
+from onnxport.quantize.setting import Quantized, Setting
+from onnxport.quantize.sources import check_float
+from onnxport.quantize.weights import nbits
+from onnxport.quantize.weights.encoding import Encoding
+from onnxport.quantize.weights.finding import (
+    Found,
+    counted,
+    find,
+    keep_outputs,
+    nothing_found,
+    opened,
+    reasons,
+)
+from onnxport.quantize.weights.inputs import Batch, batches, tap_of
+from onnxport.quantize.weights.planning import Planned, planned
+from onnxport.quantize.weights.shelf import Shelf
+
+
+def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
+    """Stores the weights of products, tables and recurrent layers in 8 or 4 bits.
+
+    One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
+
+    Raises:
+        CannotConvertError: the model is quantized already, no weight of it can be stored so, or the opset cannot be
+            lifted to one that has the operators.
+        UsageError: --exclude names what the model does not have.
+    """
+    check_float(model)
+    changed = opened(model)
+    exclude = excluded_nodes(model, changed, params.exclude)
+    found, plan = _plan(changed, params, exclude)
+    oldest = max((each.opset for each in plan), default=0)
+    if changed.opset < oldest:
+        lift(changed.ir, oldest)
+        found, plan = _plan(changed, params, exclude)
+    if not plan:
+        raise nothing_found(model, found, "store in fewer bits")
+    kinds = _store(changed, plan, params, setting)
+    if any(each.form == "contrib" for each in plan):
+        changed.ir.opset_imports[nbits.DOMAIN] = 1
+    shapes.infer(changed)
+    keep_outputs(changed, model)
+    notes = (
+        [f"lifted from opset {model.opset} to {oldest}, which has the operators"]
+        if model.opset < oldest
+        else []
+    )
+    notes += [f"{counted(count, 'weight')} as {kind}" for kind, count in kinds.most_common()]
+    if found.left:
+        notes.append(f"weights that stay as they are: {reasons(found)}")
+    return Quantized(changed, tuple(notes), {"weights": dict(kinds), "weights_left": dict(found.left)})
+
+
+def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tuple[Found, list[Planned]]:
+    found = find(model, exclude=exclude)
+    return found, [planned(weight, params) for weight in found.weights]
+
+
+def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, setting: Setting) -> Counter[str]:
+    """Stores all weights of the plan in place; gives how many as what."""
+    kinds: Counter[str] = Counter()
+    graph, shelf = model.graph, Shelf(setting.folder)
+    source = setting.folder / "observed.onnx"
+    by_samples = params.rounding == "gptq"
+    if by_samples:
+        model.hand_over(source)
+    for batch in batches(plan, graph) if by_samples else [Batch(tuple(plan), frozenset())]:
+        grams = batch.grams(source, params, setting)
+        with setting.watch.phase("weights"):
+            for number, each in enumerate(batch.plan):
+                tap = tap_of(each, graph)
+                encoding = each.encoding(params.rounding, grams.get(tap) if tap else None)
+                kinds[_kind(encoding)] += 1
+                each.store(encoding, shelf)
+                setting.watch.progress(number + 1, len(batch.plan))
+    return kinds
+
+
+def _kind(encoding: Encoding) -> str:
+    """What the report calls such weights."""
+    grids = encoding.grids
+    group = "row" if encoding.scales.shape[1] == 1 else f"block of {grids.block}"
+    return f"{'' if grids.symmetric else 'u'}int{grids.bits} with a scale per {group}"

@@ -1,0 +1,266 @@
+"""Whether a lower precision pays on this CPU, and where it does not, why, and which setting would help.
+
+The reasons are a table: what was found in the graph that ONNX Runtime makes of the result, the sentence, the setting.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.quantize.latency import OPTIMIZED, Feeds, Ratio, Times, measured, milliseconds, ratio
+from onnxport.validate.precision import onnx
+from onnxport.validate.precision.graphs import Graph, Operation
+
+# Below this speed-up a lower precision has not paid, and a reason is looked for.
+PAYS = 1.5
+
+# Microseconds of a node below which calling a kernel counts as much as its work.
+_SMALL = 20.0
+# Of all nodes, those that only convert. A graph that is fused throughout has one at each border.
+_MUCH = 0.1
+_BORDER = 2
+
+# The kernels that sum int8 products faster than float ones (docs/quantize.md), as Linux names what they need.
+_FAST_INTEGERS = frozenset("avx_vnni avx512_vnni avx_vnni_int8 amx_int8 asimddp i8mm sve".split())
+_ARM = frozenset(("aarch64", "arm64"))
+_X86 = frozenset(("x86_64", "AMD64"))
+
+_QUANTIZES = frozenset(("QuantizeLinear", "DequantizeLinear"))
+_DYNAMIC = frozenset(
+    "DynamicQuantizeLinear DynamicQuantizeMatMul MatMulIntegerToFloat DynamicQuantizeLSTM".split()
+)
+_FLOAT_PRODUCTS = frozenset("Conv FusedConv ConvTranspose MatMul FusedMatMul Gemm FusedGemm".split())
+_WIDE = frozenset(("int16", "uint16"))
+_HALVES = frozenset(("float16", "bfloat16"))
+# What only moves values is not what stands in the way.
+_MOVES = frozenset("Transpose Reshape Flatten Squeeze Unsqueeze ReorderInput ReorderOutput Identity".split())
+# Ends of an interval that are this far apart say nothing.
+_UNSURE = 1.5
+_FEW = 4  # operators in a sentence
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a result that was timed.
+
+    Attributes:
+        words: the machine and those of its instruction sets that matter, by Linux's names (`aarch64 asimddp`).
+        nodes: of the graph that ONNX Runtime makes of it.
+        microseconds: that the model before took for each of these.
+        activations: the types that activations are quantized to.
+        left: QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
+        around: the float operators that read what is de-quantized, and how often.
+        float_products: products that still compute in float, of those that take part.
+        dynamic: nodes that measure ranges at run time.
+        weights: constants that are de-quantized at run time, or read by products that do it themselves.
+        widened: whether weights of 16-bit floats became float32 ones.
+        casts: between types of floats.
+    """
+
+    words: frozenset[str]
+    nodes: int
+    microseconds: float
+    activations: frozenset[str] = frozenset()
+    left: int = 0
+    around: Mapping[str, int] | None = None
+    float_products: int = 0
+    dynamic: int = 0
+    weights: int = 0
+    widened: bool = False
+    casts: int = 0
+
+    @property
+    def signed(self) -> bool:
+        """Whether activations are signed where ONNX Runtime wants them unsigned."""
+        return "int8" in self.activations and bool(self.words & _X86)
+
+    @property
+    def converts(self) -> bool:
+        """Whether what was fused with nothing is more than borders need."""
+        return self.left > max(_BORDER, _MUCH * self.nodes)
+
+    @property
+    def named(self) -> str:
+        """The operators in `around`, most frequent first."""
+        found = Counter(self.around or {}).most_common(_FEW)
+        return ", ".join(f"{count} {name}" for name, count in found) or "nothing that computes"
+
+    @property
+    def excluded(self) -> str:
+        """How to leave these in float, but for products, without which little would be quantized."""
+        found = [name for name, _ in Counter(self.around or {}).most_common() if name not in _FLOAT_PRODUCTS]
+        return " ".join(f"--exclude {name}" for name in found[:_FEW]) or "--exclude NODE, for these by name"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where `applies`, `reason` is why a result is no faster, and `setting` what would help; both name facts."""
+
+    applies: Callable[[Facts], bool]
+    reason: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason, and the setting that would help."""
+
+    reason: str
+    setting: str
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        lambda facts: bool(facts.activations & _WIDE),
+        "ONNX Runtime has no products of 16-bit activations: {f.float_products} of them compute in float between "
+        "{f.left} conversions",
+        "--int8; 16-bit activations are for TFLite, which has kernels for them",
+    ),
+    Rule(
+        lambda facts: bool(facts.activations) and not facts.words & _FAST_INTEGERS,
+        "this CPU sums products of int8 no faster than those of floats: it has no VNNI, AMX or dot product",
+        "measure on the machine that is to run it, or leave the model in float there",
+    ),
+    Rule(
+        lambda facts: facts.signed,
+        "activations are signed: ONNX Runtime's fusions on x86 are for unsigned ones, and {f.left} of {f.nodes} nodes "
+        "only convert ({f.named})",
+        "--activations u8",
+    ),
+    Rule(
+        lambda facts: facts.converts and not facts.signed and not facts.activations & _WIDE,
+        "{f.left} of {f.nodes} nodes only convert between integers and floats: ONNX Runtime did not fuse them with "
+        "what they surround ({f.named})",
+        "{f.excluded}",
+    ),
+    Rule(
+        lambda facts: facts.dynamic > 0,
+        "ranges are measured at every run, by {f.dynamic} nodes",
+        "--int8 --calib DIR, which knows them beforehand",
+    ),
+    Rule(
+        lambda facts: facts.widened,
+        "ONNX Runtime has no kernels of 16-bit floats on this CPU: it computes in float32 (casts on the way: "
+        "{f.casts})",
+        "--int8 --calib DIR for speed; 16-bit floats make the file small, and are fast on other hardware",
+    ),
+    Rule(
+        lambda facts: facts.weights > 0 and not facts.activations and not facts.dynamic,
+        "{f.weights} weights are de-quantized at every run, and the products compute in float",
+        "--int8 --calib DIR or --dynamic for speed; integers for weights alone make the file small",
+    ),
+    Rule(
+        lambda facts: facts.microseconds < _SMALL,
+        "the model is small: {f.microseconds:.0f} microseconds a node, of which calling it is a good part",
+        "a larger batch; for a model of this size the precision hardly matters",
+    ),
+)
+UNSURE = Finding("its rounds differ by more than that: other programs were at work", "run again without them")
+UNKNOWN = Finding(
+    "none of the known reasons shows in the graph that ONNX Runtime makes of it",
+    "look at ONNX Runtime's profile",
+)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a result is worth on this CPU.
+
+    Attributes:
+        findings: why it is hardly faster, or not; empty where it is.
+    """
+
+    times: Times
+    ratio: Ratio
+    findings: tuple[Finding, ...]
+
+
+def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> Worth:
+    """Times two models and looks for reasons where the second does not pay: in ONNX Runtime, which shows its graph.
+
+    Args:
+        before, after: see latency.measured.
+        folder: private, for what ONNX Runtime makes of the second.
+        words: the machine and its instruction sets (Facts.words).
+
+    Raises:
+        OnnxportError, ChildBug: see latency.measured.
+    """
+    times = measured(before, after, feeds, folder)
+    found = ratio(times)
+    if found.value >= PAYS:
+        return Worth(times, found, ())
+    is_unsure = found.high > _UNSURE * found.low
+    if after.suffix.lower() not in (".onnx", ".ort"):
+        return Worth(times, found, (UNSURE,) if is_unsure else ())
+    facts = facts_of(*_graphs(after, folder), milliseconds(times.before), words)
+    return Worth(times, found, findings(facts) or (UNSURE if is_unsure else UNKNOWN,))
+
+
+def findings(facts: Facts) -> tuple[Finding, ...]:
+    """Every reason that applies, in the table's order."""
+    return tuple(
+        Finding(rule.reason.format(f=facts), rule.setting.format(f=facts))
+        for rule in RULES
+        if rule.applies(facts)
+    )
+
+
+def facts_of(file: Graph, graph: Graph, before: float, words: str) -> Facts:
+    """What the graph that ONNX Runtime makes of a result tells.
+
+    Args:
+        file: the graph as it was written: ONNX Runtime makes signed activations unsigned, and floats wider.
+        before: milliseconds that the model before takes.
+    """
+    kinds = Counter(operation.kind for operation in graph.operations)
+    computed = {name for operation in graph.operations for name in operation.outputs}
+    left = [each for each in graph.operations if each.kind in _QUANTIZES and each.inputs[0] in computed]
+    return Facts(
+        words=frozenset(words.split()),
+        nodes=len(graph.operations),
+        microseconds=1000 * before / max(1, len(graph.operations)),
+        activations=frozenset(_activations(file)),
+        left=len(left),
+        around=_around(graph.operations, left),
+        float_products=sum(kinds[kind] for kind in _FLOAT_PRODUCTS),
+        dynamic=sum(kinds[kind] for kind in _DYNAMIC),
+        weights=kinds["MatMulNBits"] + sum(_unpacks(each, graph) for each in graph.operations),
+        widened=_has_halves(file) and not _has_halves(graph),
+        casts=kinds["Cast"],
+    )
+
+
+def _graphs(path: Path, folder: Path) -> tuple[Graph, Graph]:
+    """The graph in the file, and that which ONNX Runtime runs: of an `.ort` file the same."""
+    if path.suffix.lower() == ".ort":
+        graph = onnx.of_ort(path.read_bytes())
+        return graph, graph
+    return onnx.of_file(path), onnx.of_file(folder / OPTIMIZED)
+
+
+def _activations(graph: Graph) -> Iterable[str]:
+    """The types that computed values are quantized to, or read in."""
+    for each in graph.operations:
+        if each.kind == "QuantizeLinear" or each.kind.startswith("QLinear"):
+            point = each.inputs[2] if len(each.inputs) > 2 else ""
+            yield each.to or graph.constants.get(point, ("uint8", 0))[0]
+
+
+def _around(operations: Iterable[Operation], left: Iterable[Operation]) -> Mapping[str, int]:
+    """Who computes with what was de-quantized."""
+    widened = {name for each in left if each.kind == "DequantizeLinear" for name in each.outputs}
+    found = [each.kind for each in operations if widened.intersection(each.inputs)]
+    return Counter(kind for kind in found if kind not in _QUANTIZES | _MOVES)
+
+
+def _unpacks(operation: Operation, graph: Graph) -> bool:
+    return operation.kind == "DequantizeLinear" and operation.inputs[0] in graph.constants
+
+
+def _has_halves(graph: Graph) -> bool:
+    """Whether it has weights of 16-bit floats."""
+    return any(dtype in _HALVES and size > 1 for dtype, size in graph.constants.values())
