@@ -170,12 +170,9 @@ def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
 
 def _states(model: Model, work: Work) -> frozenset[str]:
     """The inputs that are fed back from an output, which the user's samples may lack."""
-    from onnxport.samples.domain import without_functions
-    from onnxport.samples.states import find_states
+    from onnxport.samples.states import state_inputs
 
-    if work.validation is not None and work.validation.state:
-        return frozenset(work.validation.state)
-    return frozenset(find_states(without_functions(model), model.inputs, model.outputs))
+    return state_inputs(model, work.validation.state if work.validation is not None else {})
 
 
 @contextmanager

@@ -56,11 +56,10 @@ def _samples(model: Model, setting: Setting) -> Sequence[Feeds]:
     if not files and setting.validation is not None and setting.validation.inputs is not None:
         from onnxport.samples.preprocessing import preprocessing
         from onnxport.samples.readers import find_samples
+        from onnxport.samples.states import state_inputs
 
         folder = setting.validation.inputs
         settings = preprocessing(setting.validation.preprocess, folder)
-        names = frozenset(spec.name for spec in model.inputs)
-        files = find_samples(folder, model.inputs, _MEASURED, settings=settings, optional=names)
-    feeds = [dict(file.load().feeds) for file in files[:_MEASURED]]
-    # One that begins with a state of zeros may lack it.
-    return [each for each in feeds if {spec.name for spec in model.inputs} <= set(each)]
+        states = state_inputs(model, setting.validation.state)
+        files = find_samples(folder, model.inputs, _MEASURED, settings=settings, optional=states)
+    return [dict(file.load().feeds) for file in files[:_MEASURED]]

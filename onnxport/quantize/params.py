@@ -29,19 +29,19 @@ CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
 # The sizes of blocks that MatMulNBits has kernels for.
 _KERNELS = (16, 32, 64, 128, 256)
 # Options to the precisions that they say something about; what is not listed goes with all.
-_CALIBRATING: frozenset[Precision] = CALIBRATED | {"fp16", "int8-weights", "int4-weights"}
+_WEIGHTS: frozenset[Precision] = frozenset(("int8-weights", "int4-weights"))
+_CALIBRATING = CALIBRATED | _WEIGHTS
 BELONGS: Mapping[str, frozenset[Precision]] = {
-    **dict.fromkeys(("calib", "calib_samples", "strict", "jobs", "memory_limit", "cache"), _CALIBRATING),
+    **dict.fromkeys(("calib", "calib_samples", "strict"), _CALIBRATING | {"fp16"}),
+    **dict.fromkeys(("jobs", "memory_limit", "cache", "scheduler"), _CALIBRATING),
     **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
-    **dict.fromkeys(
-        ("block", "weights_method", "weights_format"), frozenset[Precision](("int8-weights", "int4-weights"))
-    ),
+    **dict.fromkeys(("block", "weights_method", "weights_format"), _WEIGHTS),
     "activations": frozenset(("int8",)),
     "io": frozenset(("fp16",)),
     "reduce_range": frozenset(("dynamic",)),
 }
 # Of these, those that say how samples are read.
-_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit")
+_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit", "scheduler")
 # The most sets of inputs that are read unless the user says otherwise.
 CALIBRATION_SAMPLES = 300
 
