@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onnxport.errors import UsageError
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
 from onnxport.quantize.sources import check_float
@@ -40,15 +39,10 @@ def to_bfloat16(model: Model, params: QuantizeParams, setting: Setting) -> Quant
 
     Raises:
         CannotConvertError: it has no weights to round, or is quantized.
-        UsageError: `io`, which is of float16.
     """
     from onnxport.optimizers.bfloat16 import to_bfloat16
 
     check_float(model)
-    if params.io != "float":
-        raise UsageError(
-            "--io fp16 goes with --fp16", fix="leave it out: a bf16 model takes and gives float32"
-        )
     with setting.watch.phase("round"):
         done = to_bfloat16(model)
     return Quantized(done.model, done.notes, done.facts)
