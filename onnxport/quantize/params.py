@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from onnxport.errors import UsageError
 from onnxport.pairs import Texts
@@ -28,19 +29,19 @@ CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
 # The sizes of blocks that MatMulNBits has kernels for.
 _KERNELS = (16, 32, 64, 128, 256)
 # Options to the precisions that they say something about; what is not listed goes with all.
-_CALIBRATING: frozenset[Precision] = CALIBRATED | {"fp16", "int8-weights", "int4-weights"}
+_WEIGHTS: frozenset[Precision] = frozenset(("int8-weights", "int4-weights"))
+_CALIBRATING = CALIBRATED | _WEIGHTS
 BELONGS: Mapping[str, frozenset[Precision]] = {
-    **dict.fromkeys(("calib", "calib_samples", "strict", "jobs", "memory_limit", "cache"), _CALIBRATING),
+    **dict.fromkeys(("calib", "calib_samples", "strict"), _CALIBRATING | {"fp16"}),
+    **dict.fromkeys(("jobs", "memory_limit", "cache", "scheduler"), _CALIBRATING),
     **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
-    **dict.fromkeys(
-        ("block", "weights_method", "weights_format"), frozenset[Precision](("int8-weights", "int4-weights"))
-    ),
+    **dict.fromkeys(("block", "weights_method", "weights_format"), _WEIGHTS),
     "activations": frozenset(("int8",)),
     "io": frozenset(("fp16",)),
     "reduce_range": frozenset(("dynamic",)),
 }
 # Of these, those that say how samples are read.
-_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit")
+_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit", "scheduler")
 # The most sets of inputs that are read unless the user says otherwise.
 CALIBRATION_SAMPLES = 300
 
@@ -82,8 +83,8 @@ class QuantizeParams(BaseModel):
     calib: Path | None = Field(
         default=None,
         exclude=True,  # of the provenance: the same bytes wherever the samples lie
-        description="Folder with samples to calibrate on: images, .npz, .npy or .safetensors files, or ONNX "
-        "test_data_set_* folders.",
+        description="Folder with samples to calibrate on, or one file of many: images, .npz, .npy or .safetensors "
+        "files, or ONNX test_data_set_* folders.",
         json_schema_extra={"metavar": "DIR"},
     )
     calib_samples: int = Field(
@@ -230,6 +231,16 @@ class QuantizeParams(BaseModel):
                 fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
             )
         return self
+
+
+def calibrated_fields() -> dict[str, FieldInfo]:
+    """The fields that say something to a precision whose grids come from samples: what a conversion takes too."""
+    others = ("precision", "io")  # which it is; and a target's own
+    return {
+        name: field
+        for name, field in QuantizeParams.model_fields.items()
+        if name not in others and CALIBRATED & BELONGS.get(name, CALIBRATED)
+    }
 
 
 def _option(name: str, value: object) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 import onnxport
 from fixtures import models
+from onnxport.errors import UsageError
 from onnxport.pipelines.report import RunReport
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -192,6 +193,11 @@ def test_python_says_it_in_keywords(tmp_path: Path) -> None:
     assert isinstance(result.run, RunReport)
 
 
+def test_options_of_other_precisions_are_none_of_this_command(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="converting to ort has no option 'block'"):
+        onnxport.convert_model(DIGITS, "ort", precision="int8", calib=tmp_path, block=32)
+
+
 def _without_samples(target: str, sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", target, "--precision", "int8")
 
@@ -248,8 +254,17 @@ def test_failure_is_one_sentence_and_leaves_nothing(name: str, sandbox: Sandbox)
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("target", SUFFIXES)
-def test_mobilenet_keeps_its_scales_in_every_target(target: str, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize(
+    ("target", "ranges"),
+    [
+        *((target, ()) for target in SUFFIXES),
+        # So coarse that ONNX Runtime's levels are as far apart as quantization costs: the float original decides.
+        ("tflite", ("--method", "minmax", "--no-bias-correction")),
+    ],
+)
+def test_mobilenet_keeps_its_scales_in_every_target(
+    target: str, ranges: tuple[str, ...], sandbox: Sandbox
+) -> None:
     model = shutil.copy(models.path("mobilenetv2/mobilenetv2.onnx"), sandbox.folder / "mobilenet.onnx")
     photos = sandbox.folder / "photos"
     photos.mkdir()
@@ -257,7 +272,16 @@ def test_mobilenet_keeps_its_scales_in_every_target(target: str, sandbox: Sandbo
         shutil.copy(photo, photos)
     looks = ("resize=224x224", "scale=1/255", "mean=0.485,0.456,0.406", "std=0.229,0.224,0.225")
     preprocessing = [word for look in looks for word in ("--preprocess", look)]
-    asked = ("--precision", "int8", "--calib", "photos", *preprocessing, "--shape", "input=1,3,224,224")
+    asked = (
+        "--precision",
+        "int8",
+        "--calib",
+        "photos",
+        *preprocessing,
+        "--shape",
+        "input=1,3,224,224",
+        *ranges,
+    )
     outcome = sandbox.run("convert", model, "--to", target, *asked, "--json", timeout=280)
     assert outcome.code == 0, outcome.stderr
     (artifact,) = outcome.document["artifacts"]

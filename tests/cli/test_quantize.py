@@ -30,7 +30,7 @@ TIMEOUT = 60.0
 def artifact(sandbox: Sandbox, *arguments: str | Path) -> dict[str, Any]:
     """The run's one artefact in its report; the input is found untouched."""
     before = sandbox.model.read_bytes()
-    outcome = sandbox.run(*arguments, "--json")
+    outcome = sandbox.run(*arguments, "--json", "--no-latency")
     assert outcome.code == 0, outcome.stderr
     assert sandbox.model.read_bytes() == before
     (found,) = outcome.document["artifacts"]
@@ -204,6 +204,15 @@ def test_a_state_that_files_lack_begins_with_zeros_and_that_is_said(sandbox: San
         np.save(folder / f"{number}.npy", random.standard_normal((number % 3 + 1, 8)).astype(np.float32))
     found = artifact(sandbox, *INT8, folder, "--accept-quality", "--budget", "sqnr=0")
     assert any(note.startswith("samples: the state 'h' began with zeros") for note in found["notes"])
+
+
+def test_a_file_that_lacks_an_input_is_refused_where_values_are_measured_on_it(sandbox: Sandbox) -> None:
+    recurrent(sandbox.folder)
+    (sandbox.folder / "samples").mkdir()
+    np.savez(sandbox.folder / "samples" / "a.npz", h=np.zeros((1, 16), np.float32))
+    outcome = sandbox.run("quantize", "model.onnx", "--fp16", "--inputs", "samples")
+    assert outcome.code == errors.BAD_INPUT
+    assert "a.npz lacks the input 'x': it holds 'h'" in outcome.stderr
 
 
 # ---- interruption
