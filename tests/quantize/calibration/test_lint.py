@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from fixtures import models, samples
+from fixtures import samples
 from onnxport.model import Model
 from onnxport.quantize.calibration.lint import Lint, lint
 from onnxport.samples.readers import SampleFile, find_samples
@@ -34,7 +34,7 @@ def files(folder: Path, model: Model, feeds: list[Feeds]) -> tuple[SampleFile, .
 
 def linted(key: str, folder: Path, change: Callable[[Floats], Floats] = lambda pixels: pixels) -> Lint:
     """The verdict on the calibration samples of a network, its pictures changed as bytes in RGB or BGR."""
-    model = Model.load(models.path(key))
+    model = Model.load(samples.path(key))
     source = samples.SOURCES[key]
     feeds: list[Feeds] = []
     for number in range(COUNT):
