@@ -101,8 +101,21 @@ def test_no_library_is_imported(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("target", ["tflite", "coreml", "ort"])
 def test_conversion_spends_at_most_a_second_on_imports(target: str, tmp_path: Path) -> None:
     """In the command's own process; the compiler's child imports while this one works."""
-    command = (sys.executable, "-X", "importtime", "-m", "onnxport", "convert", str(DIGITS), "--to", target)
-    found = imports(run(*command, "-o", str(tmp_path / f"digits{SUFFIXES[target]}"), "--quiet").stderr)
+    output = tmp_path / f"digits{SUFFIXES[target]}"
+    check_imports("convert", str(DIGITS), "--to", target, "-o", str(output))
+
+
+@pytest.mark.parametrize(
+    "options", [("--int8", "--calib", str(DIGITS.with_name("test.npz"))), ("--fp16",)], ids=lambda o: o[0]
+)
+def test_quantization_spends_at_most_a_second_on_imports(options: tuple[str, ...], tmp_path: Path) -> None:
+    check_imports("quantize", str(DIGITS), *options, "-o", str(tmp_path / "small.onnx"))
+
+
+def check_imports(*arguments: str) -> None:
+    """Runs the command and then imports what it imported."""
+    command = (sys.executable, "-X", "importtime", "-m", "onnxport", *arguments, "--quiet")
+    found = imports(run(*command).stderr)
     names = dict.fromkeys(
         name if name.startswith("onnxport") else name.partition(".")[0] for name, _ in found
     )
@@ -118,7 +131,7 @@ def test_conversion_spends_at_most_a_second_on_imports(target: str, tmp_path: Pa
     )
     modules = [name for name in names if name not in sys.stdlib_module_names]
     spent = min(float(run(sys.executable, "-c", program, *modules).stdout) for _ in range(3))
-    print(f"convert --to {target}: {spent:.2f} s on imports")
+    print(f"{' '.join(arguments)}: {spent:.2f} s on imports")
     assert spent <= 1.0
 
 

@@ -21,9 +21,9 @@ import onnxport
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
-IMPORT_NAMES = {"google": "protobuf", "PIL": "pillow", "yaml": "PyYAML"}
+IMPORT_NAMES = {"distributed": "dask", "google": "protobuf", "PIL": "pillow", "yaml": "PyYAML"}
 # What a user needs for part of what the package does; the others are for those who work on it.
-OPTIONAL = ("images",)
+OPTIONAL = ("distributed", "images")
 
 
 @pytest.fixture(scope="module")

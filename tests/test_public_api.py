@@ -47,6 +47,17 @@ def convert_model(folder: Path) -> None:
     assert isinstance(result.run, RunReport)
 
 
+def quantize_model(folder: Path) -> None:
+    result = onnxport.quantize_model(
+        DIGITS, "int8", folder / "small.onnx", calib=DIGITS.with_name("test.npz"), budget={"sqnr": 30}
+    )
+    assert isinstance(result, onnxport.ConversionResult)
+    assert result.path == folder / "small.onnx"
+    assert result.path.stat().st_size < DIGITS.stat().st_size / 2
+    assert result.report.verdict == "proven"
+    assert len(result.report.fed) == 20, "what calibration held back of 360"
+
+
 def validate_model(folder: Path) -> None:
     report = onnxport.validate_model(DIGITS, DIGITS, seed=3)
     assert isinstance(report, onnxport.Report)
@@ -100,6 +111,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "debug_model": debug_model,
     "load": load,
     "metric": metric,
+    "quantize_model": quantize_model,
     "validate_model": validate_model,
 }
 
@@ -182,6 +194,46 @@ def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_p
     with pytest.raises(UsageError) as caught:
         onnxport.convert_model(DIGITS, "tflite", tmp_path / "m.tflite", **options)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("precision", "options", "says"),
+    [
+        ("int8", {}, "--int8 needs samples of what the model will meet"),
+        ("int8", {"calib": 5}, "option 'calib' has the value 5; give a path"),
+        (
+            "int8",
+            {"calib": DIGITS, "method": "kl"},
+            "option 'method' has the value 'kl'; give 'auto', 'minmax'",
+        ),
+        (
+            "int8",
+            {"calib": DIGITS, "exclude": 3},
+            "option 'exclude' has the value 3; give text, or a list of",
+        ),
+        ("int9", {}, "option 'precision' has the value 'int9'; give 'int8', 'int16x8', 'dynamic'"),
+        ("fp16", {"calibs": DIGITS}, "quantization has no option 'calibs'; did you mean 'calib'?"),
+    ],
+)
+def test_wrong_option_of_quantization_is_a_usage_error(
+    precision: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        onnxport.quantize_model(DIGITS, precision, **options)
+    assert says in str(caught.value)
+
+
+def test_a_budget_that_is_not_kept_raises_with_the_figures_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NotProvenError, match="costs more accuracy") as caught:
+        onnxport.quantize_model(
+            DIGITS,
+            "int8",
+            tmp_path / "small.onnx",
+            calib=DIGITS.with_name("test.npz"),
+            budget={"sqnr": 200},
+        )
+    assert caught.value.report.artifacts[0].report.verdict == "over budget"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

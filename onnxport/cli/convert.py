@@ -11,7 +11,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, latency_option, output_options, report_option
 from onnxport.pipelines.stages import TARGETS
-from onnxport.quantize.params import QuantizeParams
+from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
 
 
@@ -37,7 +37,7 @@ from onnxport.validate.params import ValidateParams
 @options_of(
     ValidateParams,
     targets={name: stage.params for name, stage in TARGETS.items()},
-    conditional={"--calib": QuantizeParams},
+    conditional={"--calib": calibrated_fields()},
 )
 @click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
 @click.option("--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.*.")

@@ -23,21 +23,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 def options_of(
     *always: type[BaseModel],
     targets: Mapping[str, type[BaseModel]] | None = None,
-    conditional: Mapping[str, type[BaseModel]] | None = None,
+    conditional: Mapping[str, Mapping[str, FieldInfo]] | None = None,
 ) -> Callable[[F], F]:
     """One option per field of the models; a field that several models have is one option.
 
     Args:
         always: models that always apply; where two have a field, the first describes it.
         targets: models that apply to one target only, by its name, for the help text.
-        conditional: models that apply beside an option only, by its name; a field that others have is theirs.
+        conditional: fields that apply beside an option only, by its name; one that a model has is the model's.
     """
     fields: dict[str, dict[str, FieldInfo]] = {}
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
-        for name, field in _optional(model):
+        for name, field in _optional(model.model_fields):
             fields.setdefault(name, {}).setdefault(owner, field)
-    for option, model in (conditional or {}).items():
-        for name, field in _optional(model):
+    for option, beside_it in (conditional or {}).items():
+        for name, field in _optional(beside_it):
             if name not in fields:
                 beside = "" if _spelled(name) == option else f" Only with {option}."
                 fields[name] = {"": _ending(field, beside)}
@@ -50,9 +50,9 @@ def options_of(
     return decorate
 
 
-def _optional(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """The fields of a model that are options."""
-    for name, field in model.model_fields.items():
+def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]]:
+    """Those of `fields` that are options."""
+    for name, field in fields.items():
         if _extra(field).get("option", True):
             yield name, field
 

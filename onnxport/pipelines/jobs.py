@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
 from onnxport.pipelines.stages import QUANTIZE, Stage, check_known, params_of, target
-from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams
+from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields
 from onnxport.validate.params import ValidateParams
 
 
@@ -123,7 +123,7 @@ def conversion(
     """
     stage = target(to)
     purpose = f"converting to {to}"
-    check_known(options, stage.params, QuantizeParams, ValidateParams, purpose=purpose)
+    check_known(options, stage.params, ValidateParams, purpose=purpose, further=calibrated_fields())
     params = params_of(stage.params, _fields(stage.params, options), purpose=purpose)
     quantizing = _quantizing(params, options, purpose)
     validation = params_of(ValidateParams, _judged_on(quantizing, options), purpose=purpose)
@@ -190,9 +190,8 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
     Raises:
         UsageError: options of quantization without samples, or with a precision that takes none.
     """
-    own = {"precision", *type(params).model_fields, *ValidateParams.model_fields}
-    given = _fields(QuantizeParams, options)
-    asked = [name for name, value in given.items() if name not in own and value is not None]
+    given = {name: options[name] for name in calibrated_fields() if options.get(name) is not None}
+    asked = [name for name in given if name not in ValidateParams.model_fields]
     precision = getattr(params, "precision", None)
     if not asked:
         return None
@@ -212,7 +211,9 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
             "--calib quantizes one model, --function names further ones",
             fix="quantize each with onnxport quantize first, and convert the results",
         )
-    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
+    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
+    shared = {name: value for name, value in given.items() if name not in type(params).model_fields}
+    return params_of(QuantizeParams, {**shared, "precision": precision}, purpose=purpose)
 
 
 def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:

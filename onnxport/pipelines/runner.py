@@ -79,7 +79,12 @@ def run(
         worth = None
         if final is not None and job.latency and job.lowers:
             with clock.phase("latency"):
-                worth = worth_of(source, product.artifact, judge, staging.folder / "latency")
+                worth = worth_of(
+                    lambda: workshop.in_float(workers[-1], model, source),
+                    product.artifact,
+                    judge,
+                    staging.folder / "latency",
+                )
         record = record_of(product, final, job.target.name, report, origin, clock, worth)
         records = function_records(record, dict(zip(further, others, strict=True)))
         whole = run_report((command, *arguments), origin, records, _libraries(job), clock)
@@ -89,6 +94,10 @@ def run(
         elif final is not None:
             staging.commit(_moves(product.artifact, final))
     return whole
+
+
+# The options of a target that say what an artefact rounds.
+_IN_FLOAT = {"precision": None, "io": "float"}
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,14 @@ class _Workshop:
     def finish(self, workers: Sequence[Worker], begun: _Begun) -> Product:
         """The last step's product, with the notes and facts of all."""
         return self._made(len(workers) - 1, workers[-1], begun)
+
+    def in_float(self, worker: Worker, model: Model, source: Artifact) -> Artifact:
+        """What the source is for the target's runtime without a lower precision, for comparison."""
+        if self.job.target.gives in RUNS_ON and "onnxruntime" in RUNS_ON[self.job.target.gives]:
+            return source
+        params = self.job.steps[-1].params.model_copy(update=_IN_FLOAT)
+        apart = replace(self, folder=self.folder / "float", clock=Clock(None))
+        return worker(model, params, apart._work(len(self.job.steps) - 1)).artifact
 
     def _made(self, number: int, worker: Worker, begun: _Begun) -> Product:
         with writing(self.job.output), blaming_the_model(self.job.source, self.judge):

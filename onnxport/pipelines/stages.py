@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,9 +183,15 @@ def target(name: str) -> Stage:
     return TARGETS[name]
 
 
-def check_known(options: Mapping[str, Any], *models: type[BaseModel], purpose: str) -> None:
-    """Raises UsageError for an option that is a field of none of `models`, naming the nearest one that is."""
-    known = {name for model in models for name in model.model_fields}
+def check_known(
+    options: Mapping[str, Any], *models: type[BaseModel], purpose: str, further: Collection[str] = ()
+) -> None:
+    """Raises UsageError for an option that is a field of none of `models`, naming the nearest one that is.
+
+    Args:
+        further: single fields that are known as well.
+    """
+    known = {*further, *(name for model in models for name in model.model_fields)}
     for name in options:
         if name not in known:
             raise UsageError(f"{purpose} has no option {name!r}", fix=_nearest(name, known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,25 +16,26 @@ if TYPE_CHECKING:
     from onnxport.pipelines.judges import Judges
     from onnxport.quantize.worth import Worth as Found
 
-# What ONNX Runtime runs, on whose CPU kernels the reasons are about.
-_TIMED = frozenset(("onnx", "ort"))
+# What has a runtime for this CPU.
+_TIMED = frozenset(("onnx", "ort", "tflite"))
 
 
-def worth_of(source: Artifact, made: Artifact, judge: Judges | None, folder: Path) -> Worth:
-    """Times the source and the artefact on the first of the judge's inputs.
+def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path) -> Worth:
+    """Times the artefact, and what it would be in float, on the first of the judge's inputs.
 
     Args:
+        before: gives the latter, for the same runtime.
         folder: private; it may not exist yet.
     """
     if made.format not in _TIMED:
-        return Worth(why_not="a model for another runtime is timed on the device that is to run it")
+        return Worth(why_not="Core ML models are timed on the device that is to run them")
     if judge is None:
         return Worth(why_not="without a proof there are no inputs to run it on")
     from onnxport.quantize.worth import worth
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        found = worth(source.path, made.path, judge.feeds(), folder, instruction_sets())
+        found = worth(before().path, made.path, judge.feeds(), folder, instruction_sets())
     except (OnnxportError, ChildBug) as error:
         return Worth(why_not=printable(str(error).splitlines()[-1]))
     return Worth(

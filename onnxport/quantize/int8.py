@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
-from onnxport.quantize.calibration import Resources, calibrate
-from onnxport.quantize.calibration.observers import Histogram, elements_per_sample
-from onnxport.quantize.calibration.ranges import range_of
+from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.exclusions import excluded_nodes
-from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
+from onnxport.quantize.grids import Array, Floats, Grid, QuantizedWeight, activation_grid, weight_grid
+from onnxport.quantize.measuring import Measured, Ranges, measured
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
+from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.restoring import Restorable
 from onnxport.quantize.scoring import Scorer
@@ -26,8 +28,6 @@ from onnxport.quantize.setting import Quantized, Setting
 from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
 from onnxport.quantize.sources import check_float
 
-# Least and greatest value of an activation.
-Ranges = Mapping[str, tuple[float, float]]
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
 _WIDE = (
@@ -55,8 +55,8 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     with setting.watch.phase("settle"):
         placed = placed_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        ranges = calibrated_ranges(placed, params, setting)
-    write = partial(written, placed.graph, ranges)
+        seen = measured(placed.graph, placed.placement, params, setting)
+    write = partial(written, placed.graph, seen)
     if setting.validation is not None and setting.validation.budget:
         return _within_budgets(model, placed, write, setting)
     with setting.watch.phase("round"):
@@ -83,11 +83,12 @@ def _within_budgets(
     return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
 
 
-def written(graph: Settled, ranges: Ranges, placement: Placement) -> Model:
+def written(graph: Settled, seen: Measured, placement: Placement) -> Model:
     """The model of a plan."""
-    grids = activation_grids(placement, ranges)
+    grids = activation_grids(placement, seen.ranges)
     weights = rounded_weights(graph.model, placement, grids)
-    return qdq.write(graph.model, placement, grids, weights, {})
+    corrections = corrected_biases(graph.model, placement, weights, seen.means)
+    return qdq.write(graph.model, placement, grids, weights, corrections)
 
 
 def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:
@@ -100,20 +101,6 @@ def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Plac
     if not placement.units:
         raise _nothing_to_quantize(model, graph.model, placement)
     return Placed(graph, placement)
-
-
-def calibrated_ranges(placed: Placed, params: QuantizeParams, setting: Setting) -> Ranges:
-    """The range of every activation that samples have to tell, by the method asked for."""
-    elements = 0 if params.method == "minmax" else elements_per_sample(len(setting.calibration))
-    taps = {name: (Histogram(elements),) for name in placed.placement.observed}
-    resources = Resources.of(params)
-    seen = calibrate(placed.graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
-    found = {}
-    for name, (histogram, *_) in seen.items():
-        assert isinstance(histogram, Histogram)
-        levels = 2 ** (16 if placed.placement.dtype_of(name) == "int16" else 8)
-        found[name] = range_of(histogram, "mse" if params.method == "auto" else params.method, levels)
-    return found
 
 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
@@ -143,6 +130,25 @@ def rounded_weights(
             if bias is not None:
                 grid = biases.holding(grid, bias, grids[unit.reads[0]])
         found[weight] = QuantizedWeight(grid.quantized(values), grid)
+    return found
+
+
+def corrected_biases(
+    model: Model, placement: Placement, weights: Mapping[Weight, QuantizedWeight], means: Mapping[str, Array]
+) -> dict[str, Floats]:
+    """Name of a product's node to its corrected bias, for all whose operand's means are known."""
+    nodes = {node.name: node for node in model.graph}
+    found = {}
+    for unit in placement.units:
+        if unit.weight is None or unit.bias is None or unit.reads[0] not in means:
+            continue
+        own = qdq.bias_of(model.graph, unit)
+        values = values_of(model, unit.weight)
+        axis = axis_of_results(nodes[unit.node])
+        bias = np.zeros(values.shape[axis], np.float32) if own is None else own
+        found[unit.node] = bias_correction.corrected(
+            bias, values, weights[unit.weight], means[unit.reads[0]], axis
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""How long a model takes before and after, in ONNX Runtime on this CPU: measured in rounds, told with an interval.
+"""How long a model takes before and after on this CPU, in its own runtime: measured in rounds, told with an interval.
 
 A round runs both models one right after the other, in turns which comes first, so that what slows the machine down
 slows both; its ratio is one observation. The ratio told is the median of the rounds', and its interval lies between two
@@ -12,8 +12,9 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from onnxport.isolation import Child
 
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+Run = Callable[[], object]
 
 # Seconds for warming up and all rounds. What is slower still has one round.
 BUDGET = 1.8
@@ -82,12 +84,12 @@ def measured(before: Path, after: Path, feeds: Feeds, folder: Path) -> Times:
     """Times both models on `feeds` in a process of its own.
 
     Args:
-        folder: gets the graph that ONNX Runtime made of the model after, as OPTIMIZED, unless that is an `.ort` file,
-            which is that graph.
+        before, after: `.onnx`, `.ort` or `.tflite` files.
+        folder: gets the graph that ONNX Runtime makes of an `.onnx` file after, as OPTIMIZED.
 
     Raises:
         MachineError: the process crashed or hung.
-        ChildBug: ONNX Runtime refuses a model or the inputs.
+        OnnxportError, ChildBug: the runtime refuses a model or the inputs.
     """
     with Child(f"{__name__}:Stopwatch", purpose="the measuring of latency", timeout=_TIMEOUT) as child:
         times: Times = child.call("times", before, after, dict(feeds), folder)
@@ -99,11 +101,10 @@ class Stopwatch:
 
     def times(self, before: Path, after: Path, feeds: Feeds, folder: Path) -> Times:
         """See `measured`."""
-        import onnxruntime
-
-        sessions = [_session(before), _session(after, folder / OPTIMIZED)]
-        runs = [lambda session=session: session.run(None, feeds) for session in sessions]
-        name = f"ONNX Runtime {onnxruntime.__version__}"
+        if after.suffix.lower() == ".tflite":
+            runs, name = _in_litert((before, after), feeds)
+        else:
+            runs, name = _in_onnx_runtime((before, after), feeds, folder / OPTIMIZED)
         ends = time.perf_counter() + BUDGET
         first = [_seconds(run) for run in runs]
         if time.perf_counter() > ends:
@@ -115,6 +116,25 @@ class Stopwatch:
             taken = {which: _seconds(runs[which], repeats[which]) for which in order}
             rounds.append([taken[0], taken[1]])
         return Times(tuple(each[0] for each in rounds), tuple(each[1] for each in rounds), name)
+
+
+def _in_onnx_runtime(paths: Sequence[Path], feeds: Feeds, optimized: Path) -> tuple[list[Run], str]:
+    import onnxruntime
+
+    before, after = paths
+    sessions = [_session(before), _session(after, optimized)]
+    runs: list[Run] = [partial(session.run, None, feeds) for session in sessions]
+    return runs, f"ONNX Runtime {onnxruntime.__version__}"
+
+
+def _in_litert(paths: Sequence[Path], feeds: Feeds) -> tuple[list[Run], str]:
+    """As the judge runs them: XNNPACK, and the threads of RuntimeOptions, since LiteRT's own default is one."""
+    from onnxport.validate.runtimes import load
+    from onnxport.validate.runtimes.options import RuntimeOptions
+
+    options = RuntimeOptions()
+    runtimes = [load(path, options) for path in paths]
+    return [partial(each.run, feeds) for each in runtimes], f"{runtimes[0].name}, {options.threads} threads"
 
 
 def _session(path: Path, optimized: Path | None = None) -> Any:
@@ -134,7 +154,7 @@ def _session(path: Path, optimized: Path | None = None) -> Any:
     return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
 
 
-def _seconds(run: Any, repeats: int = 1) -> float:
+def _seconds(run: Run, repeats: int = 1) -> float:
     """Of one run."""
     started = time.perf_counter()
     for _ in range(repeats):
@@ -142,7 +162,7 @@ def _seconds(run: Any, repeats: int = 1) -> float:
     return (time.perf_counter() - started) / repeats
 
 
-def _warmed(run: Any, ends: float) -> int:
+def _warmed(run: Run, ends: float) -> int:
     """How often to run a model in a round, once its caches are filled."""
     times: list[float] = []
     started = time.perf_counter()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from onnxport.errors import UsageError
 from onnxport.pairs import Texts
@@ -28,18 +29,19 @@ CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
 # The sizes of blocks that MatMulNBits has kernels for.
 _KERNELS = (16, 32, 64, 128, 256)
 # Options to the precisions that they say something about; what is not listed goes with all.
-_CALIBRATING: frozenset[Precision] = CALIBRATED | {"fp16", "int8-weights", "int4-weights"}
+_WEIGHTS: frozenset[Precision] = frozenset(("int8-weights", "int4-weights"))
+_CALIBRATING = CALIBRATED | _WEIGHTS
 BELONGS: Mapping[str, frozenset[Precision]] = {
-    **dict.fromkeys(("calib", "calib_samples", "strict", "jobs", "memory_limit", "cache"), _CALIBRATING),
+    **dict.fromkeys(("calib", "calib_samples", "strict"), _CALIBRATING | {"fp16"}),
+    **dict.fromkeys(("jobs", "memory_limit", "cache", "scheduler"), _CALIBRATING),
     **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
-    **dict.fromkeys(
-        ("block", "weights_method", "weights_format"), frozenset[Precision](("int8-weights", "int4-weights"))
-    ),
+    **dict.fromkeys(("block", "weights_method", "weights_format"), _WEIGHTS),
     "activations": frozenset(("int8",)),
+    "io": frozenset(("fp16",)),
     "reduce_range": frozenset(("dynamic",)),
 }
 # Of these, those that say how samples are read.
-_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit")
+_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit", "scheduler")
 # The most sets of inputs that are read unless the user says otherwise.
 CALIBRATION_SAMPLES = 300
 
@@ -61,6 +63,12 @@ def bytes_of(size: str) -> int:
 def _checked_size(size: str) -> str:
     bytes_of(size)
     return size
+
+
+def _checked_address(address: str) -> str:
+    if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
+        raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
+    return address
 
 
 class QuantizeParams(BaseModel):
@@ -149,6 +157,13 @@ class QuantizeParams(BaseModel):
         description="Processes that calibrate, each on one core.",
         json_schema_extra={"metavar": "N"},
     )
+    scheduler: Annotated[str, AfterValidator(_checked_address)] | None = Field(
+        default=None,
+        exclude=True,
+        description="A Dask scheduler, as tcp://HOST:8786, whose workers calibrate instead; they need onnxport, and no "
+        "file of yours. Needs pip install 'onnxport[distributed]'.",
+        json_schema_extra={"metavar": "ADDRESS"},
+    )
     memory_limit: Annotated[str, AfterValidator(_checked_size)] | None = Field(
         default=None,
         exclude=True,
@@ -200,6 +215,14 @@ class QuantizeParams(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _has_one_kind_of_workers(self) -> Self:
+        if self.scheduler is not None and self.jobs > 1:
+            raise UsageError(
+                "--jobs and --scheduler exclude each other", fix="a cluster has its own number of workers"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_samples(self) -> Self:
         if self.precision in CALIBRATED and self.calib is None:
             raise UsageError(
@@ -208,6 +231,16 @@ class QuantizeParams(BaseModel):
                 fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
             )
         return self
+
+
+def calibrated_fields() -> dict[str, FieldInfo]:
+    """The fields that say something to a precision whose grids come from samples: what a conversion takes too."""
+    others = ("precision", "io")  # which it is; and a target's own
+    return {
+        name: field
+        for name, field in QuantizeParams.model_fields.items()
+        if name not in others and CALIBRATED & BELONGS.get(name, CALIBRATED)
+    }
 
 
 def _option(name: str, value: object) -> str:

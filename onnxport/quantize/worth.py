@@ -179,22 +179,25 @@ class Worth:
 
 
 def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> Worth:
-    """Times two models for ONNX Runtime and looks for reasons where the second does not pay.
+    """Times two models and looks for reasons where the second does not pay: in ONNX Runtime, which shows its graph.
 
     Args:
+        before, after: see latency.measured.
         folder: private, for what ONNX Runtime makes of the second.
         words: the machine and its instruction sets (Facts.words).
 
     Raises:
-        MachineError, ChildBug: see latency.measured.
+        OnnxportError, ChildBug: see latency.measured.
     """
     times = measured(before, after, feeds, folder)
     found = ratio(times)
     if found.value >= PAYS:
         return Worth(times, found, ())
+    is_unsure = found.high > _UNSURE * found.low
+    if after.suffix.lower() not in (".onnx", ".ort"):
+        return Worth(times, found, (UNSURE,) if is_unsure else ())
     facts = facts_of(*_graphs(after, folder), milliseconds(times.before), words)
-    otherwise = UNSURE if found.high > _UNSURE * found.low else UNKNOWN
-    return Worth(times, found, findings(facts) or (otherwise,))
+    return Worth(times, found, findings(facts) or (UNSURE if is_unsure else UNKNOWN,))
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:

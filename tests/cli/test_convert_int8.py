@@ -11,6 +11,7 @@ import pytest
 
 import onnxport
 from fixtures import models
+from onnxport.errors import UsageError
 from onnxport.pipelines.report import RunReport
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -190,6 +191,11 @@ def test_python_says_it_in_keywords(tmp_path: Path) -> None:
     )
     assert {each.question for each in result.report.judgements} == {"fidelity", "quality"}
     assert isinstance(result.run, RunReport)
+
+
+def test_options_of_other_precisions_are_none_of_this_command(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="converting to ort has no option 'block'"):
+        onnxport.convert_model(DIGITS, "ort", precision="int8", calib=tmp_path, block=32)
 
 
 def _without_samples(target: str, sandbox: Sandbox) -> tuple[str | Path, ...]:

@@ -13,7 +13,7 @@ import pytest
 import onnxport
 from onnxport.cli.commands import COMMANDS, cli
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
-from onnxport.quantize.params import QuantizeParams
+from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
 from tests.cli.sandbox import Sandbox
@@ -29,7 +29,7 @@ OWN = {
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {
-    "convert": (TfliteParams, CoremlParams, OrtParams, QuantizeParams, ValidateParams),
+    "convert": (TfliteParams, CoremlParams, OrtParams, ValidateParams),
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
@@ -51,6 +51,7 @@ def test_options_are_the_fields_of_the_params(name: str) -> None:
         if (info.json_schema_extra or {})
         != {"option": False}  # the command spells it itself, or nobody gives it
     }
+    fields |= set(calibrated_fields()) if name == "convert" else set()
     options = {parameter.name for parameter in command_of(name).params if isinstance(parameter, click.Option)}
     assert options == fields | OWN[name] | SHARED
 

@@ -36,6 +36,24 @@ def test_report_has_the_ratio_of_both_and_its_interval(command: tuple[str, ...],
     assert any(each["step"] == "latency" for each in artifact["timings"])
 
 
+def test_tflite_is_timed_against_the_float_model_in_tflite(sandbox: Sandbox) -> None:
+    sampled(sandbox)
+    outcome = sandbox.run("convert", "model.onnx", "--to", "tflite", *CALIBRATED, "--io", "int8", "--json")
+    assert outcome.code == 0, outcome.stderr
+    (artifact,) = outcome.document["artifacts"]
+    found = artifact["worth"]["latency"]
+    assert found["runtime"].startswith("LiteRT ")
+    assert found["low"] <= found["speedup"] <= found["high"]
+    assert {path.name for path in sandbox.folder.iterdir()} == {"model.onnx", "model.tflite", "samples"}
+
+
+def test_a_package_is_timed_on_the_device(sandbox: Sandbox) -> None:
+    sampled(sandbox)
+    outcome = sandbox.run("convert", "model.onnx", "--to", "coreml", *CALIBRATED)
+    assert outcome.code == 0, outcome.stderr
+    assert "not timed: Core ML models are timed on the device" in outcome.stderr
+
+
 def test_a_model_that_is_slower_on_purpose_gets_its_reason(sandbox: Sandbox) -> None:
     """16-bit activations, for which ONNX Runtime has no products."""
     sampled(sandbox)

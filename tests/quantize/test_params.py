@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onnxport.errors import UsageError
-from onnxport.pipelines.jobs import quantization
+from onnxport.pipelines.jobs import conversion, quantization
 from onnxport.quantize.params import BELONGS, PRECISIONS, QuantizeParams
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
@@ -16,7 +16,10 @@ CALIB: dict[str, Any] = {"calib": DIGITS.with_name("test.npz")}
 
 
 def test_the_table_speaks_of_options_that_there_are() -> None:
-    assert set(BELONGS) <= set(QuantizeParams.model_fields)
+    for_all = {"precision", "seed", "preprocess", "exclude"}
+    assert set(BELONGS) | for_all == set(QuantizeParams.model_fields), (
+        "a new option belongs to some or to all"
+    )
     for precisions in BELONGS.values():
         assert set() < precisions < set(PRECISIONS)
 
@@ -30,8 +33,11 @@ def test_the_table_speaks_of_options_that_there_are() -> None:
         ("int8-weights", {"activations": "u8"}, "--activations says nothing to --int8-weights"),
         ("int16x8", {**CALIB, "activations": "u8"}, "--activations says nothing to --int16x8"),
         ("int4-weights", {"per_tensor": True}, "--per-tensor says nothing to --int4-weights"),
+        ("int8", {**CALIB, "io": "fp16"}, "--io says nothing to --int8; leave it out: it is for --fp16"),
         ("dynamic", {"jobs": 2}, "--jobs says nothing to --dynamic"),
+        ("fp16", {**CALIB, "jobs": 2}, "--jobs says nothing to --fp16"),
         ("int4-weights", {"jobs": 2}, "--jobs is about samples to calibrate on; give their folder: --calib"),
+        ("fp16", {"strict": True}, "--strict is about samples to calibrate on; give their folder: --calib"),
         ("int8", {}, "--int8 needs samples of what the model will meet"),
         ("int16x8", {"jobs": 2}, "--int16x8 needs samples of what the model will meet"),
         ("dynamic", {"preprocess": {"scale": "1/255"}}, "--preprocess is for images in --inputs"),
@@ -55,12 +61,14 @@ def test_every_precision_takes_what_belongs_to_it(precision: str) -> None:
         "method": "minmax",
         "activations": "s8",
         "memory_limit": "1GB",
+        "scheduler": "tcp://nowhere:8786",
+        "io": "fp16",
         "block": 32,
         "weights_method": "gptq",
         "weights_format": "nbits",
     }
     options = {
-        name: values.get(name, 3 if name in ("calib_samples", "jobs") else True)
+        name: values.get(name, 1 if name in ("calib_samples", "jobs") else True)
         for name, precisions in BELONGS.items()
         if precision in precisions
     }
@@ -76,3 +84,9 @@ def test_the_judge_is_given_what_calibration_holds_back_unless_he_has_inputs_of_
     assert (same.inputs, same.part) == (CALIB["calib"], "held-back")  # type: ignore[union-attr]
     other = quantization(DIGITS, "int8", None, {**CALIB, "inputs": tmp_path}).validation
     assert (other.inputs, other.part) == (tmp_path, "all")  # type: ignore[union-attr]
+
+
+def test_an_option_of_the_target_is_not_one_of_quantization_that_has_its_name() -> None:
+    options = {**CALIB, "precision": "int8", "io": "int8"}
+    first, second = conversion(DIGITS, "tflite", None, options).steps
+    assert (first.params.io, second.params.io) == ("float", "int8")  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from onnxport.pipelines.clock import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import Histogram
+from onnxport.quantize.measuring import Measured
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
 from onnxport.quantize.restoring import Restorable
@@ -38,7 +39,7 @@ def space_of(model: Model, files: tuple[SampleFile, ...], folder: Path) -> Resto
     taps = {name: (Histogram(elements=0),) for name in placement.observed}
     seen = calibrate(graph.path, taps, files, watch=Clock(None))
     ranges = {name: (histogram.low, histogram.high) for name, (histogram,) in seen.items()}
-    return Restorable(placement, partial(int8.written, graph, ranges))
+    return Restorable(placement, partial(int8.written, graph, Measured(ranges)))
 
 
 def saved(folder: Path, feeds: Callable[[int], dict[str, np.ndarray]], numbers: range) -> Path:

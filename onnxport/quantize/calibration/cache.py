@@ -16,10 +16,10 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from onnxport.quantize.calibration.cluster import versions
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Item, Observed, Task
 
@@ -27,7 +27,6 @@ _SUFFIX = ".calibration"
 _FORM = b"onnxport calibration 1\n"
 _DIGEST = hashlib.sha256().digest_size
 _MOST = 2**30  # bytes of all entries; the oldest go first
-_LIBRARIES = ("onnxport", "onnxruntime", "numpy")
 
 
 def folder() -> Path:
@@ -96,15 +95,15 @@ def key_of(task: Task) -> str | None:
     Every part is the digest of a file's content or a pickle in which files are named by their contents.
     """
     digest = hashlib.sha256()
-    for name in _LIBRARIES:
-        digest.update(f"{name} {metadata.version(name)}\n".encode())
+    for name, version in versions().items():
+        digest.update(f"{name} {version}\n".encode())
     for file in _sources(task):
         digest.update(_content(file))
     for file in (task.path, *external_files(task.path)):
         digest.update(_content(file))
     try:
         digest.update(_named_by_contents([dict(part) for part in task.parts]))
-        for sample in task.files:
+        for sample in task.files.values():
             digest.update(_named_by_contents((sample.read, sorted(sample.optional))))
     except (pickle.PicklingError, AttributeError, TypeError, OSError):
         return None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from onnxport.quantize.calibration.cache import Entry, State, key_of
+from onnxport.quantize.calibration.cluster import Cluster
 from onnxport.quantize.calibration.memory import parted
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Taps, Task
 from onnxport.quantize.calibration.workers import Workers
@@ -31,18 +32,20 @@ class Resources:
     Attributes:
         jobs: processes; with one the samples are run in this process.
         memory: bytes that all of them may take together, as far as that is in our hand (memory.py); None for no limit.
+        scheduler: address of a Dask scheduler whose workers do it instead.
         caches: whether what was computed is kept, and found again.
     """
 
     jobs: int = 1
     memory: int | None = None
     caches: bool = False
+    scheduler: str | None = None
 
     @classmethod
     def of(cls, params: QuantizeParams) -> Self:
         """What the user allows."""
         memory = None if params.memory_limit is None else bytes_of(params.memory_limit)
-        return cls(params.jobs, memory, params.cache)
+        return cls(params.jobs, memory, params.cache, params.scheduler)
 
 
 def calibrate(
@@ -71,7 +74,7 @@ def calibrate(
         MachineError: processes die, whichever sample they are given.
     """
     parts, jobs = parted(path, taps, files[0], resources.memory, resources.jobs)
-    task = Task(path, parts, tuple(files))
+    task = Task(path, parts, dict(enumerate(files)))
     key = key_of(task) if resources.caches else None
     entry = Entry(key) if key is not None else None
     state = (entry.load() if entry else None) or _nothing(task)
@@ -80,7 +83,7 @@ def calibrate(
         task.write()
         kept_at = time.monotonic()
         try:
-            for _ in _progress(task, left, state, min(jobs, len(left))):
+            for _ in _progress(task, left, state, min(jobs, len(left)), resources.scheduler):
                 watch.progress(len(state.done) // len(parts), len(files))
                 if entry and time.monotonic() > kept_at + _KEPT_EVERY:
                     entry.keep(state)
@@ -99,9 +102,11 @@ def _nothing(task: Task) -> State:
     return State(set(), observed)
 
 
-def _progress(task: Task, left: Sequence[Item], state: State, jobs: int) -> Iterator[None]:
+def _progress(
+    task: Task, left: Sequence[Item], state: State, jobs: int, scheduler: str | None
+) -> Iterator[None]:
     """Does what is left; at every step `state` is that of whole samples."""
-    if jobs == 1:
+    if jobs == 1 and scheduler is None:
         with Bench() as bench:
             bench.begin(task)
             for item in left:
@@ -109,7 +114,7 @@ def _progress(task: Task, left: Sequence[Item], state: State, jobs: int) -> Iter
                 bench.observe(item, part, partial(_counting, item, state))
                 yield
         return
-    with Workers(task, jobs) as workers:
+    with Cluster(task, scheduler) if scheduler else Workers(task, jobs) as workers:
         for shard, seen in workers.observed(left):
             with _undisturbed():
                 for name, observers in seen.items():

@@ -6,11 +6,9 @@ A grid of `levels` integers over [low, high] has the step (high - low) / (levels
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-
-from onnxport.quantize.calibration.observers import Histogram
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Range = tuple[float, float]
@@ -25,7 +23,21 @@ _EQUAL_BINS = 4096
 _ENTROPY_SHARES = 100
 
 
-def range_of(histogram: Histogram, method: str, levels: int = 256) -> Range:
+class Distribution(Protocol):
+    """What a range is read off: how often which value occurs, or counts."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+    def points(self) -> tuple[Array, Array]:
+        """The values that occur, ascending, and how often each does; float64."""
+        ...
+
+
+def range_of(histogram: Distribution, method: str, levels: int = 256) -> Range:
     """The ends of the grid, low <= 0 <= high.
 
     Args:
@@ -36,12 +48,12 @@ def range_of(histogram: Histogram, method: str, levels: int = 256) -> Range:
     return _METHODS[method](histogram, levels)
 
 
-def minmax(histogram: Histogram, levels: int) -> Range:
+def minmax(histogram: Distribution, levels: int) -> Range:
     """The least and the greatest value."""
     return min(histogram.low, 0.0), max(histogram.high, 0.0)
 
 
-def percentile(histogram: Histogram, levels: int) -> Range:
+def percentile(histogram: Distribution, levels: int) -> Range:
     """The range that leaves out equal shares of the elements at both ends, together 1 - PERCENTILE."""
     values, counts = histogram.points()
     below = np.cumsum(counts)
@@ -51,7 +63,7 @@ def percentile(histogram: Histogram, levels: int) -> Range:
     return min(float(low), 0.0), max(float(high), 0.0)
 
 
-def mse(histogram: Histogram, levels: int) -> Range:
+def mse(histogram: Distribution, levels: int) -> Range:
     """The range with the least mean squared error of rounding and clipping together."""
     error = _SquaredError(histogram, levels)
     low, high = minmax(histogram, levels)
@@ -74,7 +86,7 @@ class _SquaredError:
     far, which is none for what lies at the end. Zeros cost nothing.
     """
 
-    def __init__(self, histogram: Histogram, levels: int) -> None:
+    def __init__(self, histogram: Distribution, levels: int) -> None:
         self._steps = levels - 1
         values, counts = histogram.points()
         self._values, counts = values[values != 0], counts[values != 0]
@@ -108,7 +120,7 @@ def _prefix_sums(values: Array, counts: Array) -> tuple[Array, Array, Array]:
     return zeroth, first, second
 
 
-def entropy(histogram: Histogram, levels: int) -> Range:
+def entropy(histogram: Distribution, levels: int) -> Range:
     """The range whose grid loses the least information: the Kullback-Leibler divergence of what remains.
 
     Migacz, "8-bit inference with TensorRT", 2017: one threshold for both signs, where both go that far.
@@ -125,7 +137,7 @@ def entropy(histogram: Histogram, levels: int) -> Range:
     return max(low, -threshold), min(high, threshold)
 
 
-def _distribution(histogram: Histogram, edges: Array) -> Array:
+def _distribution(histogram: Distribution, edges: Array) -> Array:
     """How many elements lie below each edge; a bin's elements lie evenly between its neighbours' middles."""
     values, counts = histogram.points()
     counts = np.where(values == 0, 0, counts)  # every grid has 0: what a Relu cut off would hide the rest
@@ -151,7 +163,7 @@ def _divergence(edges: Array, mass: Array, low: float, high: float, levels: int)
     return float(np.sum(p[seen] * np.log(p[seen] / np.maximum(q[seen], 1e-12))))
 
 
-_METHODS: Mapping[str, Callable[[Histogram, int], Range]] = {
+_METHODS: Mapping[str, Callable[[Distribution, int], Range]] = {
     "minmax": minmax,
     "percentile": percentile,
     "entropy": entropy,

@@ -30,17 +30,17 @@ class Task:
         path: the settled model; files are written beside it.
         parts: the taps in groups that are run by themselves, for want of memory for all; each with the observers that
             have seen nothing.
-        files: the samples.
+        files: the samples, by their places.
     """
 
     path: Path
     parts: tuple[Taps, ...]
-    files: tuple[SampleFile, ...]
+    files: Mapping[int, SampleFile]
 
     @property
     def items(self) -> list[Item]:
         """Every sample once for every part, part after part."""
-        return [(part, number) for part in range(len(self.parts)) for number in range(len(self.files))]
+        return [(part, number) for part in range(len(self.parts)) for number in self.files]
 
     def fresh(self, part: int) -> Observed:
         """Observers of a part that have seen nothing."""
@@ -61,12 +61,27 @@ class Task:
 
     def computed(self, part: int) -> list[str]:
         """The taps of a part that are no inputs."""
-        inputs = {spec.name for spec in self.files[0].inputs}
+        inputs = {spec.name for spec in next(iter(self.files.values())).inputs}
         return [name for name in self.parts[part] if name not in inputs]
 
 
 # A sample, by its place among all, in a part.
 Item = tuple[int, int]
+# Items that are one answer of a process, all of one part. More of them per process even out how long each takes, and
+# less is lost with a process.
+Shard = tuple[Item, ...]
+_SHARDS_PER_JOB, _MOST_SAMPLES = 4, 16
+
+
+def shards_of(items: Sequence[Item], jobs: int) -> list[Shard]:
+    """Items in shards, each of one part."""
+    size = max(1, min(_MOST_SAMPLES, len(items) // (jobs * _SHARDS_PER_JOB)))
+    parts: dict[int, list[Item]] = {}
+    for item in items:
+        parts.setdefault(item[0], []).append(item)
+    return [
+        tuple(part[start : start + size]) for part in parts.values() for start in range(0, len(part), size)
+    ]
 
 
 class Bench(Closing):
@@ -78,8 +93,10 @@ class Bench(Closing):
         self._part = -1
 
     def begin(self, task: Task) -> None:
-        """Has all that follows be of `task`, whose models are written."""
-        self._task, self._part = task, -1
+        """Has all that follows be of `task`, whose models are written; an open session of the same file stays."""
+        if self._task is None or task.path != self._task.path:
+            self.close()
+        self._task = task
 
     def observed(self, items: Sequence[Item]) -> Observed:
         """What fresh observers see on `items`, which are of one part."""

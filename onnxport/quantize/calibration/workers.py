@@ -8,26 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.closing import Closing
 from onnxport.isolation import DEFAULT_TIMEOUT, Child, ChildDied
-from onnxport.quantize.calibration.shards import Item, Observed, Task
+from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, shards_of
 
 # So many processes may die on one shard before it is held to be what kills them.
 _DEATHS = 3
-# A shard is one answer. More of them per process even out how long each takes, and less is lost with a process.
-_SHARDS_PER_JOB, _MOST_SAMPLES = 4, 16
-
-Shard = tuple[Item, ...]
 _BEGINNING: Shard = ()  # what a process does first
-
-
-def shards_of(items: Sequence[Item], jobs: int) -> list[Shard]:
-    """Items in shards, each of one part."""
-    size = max(1, min(_MOST_SAMPLES, len(items) // (jobs * _SHARDS_PER_JOB)))
-    parts: dict[int, list[Item]] = {}
-    for item in items:
-        parts.setdefault(item[0], []).append(item)
-    return [
-        tuple(part[start : start + size]) for part in parts.values() for start in range(0, len(part), size)
-    ]
 
 
 class Workers(Closing):

@@ -1,0 +1,58 @@
+"""Ranges of activations by the error that counts: each place's relative to the signal that stands there.
+
+Some networks have a few places, often corners of the image, whose values are ten times those of all others and hardly
+matter to the result. A mean squared error is all theirs: it widens the range for them and leaves the others few steps.
+Here the error of a place is divided by the mean square of its row, so that every place counts the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from onnxport.quantize.calibration.observers import BINS, Histogram
+from onnxport.quantize.calibration.ranges import Range, range_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
+FLOOR = 0.1
+_UNIT = float(1 << 16)  # what a place of mean strength counts
+
+
+def weighted_mse(rows: Array, histogram: Histogram, levels: int) -> Range:
+    """The range with the least error of rounding and clipping, each place's relative to its signal.
+
+    Args:
+        rows: float32[rows, channels] of the activation; of none, the histogram's extremes are the range.
+        levels: integers of the grid.
+    """
+    if not rows.size:
+        return range_of(histogram, "minmax", levels)
+    return range_of(Weighted(rows), "mse", levels)
+
+
+class Weighted:
+    """The values of rows as a histogram: counted by the strength of the rows that they stand in.
+
+    Attributes:
+        low, high: the least and greatest value.
+    """
+
+    def __init__(self, rows: Array) -> None:
+        self.low, self.high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
+        squares = np.einsum("rc,rc->r", rows, rows, dtype=np.float64) / rows.shape[1]
+        mean = math.fsum(squares) / len(squares)  # exact, so in any order
+        # Whole numbers add up without rounding, so in any order, too.
+        counts = np.rint(_UNIT * mean / (squares + FLOOR * mean)) if mean else np.ones(len(rows))
+        bins = (rows.view(np.uint32) >> 16).ravel()
+        self._counts = np.bincount(bins, np.repeat(counts, rows.shape[1]), minlength=BINS)
+
+    def points(self) -> tuple[Array, Array]:
+        """The values that occur, ascending, and what they count; float64."""
+        bins = np.flatnonzero(self._counts).astype(np.uint32)
+        values = (bins << 16).view(np.float32).astype(np.float64)
+        order = np.argsort(values, kind="stable")
+        return values[order], self._counts[bins][order]

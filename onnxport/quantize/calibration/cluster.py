@@ -1,0 +1,184 @@
+"""Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as alone.
+
+The model and the samples travel with the work, so the workers need no file of the user's: only onnxport, and the same
+versions of what computes. What a worker that dies leaves undone the scheduler gives to another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxport import __version__
+from onnxport.closing import Closing
+from onnxport.errors import MachineError, MissingDependencyError, UsageError
+from onnxport.quantize.calibration.session import external_files
+from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, shards_of
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_LIBRARIES = ("onnxruntime", "numpy")
+_CONNECTING = 10  # seconds
+# Shards per thread of a worker that are on their way or waiting there: one computes while the next one arrives.
+_AHEAD = 2
+
+
+class Cluster(Closing):
+    """The workers of a Dask scheduler, for one task whose models are written.
+
+    Args:
+        task: all of the work.
+        address: of the scheduler, as tcp://host:8786.
+
+    Raises:
+        MissingDependencyError: Dask is not installed here.
+        MachineError: no scheduler answers, or it has no workers.
+    """
+
+    def __init__(self, task: Task, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise MissingDependencyError(
+                "--scheduler needs Dask, which is not installed",
+                why=str(error),
+                fix="install it: pip install 'onnxport[distributed]'",
+            ) from error
+        self._task, self._address = task, address
+        try:
+            self._client: Client = Client(address, timeout=_CONNECTING, set_as_default=False)
+        except (OSError, ValueError) as error:
+            why = " ".join(str(error).split())
+            raise MachineError(
+                f"no Dask scheduler answers at {address}", why=why, fix="start one: dask scheduler"
+            ) from error
+        self._threads = sum(self._client.nthreads().values())
+        if not self._threads:
+            self.close()
+            raise MachineError(
+                f"the Dask scheduler at {address} has no workers", fix=f"start some: dask worker {address}"
+            )
+
+    def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
+        """What is seen on `items`, a shard at a time, in the order in which they are done.
+
+        Raises:
+            InputError: what a worker met with, see Bench.observe.
+            UsageError: a worker has other versions of the libraries.
+            MachineError: one shard killed several workers, or the scheduler is gone.
+        """
+        from distributed import as_completed
+        from distributed.scheduler import KilledWorker
+
+        left = iter(shards_of(items, self._threads))
+        # To every worker: what only one has dies with it.
+        model = self._client.scatter(_model_files(self._task), broadcast=True, hash=False)
+        running: dict[Future, Shard] = {}
+
+        def submit() -> list[Future]:
+            shard = next(left, None)
+            if shard is None:
+                return []
+            future = self._client.submit(
+                observed_there, model, self._portion(shard), shard, versions(), pure=False
+            )
+            running[future] = shard
+            return [future]
+
+        done = as_completed(
+            [future for _ in range(_AHEAD * self._threads) for future in submit()], loop=self._client.loop
+        )
+        for future in done:
+            try:
+                seen: Observed = future.result()
+            except KilledWorker as error:
+                raise MachineError("the workers of the cluster die", why=str(error).split("\n")[0]) from error
+            except (OSError, RuntimeError, CancelledError) as error:  # of Dask; our own errors are none
+                why = " ".join(str(error).split())
+                raise MachineError(f"the Dask cluster at {self._address} failed", why=why) from error
+            for further in submit():
+                done.add(further)
+            yield running.pop(future), seen
+
+    def close(self) -> None:
+        """Leaves the cluster, which forgets what it was asked."""
+        self._client.close(timeout=_CONNECTING)
+
+    def _portion(self, shard: Shard) -> Task:
+        """The task with no other samples than a shard's, which are read here."""
+        numbers = {number for _, number in shard}
+        files = {number: self._task.files[number] for number in numbers}
+        held = {number: replace(file, read=partial(dict, file.read())) for number, file in files.items()}
+        return replace(self._task, files=held)
+
+
+def versions() -> dict[str, str]:
+    """Of what a result's bits depend on, here."""
+    return {"onnxport": __version__} | {name: metadata.version(name) for name in _LIBRARIES}
+
+
+def observed_there(
+    model: Mapping[str, bytes], portion: Task, shard: Shard, wanted: Mapping[str, str]
+) -> Observed:
+    """A worker's side: what is seen on `shard`, the samples of `portion`.
+
+    Args:
+        model: the files of the tapped models, by name.
+        wanted: the versions that the caller has.
+
+    Raises:
+        UsageError: this worker has others.
+    """
+    for name, version in versions().items():
+        if version != wanted[name]:
+            raise UsageError(
+                f"a worker of the cluster has {name} {version}, and here is {wanted[name]}",
+                why="their results would differ",
+                fix="install the same versions everywhere",
+            )
+    bench = _bench()
+    bench.begin(replace(portion, path=_unpacked(model) / portion.path.name))
+    return bench.observed(shard)
+
+
+_OF_THREAD = threading.local()
+_UNPACKING = threading.Lock()
+
+
+def _bench() -> Bench:
+    """The bench of this thread of the worker, whose session stays for the next shard."""
+    if not hasattr(_OF_THREAD, "bench"):
+        _OF_THREAD.bench = Bench()
+    bench: Bench = _OF_THREAD.bench
+    return bench
+
+
+def _unpacked(model: Mapping[str, bytes]) -> Path:
+    """The folder of the worker's own where the files lie; Dask removes it with the worker."""
+    from distributed import get_worker
+
+    digest = hashlib.sha256()
+    for name, content in sorted(model.items()):
+        digest.update(name.encode() + hashlib.sha256(content).digest())
+    folder = Path(get_worker().local_directory, f"onnxport-{digest.hexdigest()}")
+    with _UNPACKING:
+        if not folder.is_dir():
+            unfinished = folder.with_suffix(".new")
+            unfinished.mkdir(parents=True, exist_ok=True)
+            for name, content in model.items():
+                (unfinished / name).write_bytes(content)
+            unfinished.rename(folder)
+    return folder
+
+
+def _model_files(task: Task) -> dict[str, bytes]:
+    tapped = [task.tapped(part) for part in range(len(task.parts))]
+    return {file.name: file.read_bytes() for file in (*tapped, *external_files(task.path))}

@@ -1,0 +1,93 @@
+"""What calibration has to measure for the methods that the user wants, and what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.quantize.accuracy.ranges import weighted_mse
+from onnxport.quantize.accuracy.rows import RowSample
+from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration.observers import ChannelMeans, Histogram, Observer, elements_per_sample
+from onnxport.quantize.calibration.ranges import range_of
+from onnxport.quantize.params import Method, QuantizeParams
+from onnxport.quantize.placement import Placement
+from onnxport.quantize.placement.channels import answers, axis_of_inputs, channel_axes
+from onnxport.quantize.setting import Setting
+from onnxport.quantize.settling import Settled
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# Least and greatest value of an activation.
+Ranges = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the samples tell.
+
+    Attributes:
+        ranges: of every activation whose grid they have to tell.
+        means: activation to the mean of each of its channels, float64; of what products with a bias read. Empty where
+            biases are to stay what they are.
+    """
+
+    ranges: Ranges
+    means: Mapping[str, Array] = field(default_factory=dict)
+
+
+def measured(graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting) -> Measured:
+    """Calibrates.
+
+    Raises:
+        InputError, UsageError, MachineError: see calibrate.
+    """
+    taps = _taps(graph.model.graph, placement, params, len(setting.calibration))
+    resources = Resources.of(params)
+    seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
+    method: Method = "mse" if params.method == "auto" else params.method
+    ranges, means = {}, {}
+    for name, observers in seen.items():
+        for observer in observers:
+            if isinstance(observer, ChannelMeans):
+                means[name] = observer.means()
+        if name in placement.fixed:
+            continue
+        levels = 2 ** (16 if placement.dtype_of(name) == "int16" else 8)
+        ranges[name] = _range(observers, method, levels)
+    return Measured(ranges, means)
+
+
+def _taps(
+    graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
+) -> dict[str, Sequence[Observer]]:
+    """What watches which activation.
+
+    16 bits have steps enough for the strongest places, too; what is left of an error there is what is cut off.
+    """
+    by_rows = params.method in ("mse", "auto")
+    axes, results = channel_axes(graph, placement), answers(graph)
+    taps: dict[str, list[Observer]] = {}
+    for name in placement.observed:
+        if by_rows and name not in results and placement.dtype_of(name) != "int16":
+            taps[name] = [Histogram(0), RowSample(axes[name], samples)]
+        else:
+            taps[name] = [Histogram(0 if params.method == "minmax" else elements_per_sample(samples))]
+    if params.bias_correction:
+        corrected = [unit for unit in placement.units if unit.bias is not None]
+        for name, axis in {unit.reads[0]: axis_of_inputs(unit) for unit in corrected}.items():
+            taps.setdefault(name, []).append(ChannelMeans(axis))
+    return dict(taps)
+
+
+def _range(observers: Sequence[Observer], method: Method, levels: int) -> tuple[float, float]:
+    """The range of an activation, by its rows where it has some, else by its histogram."""
+    histogram, *others = observers
+    assert isinstance(histogram, Histogram)
+    for other in others:
+        if isinstance(other, RowSample):
+            return weighted_mse(other.rows(), histogram, levels)
+    return range_of(histogram, method, levels)

@@ -1,0 +1,56 @@
+"""Along which axis an activation's channels lie, and which activations the model answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from onnxport.quantize.placement.operators import PRODUCTS
+from onnxport.quantize.placement.plan import Placement, Unit
+
+# Operators that find channels along axis 1 (ONNX's order N C H W).
+_CHANNELS_FIRST = frozenset(
+    "Conv ConvTranspose MaxPool AveragePool GlobalAveragePool Resize DepthToSpace".split()
+)
+_IMAGE_RANK = 4
+
+
+def axis_of_inputs(unit: Unit) -> int:
+    """Along which the channels of a product's first operand lie."""
+    return 1 if unit.op == "Conv" else -1
+
+
+def axis_of_results(node: ir.Node) -> int:
+    """Along which the channels of a product's results lie in its weight."""
+    if node.op_type == "Gemm":
+        return 0 if node.attributes.get_int("transB", 0) else 1
+    return PRODUCTS[node.op_type].axis
+
+
+def channel_axes(graph: ir.Graph, placement: Placement) -> Mapping[str, int]:
+    """Activation to the axis of its channels: the second of what an operator on images touches, else the last."""
+    ranks = {value.name: len(value.shape) for value in _values(graph) if value.shape is not None}
+    images = {name for unit in placement.units if unit.op in _CHANNELS_FIRST for name in unit.tensors}
+    return {
+        name: 1 if name in images or ranks.get(name) == _IMAGE_RANK else -1 for name in placement.activations
+    }
+
+
+def answers(graph: ir.Graph) -> frozenset[str]:
+    """The values between the last products and the outputs: what is lost in them no product averages out."""
+    found: set[str] = set()
+    left: list[ir.Value | None] = list(graph.outputs)
+    while left:
+        value = left.pop()
+        if value is None or value.name in found:
+            continue
+        found.add(value.name or "")
+        maker = value.producer()
+        if maker is not None and maker.op_type not in PRODUCTS:
+            left += maker.inputs
+    return frozenset(found)
+
+
+def _values(graph: ir.Graph) -> list[ir.Value]:
+    return [*graph.inputs, *(value for node in graph for value in node.outputs)]

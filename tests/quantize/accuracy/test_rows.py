@@ -1,0 +1,61 @@
+"""Rows of an activation: true to the samples, bounded in number, and the same whatever the order."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from onnxport.quantize.accuracy.rows import ELEMENTS, RowSample, per_sample
+
+FLOATS = st.floats(-(2.0**120), 2.0**120, width=32)
+TENSORS = arrays.arrays(
+    np.float32, st.sampled_from([(1, 3, 7, 5), (1, 3, 2, 2), (2, 3, 9, 1)]), elements=FLOATS
+)
+
+
+def seen(samples, axis=1, among=40):
+    sample = RowSample(axis, among)
+    for number, values in enumerate(samples):
+        sample.observe(values, number)
+    return sample
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_any_order_and_any_chunks_give_the_same_rows(data):
+    samples = data.draw(st.lists(TENSORS, min_size=2, max_size=5))
+    order = data.draw(st.permutations(range(len(samples))))
+    cut = data.draw(st.integers(0, len(samples)))
+    shuffled = [samples[number] for number in order]
+    merged = seen(shuffled[cut:])
+    merged.merge(pickle.loads(pickle.dumps(seen(shuffled[:cut]))))
+    assert merged.rows().tobytes() == seen(samples).rows().tobytes()
+    assert pickle.dumps(merged) == pickle.dumps(seen(samples))
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(1, (1, 6, 40, 50)), (-1, (1, 2000, 6))])
+def test_a_row_is_what_the_channels_hold_at_one_place(axis, shape):
+    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    rows = seen([values], axis).rows()
+    places = np.moveaxis(values, axis, -1).reshape(-1, 6)
+    assert per_sample(40, 6) <= len(rows) <= 2 * per_sample(40, 6)
+    nearest = np.abs(places[None] - rows[:, None]).max(axis=2).argmin(axis=1)
+    np.testing.assert_allclose(rows, places[nearest], rtol=2.0**-8)
+    assert len(set(nearest.tolist())) == len(rows)
+
+
+def test_memory_does_not_grow_with_the_number_of_samples():
+    few, many = (samples * per_sample(samples, 960) * 960 for samples in (16, 256))
+    assert many <= 1.05 * few <= 1.05 * ELEMENTS
+
+
+def test_the_largest_numbers_stay_finite():
+    largest = np.full((1, 4), np.finfo(np.float32).max)
+    assert np.isfinite(seen([largest, -largest]).rows()).all()
+
+
+def test_samples_of_different_channels_have_no_rows():
+    assert not seen([np.ones((1, 3, 4), np.float32), np.ones((1, 5, 4), np.float32)]).rows().size

@@ -1,0 +1,50 @@
+"""Ranges by relative error: the least there is, and not led by a few strong places."""
+
+import numpy as np
+import pytest
+
+from onnxport.quantize.accuracy.ranges import FLOOR, weighted_mse
+from onnxport.quantize.calibration.observers import Histogram
+
+
+def relative_error(rows, low, high):
+    """Straight from the definition: the mean over places of squared error over mean square."""
+    scale = (high - low) / 255
+    point = np.rint(-low / scale)
+    stored = (np.clip(np.rint(rows / scale) + point, 0, 255) - point) * scale
+    strength = np.square(rows).mean(axis=1)
+    return (np.square(stored - rows).mean(axis=1) / (strength + FLOOR * strength.mean())).mean()
+
+
+def histogram_of(rows):
+    histogram = Histogram()
+    histogram.observe(rows, 0)
+    return histogram
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_range_is_the_best_one(relu):
+    rng = np.random.default_rng(1)
+    strengths = np.exp(rng.normal(size=(600, 1)))
+    rows = (rng.laplace(size=(600, 16)) * strengths).astype(np.float32)
+    if relu:
+        rows = np.maximum(rows, 0)
+    low, high = weighted_mse(rows, histogram_of(rows), 256)
+    shares = np.linspace(0.05, 1, 60)
+    lows = [0.0] if relu else rows.min() * shares
+    best = min(relative_error(rows, each, rows.max() * share) for each in lows for share in shares)
+    assert relative_error(rows, low, high) < 1.05 * best
+    assert best < 0.8 * relative_error(rows, min(0, rows.min()), rows.max())
+
+
+def test_a_few_strong_places_do_not_take_the_steps_of_all_others():
+    rows = np.random.default_rng(2).normal(size=(1000, 32)).astype(np.float32)
+    rows[:5] *= 40
+    low, high = weighted_mse(rows, histogram_of(rows), 256)
+    assert -25 < low < -3
+    assert 3 < high < 25  # of 150
+
+
+def test_without_rows_the_extremes_are_the_range():
+    values = np.array([[-1.0, 3.0]], np.float32)
+    assert weighted_mse(np.zeros((0, 0), np.float32), histogram_of(values), 256) == (-1.0, 3.0)
