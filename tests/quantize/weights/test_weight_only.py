@@ -270,3 +270,28 @@ def test_float16_weights_stay_float16_behind_their_integers(tmp_path: Path) -> N
         tmp_path / "h.onnx", "int4-weights", output=tmp_path / "small.onnx", validate=False
     )
     assert sqnr(tmp_path / "h.onnx", tmp_path / "small.onnx", normal(5, 96).astype(np.float16)) > 15
+
+
+def test_batch_normalization_goes_into_the_convolution_first(tmp_path: Path) -> None:
+    scaling = {name: np.abs(normal(24)) + 1 for name in ("s", "b", "m", "v")}
+    nodes = [node("Conv", "x w", "h"), node("BatchNormalization", "h s b m v")]
+    case = Case(nodes, {"w": normal(24, 40, 3, 3), **scaling}, (1, 40, 8, 8))
+    source, output = quantized(case, tmp_path, "int8-weights")
+    assert {each.op_type for each in onnx.load(output).graph.node} == {"DequantizeLinear", "Conv"}
+    assert sqnr(source, output, case.feed) > 36
+
+
+@pytest.mark.parametrize(
+    ("precision", "format_", "named"),
+    [
+        ("int8-weights", "dequantize", "int8 weights"),
+        ("int8-weights", "nbits", "int8 weights"),
+        ("int4-weights", "dequantize", "int4 weights"),
+        ("int4-weights", "nbits", "int4 weights"),
+    ],
+)
+def test_the_judge_knows_the_precision(precision: str, format_: str, named: str, tmp_path: Path) -> None:
+    source, output = quantized(CASES["Gemm"], tmp_path, precision, weights_format=format_)
+    report = onnxport.validate_model(source, output)
+    assert report.candidate.precision == named
+    assert [each.question for each in report.judgements] == ["quality"]
