@@ -8,6 +8,6 @@ lowering writes float16 of its own and takes `preflight`, `islands`, `epsilons` 
 Not onnxconverter-common, which was tried first: 1.16, its defaults with keep_io_types, on 40 real float models. 10 of
 its files do not load in ONNX Runtime (If, Resize, Range, types that contradict each other), one ends ONNX Runtime's
 process, and PP-OCRv4's detector answers noise (it lifts variances to 1e-7). Ours load on all 40; of the 29 that both
-convert ours is behind by more than 0.5 dB on one, ahead on 12 (docs/float16.md). It measures nothing, so that what
+convert ours is behind by more than 0.5 dB on one, ahead on 11 (docs/float16.md). It measures nothing, so that what
 overflows is for its user to find, and it has no bounds on memory.
 """
