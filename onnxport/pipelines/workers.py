@@ -38,8 +38,9 @@ def ort() -> Iterator[Worker]:
     def make(model: Model, params: OrtParams, work: Work) -> Product:
         from onnxport.converters.ort import convert
 
+        samples = _samples(model, work) if params.precision == "fp16" else ()
         with work.phases.phase("convert"):
-            return Product(*convert(model, work.output, params, work.manifest))
+            return Product(*convert(model, work.output, params, work.manifest, samples))
 
     yield make
 
@@ -55,7 +56,7 @@ def quantize() -> Iterator[Worker]:
         notes, facts = _linted(model, params, setting)
         quantized = quantization_to(params.precision)(model, params, setting)
         with work.phases.phase("write"):
-            artifact = quantized.model.noted(work.manifest).save(work.output)
+            artifact = quantized.model.noted(work.manifest, model).save(work.output)
         return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
     yield make

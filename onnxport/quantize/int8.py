@@ -31,10 +31,13 @@ from onnxport.quantize.sources import check_float
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
-_WIDE = (
-    "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more slowly than "
-    "the float model; TFLite's kernels take them"
-)
+# Types of activations that ONNX Runtime is slow with.
+_SLOW = {
+    "int8": "on x86 ONNX Runtime computes much of it in float, since its kernels there take unsigned activations: "
+    "--activations u8 is faster; on ARM, and for TFLite, both are the same",
+    "int16": "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more "
+    "slowly than the float model; TFLite's kernels take them",
+}
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,20 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     grids: dict[str, Grid] = {}
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
-        if fixed is not None:
-            low, high = fixed.low, fixed.high
-        else:
-            limited = [_limited(ranges[name], placement.bounds.get(name)) for name in group]
-            low, high = min(low for low, _ in limited), max(high for _, high in limited)
-        grids |= dict.fromkeys(group, activation_grid(low, high, placement.dtype_of(group[0])))
+        ends = [(fixed.low, fixed.high)] if fixed else [_of_first(name, placement, ranges) for name in group]
+        # 0 of every one of them has to be on the grid.
+        zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
+        low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
+        grid = activation_grid(low, high, placement.dtype_of(group[0]))
+        grids |= {name: grid.moved(*placement.affine[name]) for name in group}
     return grids
+
+
+def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
+    """An activation's range, as numbers of the first in its group."""
+    factor, shift = placement.affine[name]
+    low, high = _limited(ranges[name], placement.bounds.get(name))
+    return (low - shift) / factor, (high - shift) / factor
 
 
 def rounded_weights(
@@ -195,8 +205,8 @@ def notes_on(placed: Placed) -> tuple[str, ...]:
     inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
     outside = sum(nodes.get(name) in PRODUCTS for name in floats)
     notes = [f"{inside} of {inside + outside} convolutions and matrix products compute in integers"]
-    if placed.placement.dtype == "int16":
-        notes.append(_WIDE)
+    if placed.placement.dtype in _SLOW:
+        notes.append(_SLOW[placed.placement.dtype])
     kinds = Counter((nodes.get(name, ""), why) for name, why in floats.items())
     if kinds:
         told = [f"{count} {op} ({why})" for (op, why), count in kinds.most_common(_TOLD)]
