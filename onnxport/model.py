@@ -122,9 +122,17 @@ class Model:
         assert self.path is not None, "a model in memory is no artefact"
         return Artifact(self.path, "onnx", self.external_files)
 
-    def noted(self, manifest: Manifest) -> Model:
-        """A copy that carries `manifest`, completed with this model's ports, as a metadata property."""
-        inputs, outputs = (tuple(map(_port, specs)) for specs in (self.inputs, self.outputs))
+    def noted(self, manifest: Manifest, source: Model | None = None) -> Model:
+        """A copy that carries `manifest`, completed with this model's ports, as a metadata property.
+
+        Args:
+            source: the model it was made of, whose inputs and outputs may be of wider types; itself unless given.
+        """
+        had = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)} if source else {}
+        inputs, outputs = (
+            tuple(replace(_port(spec), dtype=had.get(spec.name, spec.dtype)) for spec in specs)
+            for specs in (self.inputs, self.outputs)
+        )
         copy = self.clone()
         copy.ir.metadata_props[KEY] = replace(manifest, inputs=inputs, outputs=outputs).to_json()
         return copy

@@ -8,19 +8,24 @@ the model's folder is left alone, the bytes are the same every time, and the ope
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport import ort_format
 from onnxport.artifact import Artifact
-from onnxport.converters.params import OrtParams
+from onnxport.converters.params import OrtLevel, OrtParams
 from onnxport.converters.precisions import check_precision
 from onnxport.deferred import hidden
 from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
 from onnxport.manifest import Manifest
 from onnxport.model import Model
+from onnxport.optimizers.float16.conversion import to_float16
+from onnxport.optimizers.float16.measured import Feeds
 
 _LEVELS = {
     "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -54,19 +59,39 @@ _PURPOSE = (
     "an .ort file is for a smaller runtime, not for speed: build ONNX Runtime with "
     "--include_ops_by_config {config} (and --enable_reduced_operator_type_support)"
 )
+_LEVEL = (
+    "saved with basic graph optimization: with more, ONNX Runtime widens float16 weights on a CPU that has no float16 "
+    "kernels for them, and the file is as large as before"
+)
+
+
+# With more than this, ONNX Runtime writes float16 weights as the float32 that a CPU without float16 kernels reads.
+_MOST_IN_FLOAT16: OrtLevel = "basic"
 
 
 def convert(
-    model: Model, output: Path, params: OrtParams, manifest: Manifest
-) -> tuple[Artifact, tuple[str, ...], dict[str, int]]:
+    model: Model, output: Path, params: OrtParams, manifest: Manifest, samples: Sequence[Feeds] = ()
+) -> tuple[Artifact, tuple[str, ...], dict[str, Any]]:
     """Writes `model` to `output` and its operator list beside it; returns them with notes and facts.
 
+    Args:
+        samples: inputs on which a conversion to float16 measures how far values go; generated ones unless given.
+
     Raises:
-        CannotConvertError: ONNX Runtime refuses the model, or it is too large for the format.
+        CannotConvertError: ONNX Runtime refuses the model, or it is too large for the format; nothing of it can be
+            float16.
         UsageError: a precision that the model does not have.
         MachineError: the disk is full.
     """
     check_precision(model, params.precision)
+    notes, facts = [], dict[str, Any]()
+    if params.precision == "fp16":
+        done = to_float16(model, output.parent, samples)
+        model, manifest = done.model, replace(manifest, islands=done.islands)
+        notes, facts = [*done.notes], dict(done.facts)
+        if params.level not in ("disable", _MOST_IN_FLOAT16):
+            params = params.model_copy(update={"level": _MOST_IN_FLOAT16})
+            notes.append(_LEVEL)
     data = model.noted(manifest).to_bytes()
     if data is None:
         raise CannotConvertError(
@@ -81,7 +106,7 @@ def convert(
     written = raw.read_bytes()
     raw.unlink()
     config = output.with_name(f"{output.stem}.required_operators.config")
-    notes, facts = [_PURPOSE.format(config=config.name)], {}
+    notes.append(_PURPOSE.format(config=config.name))
     try:
         session = ort_format.read(written)
         facts["nodes"] = len(session["model"]["graph"]["nodes"])

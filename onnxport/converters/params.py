@@ -29,6 +29,7 @@ CoremlWeights = Literal[
 ]  # fmt: skip
 ComputeUnits = Literal["all", "cpuOnly", "cpuAndGPU", "cpuAndNeuralEngine"]
 CoremlTarget = Literal["iOS15", "iOS16", "iOS17", "iOS18", "iOS26"]
+OrtPrecision = Literal["fp16", "int8", "int16x8"]
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 
 
@@ -163,10 +164,11 @@ class OrtParams(BaseModel):
     # Deferred: a --help imports this and validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    precision: QuantizedPrecision | None = Field(
+    precision: OrtPrecision | None = Field(
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default; int8 and int16x8 "
-        "quantize with --calib, or take a model that is quantized so.",
+        description="Precision of weights and arithmetic, as the model has them by default; fp16 is float16 but for "
+        "what would overflow in it on the samples; int8 and int16x8 quantize with --calib, or take a model that is "
+        "quantized so.",
     )
     level: OrtLevel = Field(
         default="all",

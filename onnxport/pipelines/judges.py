@@ -73,17 +73,14 @@ class Judges:
         fidelity = self._nearest.verdict(candidate)
         if not self._lowers:
             return fidelity
-        quality = self._of_source.verdict(candidate)
-        if fidelity.verdict == "inconclusive":
-            fidelity = self._settled(fidelity, quality)
-        return _together(fidelity, quality)
-
-    def _settled(self, fidelity: Report, quality: Report) -> Report:
-        """Doubts about fidelity that the source settles, see parity.py."""
         assert self._lowered is not None, "hold_to comes first"
-        own = self._of_source.verdict(self._lowered)
-        (held,), (lost,), (rounded,) = (each.judgements for each in (fidelity, quality, own))
-        return fidelity.model_copy(update={"judgements": (settled(held, lost, rounded),)})
+        # The candidate's is the last: it writes the tensors that the user asked for.
+        own = self._of_source.verdict(self._lowered) if fidelity.verdict == "inconclusive" else None
+        quality = self._of_source.verdict(candidate)
+        if own is not None:
+            (held,), (lost,), (rounded,) = (each.judgements for each in (fidelity, quality, own))
+            fidelity = fidelity.model_copy(update={"judgements": (settled(held, lost, rounded),)})
+        return _together(fidelity, quality)
 
     def feeds(self) -> Feeds:
         """The first set of inputs."""

@@ -38,8 +38,9 @@ def ort() -> Iterator[Worker]:
     def make(model: Model, params: OrtParams, work: Work) -> Product:
         from onnxport.converters.ort import convert
 
+        samples = _samples(model, work) if params.precision == "fp16" else ()
         with work.phases.phase("convert"):
-            return Product(*convert(model, work.output, params, work.manifest))
+            return Product(*convert(model, work.output, params, work.manifest, samples))
 
     yield make
 
@@ -55,7 +56,7 @@ def quantize() -> Iterator[Worker]:
         notes, facts = _linted(model, params, setting)
         quantized = quantization_to(params.precision)(model, params, setting)
         with work.phases.phase("write"):
-            artifact = quantized.model.noted(work.manifest).save(work.output)
+            artifact = quantized.model.noted(work.manifest, model).save(work.output)
         return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
     yield make
@@ -170,12 +171,9 @@ def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
 
 def _states(model: Model, work: Work) -> frozenset[str]:
     """The inputs that are fed back from an output, which the user's samples may lack."""
-    from onnxport.samples.domain import without_functions
-    from onnxport.samples.states import find_states
+    from onnxport.samples.states import state_inputs
 
-    if work.validation is not None and work.validation.state:
-        return frozenset(work.validation.state)
-    return frozenset(find_states(without_functions(model), model.inputs, model.outputs))
+    return state_inputs(model, work.validation.state if work.validation is not None else {})
 
 
 @contextmanager

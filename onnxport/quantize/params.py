@@ -83,8 +83,8 @@ class QuantizeParams(BaseModel):
     calib: Path | None = Field(
         default=None,
         exclude=True,  # of the provenance: the same bytes wherever the samples lie
-        description="Folder with samples to calibrate on: images, .npz, .npy or .safetensors files, or ONNX "
-        "test_data_set_* folders.",
+        description="Folder with samples to calibrate on, or one file of many: images, .npz, .npy or .safetensors "
+        "files, or ONNX test_data_set_* folders.",
         json_schema_extra={"metavar": "DIR"},
     )
     calib_samples: int = Field(
@@ -168,7 +168,7 @@ class QuantizeParams(BaseModel):
         default=None,
         exclude=True,
         description="What the processes that calibrate may take together, as 800MB or 2GB: by fewer of them, then "
-        "by running each sample several times with a part of the tensors. Estimated, and not for other steps.",
+        "by running each sample several times with a part of the tensors. Other steps take what they take.",
         json_schema_extra={"metavar": "SIZE"},
     )
     cache: bool = Field(

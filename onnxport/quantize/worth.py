@@ -33,6 +33,9 @@ _DYNAMIC = frozenset(
     "DynamicQuantizeLinear DynamicQuantizeMatMul MatMulIntegerToFloat DynamicQuantizeLSTM".split()
 )
 _FLOAT_PRODUCTS = frozenset("Conv FusedConv ConvTranspose MatMul FusedMatMul Gemm FusedGemm".split())
+_INTEGER_PRODUCTS = frozenset(
+    "QLinearConv QLinearMatMul QGemm MatMulInteger ConvInteger MatMulIntegerToFloat DynamicQuantizeMatMul".split()
+)
 _WIDE = frozenset(("int16", "uint16"))
 _HALVES = frozenset(("float16", "bfloat16"))
 # What only moves values is not what stands in the way.
@@ -53,7 +56,7 @@ class Facts:
         activations: the types that activations are quantized to.
         left: QuantizeLinear and DequantizeLinear of computed values that ONNX Runtime fused with nothing.
         around: the float operators that read what is de-quantized, and how often.
-        float_products: products that still compute in float, of those that take part.
+        float_products, integer_products: convolutions and matrix products that compute in these.
         dynamic: nodes that measure ranges at run time.
         weights: constants that are de-quantized at run time, or read by products that do it themselves.
         widened: whether weights of 16-bit floats became float32 ones.
@@ -67,6 +70,7 @@ class Facts:
     left: int = 0
     around: Mapping[str, int] | None = None
     float_products: int = 0
+    integer_products: int = 0
     dynamic: int = 0
     weights: int = 0
     widened: bool = False
@@ -81,6 +85,15 @@ class Facts:
     def converts(self) -> bool:
         """Whether what was fused with nothing is more than borders need."""
         return self.left > max(_BORDER, _MUCH * self.nodes)
+
+    @property
+    def products(self) -> int:
+        return self.float_products + self.integer_products
+
+    @property
+    def is_mostly_float(self) -> bool:
+        """Whether most products were left in float, though nothing stands in their way."""
+        return 0 < self.integer_products < self.float_products and not self.converts
 
     @property
     def named(self) -> str:
@@ -137,8 +150,13 @@ RULES: tuple[Rule, ...] = (
         "{f.excluded}",
     ),
     Rule(
+        lambda facts: facts.is_mostly_float,
+        "{f.float_products} of {f.products} convolutions and matrix products compute in float",
+        "--int8 --calib DIR, or fewer of --exclude: the notes say what stayed in float, and why",
+    ),
+    Rule(
         lambda facts: facts.dynamic > 0,
-        "ranges are measured at every run, by {f.dynamic} nodes",
+        "ranges are measured at every run ({f.dynamic} times)",
         "--int8 --calib DIR, which knows them beforehand",
     ),
     Rule(
@@ -227,6 +245,7 @@ def facts_of(file: Graph, graph: Graph, before: float, words: str) -> Facts:
         left=len(left),
         around=_around(graph.operations, left),
         float_products=sum(kinds[kind] for kind in _FLOAT_PRODUCTS),
+        integer_products=sum(kinds[kind] for kind in _INTEGER_PRODUCTS),
         dynamic=sum(kinds[kind] for kind in _DYNAMIC),
         weights=kinds["MatMulNBits"] + sum(_unpacks(each, graph) for each in graph.operations),
         widened=_has_halves(file) and not _has_halves(graph),

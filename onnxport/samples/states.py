@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from onnxport.artifact import TensorSpec
 from onnxport.errors import UsageError
 from onnxport.model import Model
+from onnxport.samples.domain import without_functions
 from onnxport.samples.uses import carried_on, uses
 
 # Input name -> the output that is its next value.
@@ -73,6 +74,16 @@ def given_states(
                 why=f"{known_outputs[output]} cannot be fed to {known_inputs[name]}",
             )
     return dict(given)
+
+
+def state_inputs(model: Model, given: Mapping[str, str]) -> frozenset[str]:
+    """The inputs that a user's files may lack, since they begin with zeros.
+
+    Args:
+        given: the pairs that the user says; those that the model tells where there are none.
+    """
+    found = given or find_states(without_functions(model), model.inputs, model.outputs)
+    return frozenset(found)
 
 
 def growing(inputs: Sequence[TensorSpec]) -> list[str]:

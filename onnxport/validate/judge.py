@@ -16,6 +16,7 @@ from onnxport.validate.compare import compare
 from onnxport.validate.hearing import Hearing
 from onnxport.validate.mapping import mapped
 from onnxport.validate.params import ValidateParams
+from onnxport.validate.ports import source_dtypes
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import (
@@ -169,7 +170,9 @@ class Judge(Closing):
     def _renamed(self, candidate: Artifact, runtime: Runtime) -> Oriented:
         """The candidate under the reference's names, as far as the user maps them."""
         names = str(self._artifact.path), str(candidate.path)
-        return Oriented(runtime, *mapped(self._params.map, self._prepared, Oriented(runtime), names))
+        dtypes = source_dtypes(candidate, runtime)
+        seen = Oriented(runtime, dtypes=dtypes)
+        return Oriented(runtime, *mapped(self._params.map, self._prepared, seen, names), dtypes)
 
     def _fault(self, candidate: Run, answered: Answered) -> str:
         """What is wrong with the candidate's answer to one set, in one sentence; empty when nothing is."""

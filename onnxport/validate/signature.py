@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import UsageError
 from onnxport.validate.mapping import Names, Pairs, Signed, likely, renamed
@@ -18,11 +20,18 @@ class Oriented:
 
     Args:
         inputs, outputs: names to show, each with the runtime's own; the others stay.
+        dtypes: the runtime's own names of what the source has in another float type, with that.
     """
 
-    def __init__(self, runtime: Runtime, inputs: Names | None = None, outputs: Names | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        inputs: Names | None = None,
+        outputs: Names | None = None,
+        dtypes: Mapping[str, str] | None = None,
+    ) -> None:
         self.runtime = runtime
-        self._inputs, self._outputs = inputs or {}, outputs or {}
+        self._inputs, self._outputs, self._dtypes = inputs or {}, outputs or {}, dtypes or {}
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -40,7 +49,7 @@ class Oriented:
             name: array.transpose(permutations[name]) if name in permutations else array
             for name, array in feeds.items()
         }
-        answers = self.runtime.run(physical, taps=taps)
+        answers = self._run(physical, taps)
         shown = {own: name for name, own in self._outputs.items()}
         return {
             shown.get(name, name): array.transpose(_inverse(permutations[name]))
@@ -49,12 +58,23 @@ class Oriented:
             for name, array in answers.items()
         }
 
+    def _run(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
+        """Runs with the artefact's own types."""
+        if not self._dtypes:
+            return self.runtime.run(feeds, taps=taps)
+        own = {spec.name: spec.dtype for spec in self.runtime.inputs if spec.name in self._dtypes}
+        with np.errstate(over="ignore"):  # infinities are what the artefact is given, too
+            fed = {name: each.astype(own[name]) if name in own else each for name, each in feeds.items()}
+        answers = self.runtime.run(fed, taps=taps)
+        return {name: each.astype(self._dtypes.get(name, each.dtype)) for name, each in answers.items()}
+
     @property
     def _permutations(self) -> Permutations:
         permutations: Permutations = getattr(self.runtime, "permutations", {})
         return permutations
 
     def _source_order(self, spec: TensorSpec) -> TensorSpec:
+        spec = TensorSpec(spec.name, self._dtypes.get(spec.name, spec.dtype), spec.shape)
         permutation = self._permutations.get(spec.name)
         if permutation is None or len(permutation) != len(spec.shape):
             return spec

@@ -206,6 +206,15 @@ def test_a_state_that_files_lack_begins_with_zeros_and_that_is_said(sandbox: San
     assert any(note.startswith("samples: the state 'h' began with zeros") for note in found["notes"])
 
 
+def test_a_file_that_lacks_an_input_is_refused_where_values_are_measured_on_it(sandbox: Sandbox) -> None:
+    recurrent(sandbox.folder)
+    (sandbox.folder / "samples").mkdir()
+    np.savez(sandbox.folder / "samples" / "a.npz", h=np.zeros((1, 16), np.float32))
+    outcome = sandbox.run("quantize", "model.onnx", "--fp16", "--inputs", "samples")
+    assert outcome.code == errors.BAD_INPUT
+    assert "a.npz lacks the input 'x': it holds 'h'" in outcome.stderr
+
+
 # ---- interruption
 
 

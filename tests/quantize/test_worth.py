@@ -116,6 +116,15 @@ def test_conversions_that_nothing_was_fused_with_are_counted_and_what_they_surro
     assert found.setting == "--exclude Sin"
 
 
+def test_products_that_stayed_in_float_are_counted(tmp_path: Path) -> None:
+    net, x = quantized(np.uint8, 0)
+    for _ in range(4):
+        weight = net.constant(np.ones((8, 8, 3, 3), np.float32))
+        x = net.add("Relu", net.add("Conv", x, weight, pads=[1, 1, 1, 1]))
+    (found,) = told(net, x, tmp_path)
+    assert found.reason == "4 of 7 convolutions and matrix products compute in float"
+
+
 def test_ranges_that_are_measured_at_every_run_are_counted(tmp_path: Path) -> None:
     net, x = Net(), "x"
     for _ in range(2):
@@ -126,7 +135,7 @@ def test_ranges_that_are_measured_at_every_run_are_counted(tmp_path: Path) -> No
         product = net.add("MatMulInteger", outputs[0], weight, outputs[2])
         x = net.add("Mul", net.add("Cast", product, to=TensorProto.FLOAT), outputs[1])
     (found,) = told(net, x, tmp_path)
-    assert "measured at every run, by 2 nodes" in found.reason
+    assert "measured at every run (2 times)" in found.reason
     assert "--int8 --calib DIR" in found.setting
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from fixtures import graphs, models
 from onnxport.artifact import Artifact
-from onnxport.validate.precision import precision_of
+from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.report import Precision
 from tests.validate import lower, tflite_files
 
@@ -209,3 +209,23 @@ def test_damage_that_the_runtime_does_not_see_is_no_bug(filling: bytes, tmp_path
     path = tmp_path / "damaged.tflite"
     path.write_bytes(b"\x10\x00\x00\x00TFL3" + filling * 400)
     assert precision_of(Artifact(path, "tflite")) == "unknown"
+
+
+def test_weights_that_are_stored_in_bfloat16_are_told(tmp_path: Path) -> None:
+    weights = f"<bfloat16[4, 8] w = {{{', '.join(['1'] * 32)}}}>"
+    stored = f"g (float[N, 4] x) => (float[N, 8] y) {weights} {{ d = Cast<to = 1>(w) y = MatMul(x, d) }}"
+    assert told(parsed(stored), tmp_path / "a.onnx") == "bfloat16 weights"
+
+
+def test_the_types_tell_what_a_float16_graph_keeps_in_float32(tmp_path: Path) -> None:
+    """A Cast of what is float16 is a border, not an island; a Cast of integers is one."""
+    body = (
+        "h = Cast<to = 10>(x) p = MatMul(h, h) wide = Cast<to = 1>(p) island = Exp(wide) n = Cast<to = 6>(x) "
+        "number = Cast<to = 1>(n) sum = Add(island, number) back = Cast<to = 10>(sum) q = MatMul(back, back) "
+        "y = Cast<to = 1>(q)"
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(parsed(f"g (float[4, 4] x) => (float[4, 4] y) {{ {body} }}"), path)
+    assert kept_float32(Artifact.open(path)) == {"island", "number", "sum"}
+    onnx.save(graphs.mlp(), path)
+    assert kept_float32(Artifact.open(path)) == frozenset()

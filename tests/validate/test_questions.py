@@ -36,6 +36,7 @@ from tests.validate import lower
         ("float32", "float16", "rounded quality"),
         ("float32", "bfloat16", "rounded quality"),
         ("float32", "float16 weights", "rounded quality"),
+        ("float32", "bfloat16 weights", "rounded quality"),
         ("float32", "int8", "quality"),
         ("float32", "int8 dynamic", "quality"),
         ("float32", "int8 weights", "quality"),

@@ -17,9 +17,8 @@ from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.float16.batch_norms import settle_batch_norms
 from onnxport.optimizers.float16.holds import computes_floats, is_float, tell_types
-from onnxport.optimizers.float16.measured import Measured
+from onnxport.optimizers.float16.measured import Feeds, Measured
 from onnxport.optimizers.float16.placement import placed
-from onnxport.optimizers.float16.preflight import Feeds
 from onnxport.optimizers.float16.rewriting import Rewritten, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
@@ -33,11 +32,16 @@ _NAMED = 3  # nodes or constants in a note: their names may be long
 
 @dataclass(frozen=True)
 class Halved:
-    """A float16 model, and what the report should say of it."""
+    """A float16 model, and what the report should say of it.
+
+    Attributes:
+        islands: the values that it computes in float32, and the constants that it holds so, by name.
+    """
 
     model: Model
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    islands: tuple[str, ...] = ()
 
 
 def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False) -> Halved:
@@ -61,10 +65,12 @@ def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
     nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
     kept = placed(model.ir, measured.peaks)
     if nodes and len(kept) == len(nodes):
+        is_half = any(each in _types(model) for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
+        more = "more " if is_half else ""
         raise CannotConvertError(
-            f"nothing of {model.path} can be float16",
+            f"nothing {more}of {model.path} can be float16",
             why="; ".join(_grouped(kept)),
-            fix="leave it in float32",
+            fix="use it as it is",
         )
     before = model.weight_bytes
     done = rewrite(model.ir, kept, io=io)
@@ -74,7 +80,7 @@ def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
         "casts": done.casts,
         "weights": {"before": before, "after": model.weight_bytes},
     }
-    return Halved(model, _said(kept, len(nodes), measured, done), facts)
+    return Halved(model, _said(kept, len(nodes), measured, done), facts, _islands(model, kept))
 
 
 def settled(model: Model) -> Model:
@@ -107,6 +113,12 @@ def settled(model: Model) -> Model:
     return copy
 
 
+def _islands(model: Model, kept: Mapping[ir.Node, str]) -> tuple[str, ...]:
+    constants = (value for graph in model.ir.graphs() for value in graph.initializers.values())
+    computed = (value for node in kept for value in node.outputs)
+    return tuple(value.name for value in (*computed, *constants) if value.name and is_float(value))
+
+
 def _measure(model: Model, folder: Path, samples: Sequence[Feeds]) -> Measured:
     path = folder / "measured.onnx"
     model.hand_over(path)
@@ -120,11 +132,15 @@ def _has_floats(model: Model) -> bool:
     return any(map(computes_floats, model.graph.all_nodes())) or any(map(is_float, constants))
 
 
+def _types(model: Model) -> set[ir.DataType]:
+    """The element types of what it computes and stores."""
+    computed = [value for graph in model.ir.graphs() for node in graph for value in node.outputs]
+    constants = [value for graph in model.ir.graphs() for value in graph.initializers.values()]
+    return {value.dtype for value in (*computed, *constants) if value.dtype is not None}
+
+
 def _what_it_is(model: Model) -> str:
-    values = [v for graph in model.ir.graphs() for node in graph for v in node.outputs]
-    found = {
-        value.dtype for value in (*values, *model.graph.initializers.values()) if value.dtype is not None
-    }
+    found = _types(model)
     named = [each.name.lower() for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) if each in found]
     if ir.DataType.DOUBLE in found:
         named.append("float64, which stays as it is")

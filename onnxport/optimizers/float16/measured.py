@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import onnxruntime
 
 from onnxport.artifact import TensorSpec
 from onnxport.model import Model
-from onnxport.optimizers.float16.measured import Measured
+from onnxport.optimizers.float16.measured import Feeds, Measured
 from onnxport.optimizers.float16.taps import tap
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
@@ -24,7 +24,6 @@ from onnxport.samples.sizes import OpenSizes
 from onnxport.shapes import GivenShape, apply_shapes, limits
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Feeds = Mapping[str, Array]
 
 _MOST_TRIES = 40  # sizes of open dimensions
 

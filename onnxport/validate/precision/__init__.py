@@ -40,21 +40,23 @@ def precision_of(artifact: Artifact, graph: Model | None = None, function: str =
 
     if artifact.format == "ort":
         try:
-            return graphs.precision(onnx.of_ort(artifact.path.read_bytes()))
+            data = artifact.path.read_bytes()
+            return "float16" if onnx.is_half(onnx.note_in_ort(data)) else graphs.precision(onnx.of_ort(data))
         except (
             ValueError,
             KeyError,
             IndexError,
         ):  # a younger schema than ours; loading it is the runtime's affair
             return "unknown"
-    if onnx.is_half(artifact.path if graph is None else graph):
-        return "float16"
-    return graphs.precision(onnx.of_model(graph) if graph else onnx.of_file(artifact.path))
+    model = graph or onnx.read(artifact.path)
+    if model is None:
+        return "unknown"
+    return "float16" if onnx.is_half(onnx.note_in(model)) else graphs.precision(onnx.of_model(model))
 
 
 def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
-    """The ONNX values that a float16 artefact computes in float32: as a package says of itself, or as the types of an
-    ONNX graph tell; none of other formats."""
+    """The ONNX values that a float16 artefact computes or holds in float32: as a package or an .ort file of ours says
+    of itself, or as the types of an ONNX graph tell; none of other files."""
     if artifact.format == "coreml":
         from onnxport.validate.precision import coreml
 
@@ -63,4 +65,12 @@ def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
         from onnxport.validate.precision import graphs, onnx
 
         return graphs.islands(onnx.of_file(artifact.path))
+    if artifact.format == "ort":
+        from onnxport.validate.precision import onnx
+
+        try:
+            note = onnx.note_in_ort(artifact.path.read_bytes())
+        except _DAMAGED:
+            return frozenset()
+        return frozenset(note.islands) if note else frozenset()
     return frozenset()

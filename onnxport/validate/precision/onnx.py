@@ -17,7 +17,7 @@ from onnxport.model import Model, dtype_name
 from onnxport.ort_format import Table
 from onnxport.validate.precision.graphs import Graph, Operation
 
-_UNREADABLE = (DecodeError, ir.serde.SerdeError, ValueError, TypeError, KeyError, AttributeError, OSError)
+_NO_NOTE = (ValueError, TypeError, KeyError, AttributeError)
 # Attributes that hold an element type, by ONNX's number of it.
 _TYPED = ("to", "output_dtype", "dtype")
 
@@ -37,25 +37,48 @@ def of_model(model: Model) -> Graph:
 
 
 def of_file(path: Path) -> Graph:
-    """The graph in an `.onnx` file, weights unread; unchecked, since ONNX Runtime takes more than ONNX's checker does.
+    """The graph in an `.onnx` file; what cannot be read is an empty graph: loading it is the runtime's affair."""
+    model = read(path)
+    return Graph() if model is None else of_model(model)
 
-    What cannot be read at all is an empty graph: loading it is the runtime's affair.
+
+def read(path: Path) -> Model | None:
+    """The model in an `.onnx` file, weights unread; unchecked, since ONNX Runtime takes more than ONNX's checker does.
+
+    None where it cannot be read at all.
     """
     try:
-        return of_model(Model(ir.load(path)))
-    except _UNREADABLE:
-        return Graph()
+        return Model(ir.load(path))
+    except (*_NO_NOTE, DecodeError, ir.serde.SerdeError, OSError):
+        return None
 
 
-def is_half(source: Path | Model) -> bool:
-    """Whether it is one of ours, made to be float16 but for what has to be float32."""
+def note_in(model: Model) -> Manifest | None:
+    """What a model of ours says of itself."""
+    return _note(model.ir.metadata_props.get(KEY, ""))
+
+
+def note_in_ort(data: bytes) -> Manifest | None:
+    """What the `.ort` file of ours with these bytes says of itself.
+
+    Raises:
+        ValueError, KeyError, IndexError: damaged, or of a younger form than we know.
+    """
+    properties = ort_format.read(data)["model"].get("metadata_props", [])
+    return next((_note(_text(each["value"])) for each in properties if _text(each["key"]) == KEY), None)
+
+
+def is_half(note: Manifest | None) -> bool:
+    """Whether it was made to be float16 but for what has to be float32."""
+    options = () if note is None else note.options.values()
+    return any(isinstance(each, dict) and each.get("precision") == "fp16" for each in options)
+
+
+def _note(text: str) -> Manifest | None:
     try:
-        model = source if isinstance(source, Model) else Model(ir.load(source))
-        note = model.ir.metadata_props.get(KEY)
-        options = Manifest.from_json(note).options.get("quantize") if note else None
-    except _UNREADABLE:
-        return False
-    return isinstance(options, dict) and options.get("precision") == "fp16"
+        return Manifest.from_json(text) if text else None
+    except _NO_NOTE:
+        return None
 
 
 def _add_value(found: Graph, value: ir.Value) -> None:
