@@ -9,6 +9,7 @@ Exporters and quantizers write the same network in several ways; each rule here 
 - Weights that are moved behind their DequantizeLinear are moved before it, where folding reaches them.
 - Quantized inputs of the graph are put on their grid once more as floats, for the integer kernels behind them.
 - The operands of a Concat whose result is quantized are quantized as it is.
+- Numbers that are read on another grid than they were made on are multiplied and shifted as that does.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def settle_quantization(model: Model) -> None:
             _move_constant(model.graph, node)
     for node in list(model.graph):
         if _is(node, _DEQUANTIZE):
+            _compute_regrid(model.graph, node)
             _put_on_grid(model.graph, node)
     for node in list(model.graph):
         if _is(node, _QUANTIZE):
@@ -139,6 +141,66 @@ def _put_on_grid(graph: ir.Graph, node: ir.Node) -> None:
     on_grid = _dequantized(graph, again, again.outputs[0], *_parameters(node), after=True)
     for user, index in users:
         user.replace_input_with(index, on_grid)
+
+
+def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
+    """Q -> DQ of another grid becomes Q -> DQ -> Mul -> Add -> Q -> DQ, whose rounding changes nothing."""
+    numbers, floats = node.inputs[0], node.outputs[0]
+    source = None if numbers is None else numbers.producer()
+    if numbers is None or source is None or not _is(source, _QUANTIZE):
+        return
+    if not (_is_one_grid(node) and _is_one_grid(source)) or len(node.inputs) != len(source.inputs):
+        return
+    before, after = (_array(_parameters(each)[0]) for each in (source, node))
+    moved = 0 if len(node.inputs) < 3 else _number(source.inputs[2]) - _number(node.inputs[2])
+    if (before == after and not moved) or before.dtype != np.float32 or after.dtype != np.float32:
+        return
+    value = _dequantized(graph, node, numbers, *_parameters(source))
+    if before != after:
+        value = _computed(graph, node, "Mul", value, (after / before).item())
+    if moved:
+        value = _computed(graph, node, "Add", value, (after * np.float32(moved)).item())
+    again = ir.node(_QUANTIZE, [value, *node.inputs[1:]])
+    again.outputs[0].name = f"{floats.name}.regridded"
+    again.outputs[0].shape, again.outputs[0].type = numbers.shape, numbers.type
+    graph.insert_before(node, again)
+    node.replace_input_with(0, again.outputs[0])
+
+
+def _computed(graph: ir.Graph, node: ir.Node, op: str, value: ir.Value, number: float) -> ir.Value:
+    """`value` and a number through `op`, before `node`; the number is the 1 or -1 of a grid of its own."""
+    name = f"{node.outputs[0].name}.{op}"
+    scale = _constant(graph, f"{name}.scale", np.asarray(abs(number), np.float32))
+    one, zero = (
+        _constant(graph, f"{name}.{each}", np.array(each, np.int8)) for each in (1 if number > 0 else -1, 0)
+    )
+    factor = _dequantized(graph, node, one, scale, zero)
+    made = ir.node(op, [value, factor])
+    made.outputs[0].name = name
+    made.outputs[0].shape, made.outputs[0].type = value.shape, value.type
+    graph.insert_before(node, made)
+    return made.outputs[0]
+
+
+def _number(value: ir.Value | None) -> int:
+    return 0 if value is None else int(_array(value).item())
+
+
+def _array(value: ir.Value | None) -> np.ndarray:
+    assert value is not None
+    assert value.const_value is not None
+    return value.const_value.numpy()
+
+
+def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    value = ir.Value(
+        name=name,
+        shape=ir.Shape(array.shape),
+        type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+        const_value=ir.Tensor(array),
+    )
+    graph.register_initializer(value)
+    return value
 
 
 def _is_quantized(node: ir.Node) -> bool:

@@ -28,6 +28,8 @@ def excluded_nodes(source: Model, settled: Model, names: Iterable[str]) -> froze
         own = [node for node in source.graph if name in (node.name, node.op_type)]
         if not (meant or own):
             raise _unknown(name, source)
+        if meant and all(node.op_type == name for node in meant):
+            own = []  # an operator means those that are still there, not a Conv that has taken one in
         found |= {node.name or "" for node in (*meant, *_became(own, settled.graph))}
     return frozenset(found)
 

@@ -17,6 +17,8 @@ Dtype = Literal["uint8", "int8", "int16"]
 WEIGHT_LIMIT = 127  # of int8 weights; without -128 two products fit into 16 bits (ONNX Runtime, gemmlowp)
 # A scale below this is not normal, or its products with another are not: what is so small is 0.
 _LEAST_SCALE = np.float32(2.0**-80)
+# Of the largest scale in a weight: a channel below that has no part in a result of 8 bits.
+_NEXT_TO_NOTHING = np.float32(2.0**-20)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ class Grid:
     def high(self) -> float:
         """The largest number on it."""
         return float(self.scale) * (int(np.iinfo(self.dtype).max) - self.zero_point)
+
+    def moved(self, factor: float, shift: float) -> Grid:
+        """The grid on which the same integers stand for factor * number + shift, to half a step."""
+        if (factor, shift) == (1, 0):
+            return self
+        scale, limits = _scale(float(self.scale) * factor), np.iinfo(self.dtype)
+        zero_point = round(self.zero_point - shift / float(scale))
+        return Grid(scale, int(np.clip(zero_point, limits.min, limits.max)), self.dtype)
 
     def quantized(self, values: Floats) -> Array:
         """The integers nearest to `values`, halves to even (ONNX QuantizeLinear-13)."""
@@ -97,10 +107,13 @@ def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
 def of_limits(limits: Floats, axis: int | None) -> WeightGrid:
     """The grid that reaches from -limits to limits.
 
-    A channel of zeros has the largest of the scales, so that its bias is as precise as the others'.
+    A channel of zeros, or of next to nothing, has the largest of the scales: its bias is as precise as the others'
+    then, and no runtime has to multiply by less than its integers can say. What it loses is below what 8 bits of
+    the result could show.
     """
     scales = np.asarray(limits, np.float32) / np.float32(WEIGHT_LIMIT)
-    return WeightGrid(np.where(scales < _LEAST_SCALE, _scale(scales.max(initial=0.0)), scales), axis)
+    largest = scales.max(initial=0.0)
+    return WeightGrid(np.where(scales <= largest * _NEXT_TO_NOTHING, _scale(largest), scales), axis)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
 from onnxport.quantize.accuracy import bias_correction
+from onnxport.quantize.accuracy.choosing import best
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.grids import Array, Floats, Grid, QuantizedWeight, activation_grid, weight_grid
 from onnxport.quantize.measuring import Measured, Ranges, measured
@@ -30,10 +31,13 @@ from onnxport.quantize.sources import check_float
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
-_WIDE = (
-    "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more slowly than "
-    "the float model; TFLite's kernels take them"
-)
+# Types of activations that ONNX Runtime is slow with.
+_SLOW = {
+    "int8": "on x86 ONNX Runtime computes much of it in float, since its kernels there take unsigned activations: "
+    "--activations u8 is faster; on ARM, and for TFLite, both are the same",
+    "int16": "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more "
+    "slowly than the float model; TFLite's kernels take them",
+}
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,32 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     with setting.watch.phase("settle"):
         placed = placed_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        seen = measured(placed.graph, placed.placement, params, setting)
+        candidates = measured(placed.graph, placed.placement, params, setting)
+    seen, chosen = _chosen(model, placed, candidates, setting)
     write = partial(written, placed.graph, seen)
     if setting.validation is not None and setting.validation.budget:
-        return _within_budgets(model, placed, write, setting)
+        found = _within_budgets(model, placed, write, setting)
+        return replace(found, notes=(*found.notes, *chosen))
     with setting.watch.phase("round"):
         made = write(placed.placement)
-    return Quantized(made, (*placed.graph.notes, *notes_on(placed)), facts_on(placed.placement))
+    notes = (*placed.graph.notes, *notes_on(placed), *chosen)
+    return Quantized(made, notes, facts_on(placed.placement))
+
+
+def _chosen(
+    model: Model, placed: Placed, candidates: Mapping[str, Measured], setting: Setting
+) -> tuple[Measured, tuple[str, ...]]:
+    """The only candidate, or the one that does best on samples, with a sentence for the user."""
+    if len(candidates) == 1:
+        (only,) = candidates.values()
+        return only, ()
+    with (
+        setting.watch.phase("choose"),
+        Scorer(model, setting.held_back or setting.calibration) as scorer,
+    ):
+        build = partial(written, placed.graph, placement=placed.placement)
+        choice = best(candidates, build, scorer, setting.watch.progress)
+    return choice.value, (choice.note,)
 
 
 def _within_budgets(
@@ -108,13 +131,20 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
     grids: dict[str, Grid] = {}
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
-        if fixed is not None:
-            low, high = fixed.low, fixed.high
-        else:
-            limited = [_limited(ranges[name], placement.bounds.get(name)) for name in group]
-            low, high = min(low for low, _ in limited), max(high for _, high in limited)
-        grids |= dict.fromkeys(group, activation_grid(low, high, placement.dtype_of(group[0])))
+        ends = [(fixed.low, fixed.high)] if fixed else [_of_first(name, placement, ranges) for name in group]
+        # 0 of every one of them has to be on the grid.
+        zeros = [-shift / factor for factor, shift in map(placement.affine.__getitem__, group)]
+        low, high = min(*(low for low, _ in ends), *zeros), max(*(high for _, high in ends), *zeros)
+        grid = activation_grid(low, high, placement.dtype_of(group[0]))
+        grids |= {name: grid.moved(*placement.affine[name]) for name in group}
     return grids
+
+
+def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
+    """An activation's range, as numbers of the first in its group."""
+    factor, shift = placement.affine[name]
+    low, high = _limited(ranges[name], placement.bounds.get(name))
+    return (low - shift) / factor, (high - shift) / factor
 
 
 def rounded_weights(
@@ -175,8 +205,8 @@ def notes_on(placed: Placed) -> tuple[str, ...]:
     inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
     outside = sum(nodes.get(name) in PRODUCTS for name in floats)
     notes = [f"{inside} of {inside + outside} convolutions and matrix products compute in integers"]
-    if placed.placement.dtype == "int16":
-        notes.append(_WIDE)
+    if placed.placement.dtype in _SLOW:
+        notes.append(_SLOW[placed.placement.dtype])
     kinds = Counter((nodes.get(name, ""), why) for name, why in floats.items())
     if kinds:
         told = [f"{count} {op} ({why})" for (op, why), count in kinds.most_common(_TOLD)]

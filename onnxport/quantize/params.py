@@ -83,8 +83,8 @@ class QuantizeParams(BaseModel):
     calib: Path | None = Field(
         default=None,
         exclude=True,  # of the provenance: the same bytes wherever the samples lie
-        description="Folder with samples to calibrate on: images, .npz, .npy or .safetensors files, or ONNX "
-        "test_data_set_* folders.",
+        description="Folder with samples to calibrate on, or one file of many: images, .npz, .npy or .safetensors "
+        "files, or ONNX test_data_set_* folders.",
         json_schema_extra={"metavar": "DIR"},
     )
     calib_samples: int = Field(

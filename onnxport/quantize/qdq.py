@@ -58,7 +58,17 @@ class _Writer:
         self._made = {name for unit in placement.units for name in unit.writes}
         self._first = graph[0]
         self._taken = set(self._values) | set(graph.initializers)
-        self._held: dict[object, ir.Value] = {}
+        self._held: dict[Weight | ir.Value, ir.Value] = {}
+        self._parameters: dict[Grid, tuple[ir.Value, ir.Value]] = {}
+        # What is made by a change of the grid, to what it is made of: the same integers.
+        self._group_of = {
+            name: group[0] for group in placement.groups for name in group if placement.affine[name][1] != 0
+        }
+        self._rescaled = {
+            unit.writes[0]: unit.reads[0] for unit in placement.units if unit.affine is not None
+        }
+        self._rescaling = {unit.node: None for unit in placement.units if unit.affine is not None}
+        self._numbers: dict[str, ir.Value] = {}
 
     def saturate(self, unit: Unit) -> None:
         """Removes the Relu or Clip behind a unit, where its result's grid ends within a rounding of what they cut."""
@@ -83,8 +93,9 @@ class _Writer:
             weight = weights[unit.weight]
             node.replace_input_with(1, self._weight(unit.weight, weight))
             self._store_bias(unit, node, weight, corrected.get(unit.node))
+        constants = unit.constants if unit.affine is None else ()
         for index, value in enumerate(node.inputs):
-            if value is not None and value.name in unit.constants:
+            if value is not None and value.name in constants:
                 node.replace_input_with(index, self._constant(value))
 
     def _weight(self, weight: Weight, stored: QuantizedWeight) -> ir.Value:
@@ -100,7 +111,13 @@ class _Writer:
         self, unit: Unit, node: ir.Node, weight: QuantizedWeight, corrected: Floats | None
     ) -> None:
         values = bias_of(self._graph, unit) if corrected is None else corrected
-        if values is None or unit.bias is None:
+        if unit.bias is None:
+            return
+        left = self._left_over(unit.reads[0])
+        if left:
+            own = np.zeros(unit.bias.channels, np.float32) if values is None else values
+            values = own + left * _sums(weight, unit)
+        if values is None:
             return
         stored = biases.quantized(values, self._grids[unit.reads[0]], weight.grid)
         name = unit.bias.tensor or f"{unit.node}.bias"
@@ -108,6 +125,17 @@ class _Writer:
         axis = None if stored.scales.ndim == 0 else 0
         node.resize_inputs(max(3, len(node.inputs)))
         node.replace_input_with(2, self._dequantized(name, stored.values, stored.scales, points, axis))
+
+    def _left_over(self, name: str) -> float:
+        """How much larger an activation is than its grid says, since zero points are integers.
+
+        A product makes up for it in its bias, but for the borders that it pads.
+        """
+        first = self._group_of.get(name)
+        if first is None:
+            return 0.0
+        grid, own = self._grids[first], self._grids[name]
+        return self._placement.affine[name][1] - float(own.scale) * (grid.zero_point - own.zero_point)
 
     def _constant(self, value: ir.Value) -> ir.Value:
         if value not in self._held:
@@ -146,25 +174,38 @@ class _Writer:
 
     def quantize(self, name: str) -> None:
         """Puts an activation on its grid: for all that use it if a unit makes it, else for the units alone."""
-        value, grid = self._values[name], self._grids[name]
-        made = name in self._made
+        value, made = self._values[name], name in self._made
+        maker, given_out = value.producer(), made and value.is_graph_output()
         uses = [(user, index) for user, index in value.uses() if made or self._takes(user, name)]
-        scale, point = self._grid(grid, name)
-        numbers = self._value(f"{name}.quantized", ir.DataType.from_numpy(np.dtype(grid.dtype)), value.shape)
-        floats = self._value(f"{name}.floats", ir.DataType.FLOAT, value.shape)
-        pair = [
-            ir.node("QuantizeLinear", [value, scale, point], outputs=[numbers], name=f"{name}.quantize"),
-            ir.node("DequantizeLinear", [numbers, scale, point], outputs=[floats], name=f"{name}.dequantize"),
-        ]
-        maker = value.producer()
+        uses = [(user, index) for user, index in uses if user.name not in self._rescaling]
+        added = [] if name in self._rescaled else [self._quantize(value)]
+        numbers = self._numbers[name] = (
+            self._numbers[self._rescaled[name]] if not added else added[0].outputs[0]
+        )
+        if uses or given_out:
+            added.append(self._dequantize(value, numbers))
         if maker is None:
-            self._graph.insert_before(self._first, pair)
+            self._graph.insert_before(self._first, added)
         else:
-            self._graph.insert_after(maker, pair)
+            self._graph.insert_after(maker, added)
         for user, index in uses:
-            user.replace_input_with(index, floats)
-        if made and value.is_graph_output():
-            self._give_out(value, floats)
+            user.replace_input_with(index, added[-1].outputs[0])
+        if given_out:
+            self._give_out(value, added[-1].outputs[0])
+
+    def _quantize(self, value: ir.Value) -> ir.Node:
+        name = value.name or ""
+        numbers = self._value(f"{name}.quantized", _ir_dtype(self._grids[name].dtype), value.shape)
+        return ir.node(
+            "QuantizeLinear", [value, *self._grid(name)], outputs=[numbers], name=f"{name}.quantize"
+        )
+
+    def _dequantize(self, value: ir.Value, numbers: ir.Value) -> ir.Node:
+        name = value.name or ""
+        floats = self._value(f"{name}.floats", ir.DataType.FLOAT, value.shape)
+        return ir.node(
+            "DequantizeLinear", [numbers, *self._grid(name)], outputs=[floats], name=f"{name}.dequantize"
+        )
 
     def _takes(self, node: ir.Node, name: str) -> bool:
         unit = self._placement.unit.get(node.name or "")
@@ -179,19 +220,23 @@ class _Writer:
             if output is value:
                 self._graph.outputs[index] = floats
 
-    def _grid(self, grid: Grid, name: str) -> tuple[ir.Value, ir.Value]:
-        """Scale and zero point; tensors that share a grid share them."""
-        if grid not in self._held:
-            self._held[grid] = self._initializer(f"{name}.scale", np.asarray(grid.scale))
-            self._held[grid, 0] = self._initializer(
-                f"{name}.zero_point", np.asarray(grid.zero_point, grid.dtype)
+    def _grid(self, name: str) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point of an activation; those that share a grid share them."""
+        grid = self._grids[name]
+        if grid not in self._parameters:
+            points = np.asarray(grid.zero_point, grid.dtype)
+            self._parameters[grid] = (
+                self._initializer(f"{name}.scale", np.asarray(grid.scale)),
+                self._initializer(f"{name}.zero_point", points),
             )
-        return self._held[grid], self._held[grid, 0]
+        return self._parameters[grid]
 
     # ---- what they are made of
 
     def drop_unused(self) -> None:
-        """Removes the initializers that no node reads any more."""
+        """Removes the multiplications that are changes of scale now, and initializers that no node reads."""
+        for name in reversed(self._rescaling):
+            self._graph.remove(self._nodes[name], safe=True)
         kept = {value.name for value in (*self._graph.inputs, *self._graph.outputs)}
         for name, value in list(self._graph.initializers.items()):
             if not value.uses() and name not in kept:
@@ -218,6 +263,21 @@ def _ends_within(grid: Grid, bounds: tuple[float, float]) -> bool:
     """Whether what lies on a grid lies within bounds, give or take the half step that rounding moves its ends."""
     slack = 0.501 * float(grid.scale)
     return bounds[0] - slack <= grid.low and grid.high <= bounds[1] + slack
+
+
+def _sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
+    """What a product makes of ones, by channel; 0 where its channels are not told."""
+    floats, axis = weight.floats, weight.grid.axis
+    if axis is None and unit.op == "Conv":
+        axis = 0
+    if axis is None:
+        return 0.0
+    others = tuple(each for each in range(floats.ndim) if each != axis % floats.ndim)
+    return np.asarray(floats.sum(axis=others), np.float32)
+
+
+def _ir_dtype(dtype: str) -> ir.DataType:
+    return ir.DataType.from_numpy(np.dtype(dtype))
 
 
 def bias_of(graph: ir.Graph, unit: Unit) -> Floats | None:

@@ -1,8 +1,8 @@
 """The graph that is quantized: what ONNX Runtime computes once it has simplified the model, still in ONNX's operators.
 
-Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave is what
-integers have to be placed in. A session is the dearest part of this: the file that it writes is also the one that
-calibration loads.
+Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
+forms.py and folding.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
+that it writes is also the one that calibration loads.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from onnxport.errors import InputError
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
+from onnxport.quantize.folding import fold_into_products
+from onnxport.quantize.forms import to_integer_forms
 
 # DequantizeLinear has an axis since 13, int16 since 21.
 OLDEST_OPSET = 13
 INT16_OPSET = 21
+# An older model might as well have HardSwish.
+_LIFTED_TO = 14
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 # Above this, weights go to a file beside the graph; protobuf holds 2 GB.
 _LARGE = 2**30  # bytes
@@ -68,8 +72,8 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     """
     source, notes = model, list[str]()
     if model.opset < opset:
-        source = _lifted(model, opset)
-        notes.append(f"lifted from opset {model.opset} to {opset}, which quantized operators need")
+        source = _lifted(model, max(opset, _LIFTED_TO))
+        notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
     if source.path is None or source is not model:
         source.hand_over(folder / "source.onnx")
         source.path = folder / "source.onnx"
@@ -79,6 +83,9 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     _restore_signature(graph_model, model)
     shapes.infer(graph_model)
     _name_nodes(graph_model.graph)
+    changed = to_integer_forms(graph_model.graph, graph_model.opset)
+    if fold_into_products(graph_model.graph) or changed:
+        graph_model.save(path)
     return Settled(graph_model, path, tuple(notes))
 
 

@@ -42,9 +42,15 @@ def test_weights_use_all_of_their_integers(axis: int | None) -> None:
     assert np.abs(integers * grid.along(2) - values).max() <= grid.scales.max() * 0.501
 
 
-def test_a_channel_of_zeros_has_the_largest_scale() -> None:
-    grid = weight_grid(np.array([[0, 0], [1.27, 0], [2.54, 0]], np.float32), 0)
+@pytest.mark.parametrize("nothing", [0, 1e-22, 1e-44])
+def test_a_channel_of_next_to_nothing_has_the_largest_scale(nothing: float) -> None:
+    grid = weight_grid(np.array([[nothing, 0], [1.27, 0], [2.54, 0]], np.float32), 0)
     np.testing.assert_allclose(grid.scales, [0.02, 0.01, 0.02])
+
+
+@pytest.mark.parametrize("axis", [0, None])
+def test_a_weight_of_zeros_has_a_grid(axis: int | None) -> None:
+    assert (weight_grid(np.zeros((2, 3), np.float32), axis).scales == 1).all()
 
 
 def test_a_bias_that_int32_does_not_hold_widens_its_channel_alone() -> None:

@@ -223,7 +223,8 @@ def _repeated(calibration: Sequence[SampleFile], held_back: Sequence[SampleFile]
     if groups:
         spare = sum(len(group) - 1 for group in groups)
         first, second = (files[place].label for place in groups[0][:2])
-        yield f"{spare} of {len(files)} samples repeat another one: {second} is {first}"
+        repeat = "repeats" if spare == 1 else "repeat"
+        yield f"{spare} of {len(files)} samples {repeat} another one: {second} is {first}"
 
 
 def _constant(look: _Look) -> Iterator[str]:

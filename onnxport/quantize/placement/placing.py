@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import operators
-from onnxport.quantize.placement.plan import ALONE, Bias, IntegerType, Placement, Unit, Weight, worthwhile
+from onnxport.quantize.placement.plan import (
+    ALONE,
+    Bias,
+    FixedGrid,
+    IntegerType,
+    Placement,
+    Unit,
+    Weight,
+    worthwhile,
+)
 
 _DTYPES: Mapping[str, IntegerType] = {"u8": "uint8", "s8": "int8", "s16": "int16"}
 EXCLUDED = "excluded by --exclude"
@@ -63,7 +73,7 @@ class Placer:
             if unit is not None:
                 units.append(unit)
                 self._folded.update(unit.folded)
-        kept = worthwhile(units)
+        kept = worthwhile(_gated(units))
         left = {unit.node for unit in units} - {unit.node for unit in kept}
         floats |= {unit.node: ALONE for unit in units if unit.node in left}
         order = {node.name: number for number, node in enumerate(self._graph)}
@@ -141,6 +151,7 @@ class Placer:
     def _kernel(self, node: ir.Node, kernel: operators.Kernel) -> Unit:
         if reason := _unfit(node):
             raise Floats(reason)
+        affine = self._affine(node)
         number = len(node.inputs) if kernel.operands is None else kernel.operands
         constants = tuple(
             dict.fromkeys(value.name or "" for value in node.inputs[:number] if value and _is_constant(value))
@@ -148,12 +159,16 @@ class Placer:
         if constants and not kernel.constants:
             raise Floats("one of its operands is a constant")
         reads = self._operands(node, number)
-        writes, folded, bounds = self._result(node, folds=kernel.folds)
+        writes, folded, bounds = self._result(node, folds=kernel.folds and affine is None)
         return Unit(
             node.name or "",
             node.op_type,
             reads,
             writes,
+            affine=affine,
+            needs=tuple(value.name or "" for value in node.inputs if value is not None and _is_map(value))
+            if node.op_type in ("Add", "Mul")
+            else (),
             constants=constants,
             folded=folded,
             shares=kernel.shares,
@@ -161,6 +176,25 @@ class Placer:
             fixed=kernel.fixed,
             bounds=bounds,
         )
+
+    def _affine(self, node: ir.Node) -> tuple[float, float] | None:
+        """What a Mul or Add of one number is, where a change of the grid does the same."""
+        if node.op_type not in ("Add", "Mul"):
+            return None
+        constants = [value for value in node.inputs if value is not None and _is_constant(value)]
+        others = [value for value in node.inputs if value is not None and not _is_constant(value)]
+        if len(constants) != 1 or constants[0].const_value is None or constants[0].const_value.size != 1:
+            return None
+        (data,), array = others, np.asarray(constants[0].const_value.numpy())
+        number = float(array.item())
+        if data.shape is None or array.ndim > len(data.shape) or not math.isfinite(number):
+            return None
+        if node.op_type == "Mul":
+            return (number, 0.0) if number > 0 else None
+        # Both are to lie on one grid, with both their zeros: whoever else reads the operand would lose by it.
+        alone = len(data.uses()) == 1 and not data.is_graph_output()
+        limited = self._foldable(node.outputs[0]) is not None
+        return (1.0, number) if alone and not limited and self._dtype != "int16" else None
 
     def _operands(self, node: ir.Node, number: int) -> tuple[str, ...]:
         """The activations among the first `number` inputs, each once."""
@@ -204,6 +238,33 @@ class Placer:
         return (node, limits) if limits is not None and limits[0] <= 0 <= limits[1] else None
 
 
+def _gated(units: Sequence[Unit]) -> list[Unit]:
+    """The units, those with all of their range for a grid whose result is a gate: what only multiplies another tensor.
+
+    A gate that is cut short scales down the largest of what it lets through, which no measure of its own shows.
+    """
+    readers: dict[str, list[Unit]] = {}
+    for unit in units:
+        for name in unit.reads:
+            readers.setdefault(name, []).append(unit)
+
+    def is_gate(name: str) -> bool:
+        users = readers.get(name, [])
+        return bool(users) and all(
+            is_gate(user.writes[0]) if user.affine is not None else user.op == "Mul" and len(user.reads) > 1
+            for user in users
+        )
+
+    return [
+        replace(unit, fixed=FixedGrid(*unit.bounds))
+        if unit.bounds is not None
+        and math.isfinite(unit.bounds[1] - unit.bounds[0])
+        and is_gate(unit.writes[0])
+        else unit
+        for unit in units
+    ]
+
+
 _FLOATS = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16))
 
 
@@ -212,6 +273,14 @@ _GRAPHS = frozenset((ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS))
 
 def _is_constant(value: ir.Value | None) -> bool:
     return value is not None and value.const_value is not None and not value.is_graph_input()
+
+
+def _is_map(value: ir.Value) -> bool:
+    """Whether an activation is more than a number for each channel: to quantize it takes as long as that saves."""
+    if value.const_value is not None:
+        return False
+    dims = value.shape[2:] if value.shape is not None else (0,)
+    return len(dims) == 0 or any(dim != 1 for dim in dims)
 
 
 def _limits(node: ir.Node) -> tuple[float, float] | None:

@@ -12,6 +12,9 @@ from functools import cached_property
 from typing import Literal
 
 IntegerType = Literal["uint8", "int8", "int16"]
+# (factor, shift): what is that much of another tensor, and that much more.
+Affine = tuple[float, float]
+_SAME: Affine = (1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class FixedGrid:
     low: float
     high: float
 
+    def moved(self, affine: Affine) -> FixedGrid:
+        factor, shift = affine
+        return FixedGrid(self.low * factor + shift, self.high * factor + shift)
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -67,8 +74,11 @@ class Unit:
         folded: the nodes behind it that saturation replaces, in their order, where the result's grid ends with them.
         shares: whether all that it reads and writes lies on one grid.
         follows: whether integers save it nothing unless it is given them and others take them.
+        needs: the tensors that it has to be given in integers then; some of `reads`, or any one if empty.
         fixed: the grid of its result where the operator tells it.
         bounds: what `folded` limits the result to, (low, high); infinite where it does not.
+        affine: (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
+            its result is the same integers on another grid, and no kernel runs. A constant of it is in `constants`.
     """
 
     node: str
@@ -81,8 +91,10 @@ class Unit:
     folded: tuple[str, ...] = ()
     shares: bool = False
     follows: bool = False
+    needs: tuple[str, ...] = ()
     fixed: FixedGrid | None = None
     bounds: tuple[float, float] | None = None
+    affine: Affine | None = None
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -113,13 +125,28 @@ class Placement:
 
     @cached_property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """All activations, those together that share a grid, in the graph's order."""
-        group_of: dict[str, list[str]] = {name: [name] for name in self.activations}
+        """All activations, those together whose integers lie on one grid but for its scale, in the graph's order."""
+        return tuple(tuple(group) for group in self._grouped)
+
+    @cached_property
+    def affine(self) -> Mapping[str, Affine]:
+        """Activation to what it is of the first in its group: factor * first + shift, with the same integers."""
+        found: dict[str, Affine] = {}
+        for group in self._grouped:
+            factor, shift = next(iter(group.values()))
+            base = (1 / factor, -shift / factor)
+            found |= {name: _after(base, each) for name, each in group.items()}
+        return found
+
+    @cached_property
+    def _grouped(self) -> tuple[dict[str, Affine], ...]:
+        """Per group its activations, each as what it is of something that all have in common."""
+        group_of = {name: {name: _SAME} for name in self.activations}
         for unit in self.units:
-            if unit.shares:
+            if unit.shares or unit.affine is not None:
                 for name in unit.tensors[1:]:
-                    _join(group_of, unit.tensors[0], name)
-        return tuple({id(group): tuple(group) for group in group_of.values()}.values())
+                    _join(group_of, unit.tensors[0], name, unit.affine or _SAME)
+        return tuple({id(group): group for group in group_of.values()}.values())
 
     @cached_property
     def fixed(self) -> Mapping[str, FixedGrid]:
@@ -127,9 +154,11 @@ class Placement:
         told = {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
         found: dict[str, FixedGrid] = {}
         for group in self.groups:
-            grid = next((told[name] for name in group if name in told), None)
-            if grid is not None:
-                found |= dict.fromkeys(group, grid)
+            known = next((name for name in group if name in told), None)
+            if known is not None:
+                factor, shift = self.affine[known]
+                first = told[known].moved((1 / factor, -shift / factor))
+                found |= {name: first.moved(self.affine[name]) for name in group}
         return found
 
     @cached_property
@@ -176,24 +205,43 @@ class Placement:
         return replace(self, units=kept, floats={**self.floats, **reasons})
 
     def widened(self, tensors: Collection[str]) -> Placement:
-        """The plan with these tensors, and those that share a grid with them, in int16."""
+        """The plan with these tensors, and those that share a grid with them, in int16.
+
+        A grid of 16 bits has its zero in the middle: what would move it becomes a computation.
+        """
         wanted = frozenset(tensors)
         wide = frozenset(name for group in self.groups if not wanted.isdisjoint(group) for name in group)
-        return replace(self, wide=self.wide | wide)
+        units = tuple(
+            replace(unit, affine=None)
+            if unit.affine is not None and unit.affine[1] != 0 and not wide.isdisjoint(unit.tensors)
+            else unit
+            for unit in self.units
+        )
+        return replace(self, units=units, wide=self.wide | wide)
 
 
 ALONE = "nothing around it gives it integers and takes them"
 
 
-def _join(group_of: dict[str, list[str]], first: str, second: str) -> None:
-    """Makes the groups of two tensors one, the smaller moved into the larger."""
+def _after(first: Affine, second: Affine) -> Affine:
+    """What `second` makes of what `first` makes."""
+    return first[0] * second[0], first[1] * second[0] + second[1]
+
+
+def _join(group_of: dict[str, dict[str, Affine]], first: str, second: str, affine: Affine) -> None:
+    """Makes the groups of two tensors one, the smaller moved into the larger; second is `affine` of first."""
     one, other = group_of[first], group_of[second]
     if one is other:
         return
     if len(one) < len(other):
-        one, other = other, one
-    one.extend(other)
-    for name in other:
+        factor, shift = affine
+        first, second, one, other = second, first, other, one
+        affine = (1 / factor, -shift / factor)
+    factor, shift = other[second]
+    # What the other group has in common, of what this one has.
+    base = _after(_after(one[first], affine), (1 / factor, -shift / factor))
+    for name, each in other.items():
+        one[name] = _after(base, each)
         group_of[name] = one
 
 
@@ -202,12 +250,13 @@ def worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
     while True:
         made = {name for unit in units for name in unit.writes}
         taken = {name for unit in units for name in unit.reads}
-        kept = [
-            unit
-            for unit in units
-            if not unit.follows
-            or (any(name in made for name in unit.reads) and any(name in taken for name in unit.writes))
-        ]
+        kept = [unit for unit in units if not unit.follows or _is_among(unit, made, taken)]
         if len(kept) == len(units):
             return tuple(units)
         units = kept
+
+
+def _is_among(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
+    """Whether others make integers for a unit, which one that is no computation does not need, and others take its."""
+    given = all(name in made for name in unit.needs) and any(name in made for name in unit.reads)
+    return (given or unit.affine is not None) and any(name in taken for name in unit.writes)

@@ -139,7 +139,7 @@ def test_a_sample_held_back_that_calibration_sees_counts_as_repeated(tmp_path: P
     feeds = noise(20, "x")
     found = files(tmp_path / "in", model, [*feeds, feeds[0]])
     assert lint(model, found[:20], found[20:]).findings == (
-        "1 of 21 samples repeat another one: 020.npz is 000.npz",
+        "1 of 21 samples repeats another one: 020.npz is 000.npz",
     )
     assert lint(model, found[:20]).findings == ()
 
@@ -150,7 +150,7 @@ def test_rows_of_one_file_that_repeat_are_found(tmp_path: Path) -> None:
     rows[9] = rows[2]
     np.savez(tmp_path / "all.npz", x=rows)
     (finding,) = lint(model, find_samples(tmp_path / "all.npz", model.inputs, 100)).findings
-    assert finding == "1 of 30 samples repeat another one: all.npz[9] is all.npz[2]"
+    assert finding == "1 of 30 samples repeats another one: all.npz[9] is all.npz[2]"
 
 
 def test_few_samples_are_said_to_be_few_unless_they_are_batches(tmp_path: Path) -> None:

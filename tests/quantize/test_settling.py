@@ -1,0 +1,125 @@
+"""The settled graph computes what the model does, in a form that integers can be placed in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxport.errors import CannotConvertError, InputError
+from onnxport.model import Model
+from onnxport.quantize.settling import settled
+from tests.quantize.small import sqnr
+
+_RNG = np.random.default_rng(7)
+_WEIGHTS = {
+    "w": _RNG.normal(size=(6, 4, 3, 3)).astype(np.float32),
+    "point": _RNG.normal(size=(4, 6, 1, 1)).astype(np.float32),
+    "grouped": _RNG.normal(size=(4, 2, 1, 1)).astype(np.float32),
+    "up": _RNG.normal(size=(4, 6, 2, 2)).astype(np.float32),
+    "bias": _RNG.normal(size=6).astype(np.float32),
+    "channels": _RNG.normal(size=(6, 1, 1)).astype(np.float32),
+    "gamma": _RNG.normal(size=6).astype(np.float32),
+    "variance": (_RNG.random(6) + 0.5).astype(np.float32),
+    "number": np.array([1.7], np.float32),
+    "columns": _RNG.normal(size=(1, 1, 1, 8)).astype(np.float32),
+}
+# What a model computes, and the operators that it settles to.
+_GRAPHS = {
+    "number behind Conv": ("c = Conv (x, w) m = Mul (number, c) y = Add (m, number)", "Conv"),
+    "channels behind Conv with a bias": (
+        "c = Conv (x, w, bias) m = Sub (c, channels) y = Div (m, channels)",
+        "Conv",
+    ),
+    "columns behind Conv": ("c = Conv (x, w) y = Mul (c, columns)", "Conv Mul"),
+    "BatchNormalization behind ConvTranspose": (
+        "c = ConvTranspose <strides = [2, 2]> (x, up, bias) "
+        "y = BatchNormalization <epsilon = 0.01> (c, gamma, bias, gamma, variance)",
+        "ConvTranspose",
+    ),
+    "a number added before Conv": (
+        "c = Conv (x, w) t = Tanh (c) a = Add (t, channels) y = Conv (a, point)",
+        "Conv Tanh Conv",
+    ),
+    "a number added before a grouped Conv": (
+        "t = Tanh (x) a = Add (t, number) y = Conv <group = 2> (a, grouped)",
+        "Tanh Conv",
+    ),
+    "a number added before a padded Conv": (
+        "t = Tanh (x) a = Add (t, number) y = Conv <pads = [1, 1, 1, 1]> (a, w)",
+        "Tanh Add Conv",
+    ),
+    "HardSwish": ("c = Conv (x, w) y = HardSwish (c)", "Conv HardSwish"),
+    "HardSigmoid": ("c = Conv (x, w) y = HardSigmoid <alpha = 0.3, beta = 0.4> (c)", "Conv Clip Mul"),
+    "HardSigmoid of an input": ("y = HardSigmoid (x)", "HardSigmoid"),
+    "a result with two users": ("c = Conv (x, w) m = Mul (c, number) y = Sub (m, c)", "Conv Mul Sub"),
+    "a weight of two nodes": (
+        "c = Conv (x, w) d = Mul (c, number) t = Tanh (x) e = Conv (t, w) y = Sub (d, e)",
+        "Conv Tanh Conv Sub",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _GRAPHS)
+def test_it_computes_the_same(name: str, tmp_path: Path) -> None:
+    nodes, expected = _GRAPHS[name]
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 14]>
+        network (float[2,4,10,10] x) => (float[n,c,h,w] y) {{ {nodes} }}"""
+    )
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in _WEIGHTS.items())
+    onnx.save(proto, tmp_path / "model.onnx")
+    graph = settled(Model.load(tmp_path / "model.onnx"), tmp_path)
+    assert [node.op_type for node in graph.model.graph] == expected.split()
+    names = [node.name for node in graph.model.graph]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    feeds = tuple({"x": _RNG.normal(size=(2, 4, 10, 10)).astype(np.float32)} for _ in range(2))
+    assert sqnr(tmp_path / "model.onnx", graph.path, feeds) > 110
+    graph.model.save(tmp_path / "again.onnx")
+    assert sqnr(tmp_path / "model.onnx", tmp_path / "again.onnx", feeds) > 110
+
+
+def test_names_order_and_shapes_of_inputs_and_outputs_are_kept(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    network (float[batch,4] b, int64[batch] a) => (float[batch,4] second, int64[batch] first)
+    <float[4,4] w = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}>
+    { second = MatMul (b, w) first = Identity (a) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    source = Model.load(tmp_path / "model.onnx")
+    graph = settled(source, tmp_path)
+    assert graph.model.inputs == source.inputs
+    assert graph.model.outputs == source.outputs
+
+
+def test_an_old_model_is_lifted_and_that_is_said(tmp_path: Path) -> None:
+    text = """<ir_version: 4, opset_import: ["" : 9]>
+    network (float[1,4] x) => (float[1,4] y) { z = Dropout (x) y = Relu (z) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    graph = settled(Model.load(tmp_path / "model.onnx"), tmp_path)
+    assert graph.model.opset == 14
+    assert graph.notes == ("lifted from opset 9 to 14: quantized operators need 13",)
+
+
+def test_the_model_that_is_given_is_left_alone(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 14]>
+        network (float[2,4,10,10] x) => (float[n,c,h,w] y) { c = Conv (x, w) y = HardSwish (c) }"""
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(_WEIGHTS["w"], "w"))
+    onnx.save(proto, tmp_path / "model.onnx")
+    model = Model.load(tmp_path / "model.onnx")
+    before = model.to_bytes()
+    (tmp_path / "scratch").mkdir()
+    settled(model, tmp_path / "scratch", opset=21)
+    assert model.to_bytes() == before
+
+
+def test_what_onnx_runtime_does_not_know_is_refused(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "somebody" : 1]>
+    network (float[1,4] x) => (float[1,4] y) { y = somebody.Thing (x) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    with pytest.raises((InputError, CannotConvertError), match="ONNX Runtime cannot load"):
+        settled(Model.load(tmp_path / "model.onnx"), tmp_path)
