@@ -230,8 +230,8 @@ def test_a_block_that_matmulnbits_has_not_is_refused(tmp_path: Path) -> None:
 
 
 def test_gptq_keeps_results_nearer_than_rounding_on_inputs_that_go_together(tmp_path: Path) -> None:
-    mixing = normal(12, 96)  # 96 features that follow from 12
-    case = Case([node("MatMul", "x w")], {"w": normal(96, 40)}, (64, 96))
+    mixing = normal(12, 320)  # 320 features that follow from 12; more than GPTQ updates at once
+    case = Case([node("MatMul", "x w")], {"w": normal(320, 40)}, (64, 320))
     samples = tmp_path / "samples"
     samples.mkdir()
     for number in range(8):
@@ -295,3 +295,16 @@ def test_the_judge_knows_the_precision(precision: str, format_: str, named: str,
     report = onnxport.validate_model(source, output)
     assert report.candidate.precision == named
     assert [each.question for each in report.judgements] == ["quality"]
+
+
+@pytest.mark.parametrize(("precision", "lowest"), [("int8-weights", -128), ("int4-weights", -8)])
+def test_weights_on_a_grid_without_zero_point_are_multiplied_by_as_they_are(
+    precision: str, lowest: int, tmp_path: Path
+) -> None:
+    numbers = RANDOM.integers(lowest, -lowest, (96, 40))
+    numbers[::32] = lowest
+    case = Case([node("MatMul", "x w")], {"w": (numbers / 4).astype(np.float32)}, (5, 96))
+    source, output = quantized(case, tmp_path, precision, weights_format="nbits")
+    (product,) = onnx.load(output).graph.node
+    assert len(product.input) == 3  # no zero points
+    assert sqnr(source, output, case.feed) > 36  # ONNX Runtime's activations have 8 bits
