@@ -14,8 +14,8 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # Of all samples together, as many rows and elements of a tensor at most are wanted.
-ROWS = 1024
-ELEMENTS = 1 << 16
+ROWS = 2048
+ELEMENTS = 1 << 18
 _LOOKED_AT = 16  # values that decide which rows are taken
 
 
