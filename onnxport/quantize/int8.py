@@ -14,6 +14,7 @@ from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
 from onnxport.quantize import biases, qdq
 from onnxport.quantize.accuracy import bias_correction
+from onnxport.quantize.accuracy.choosing import best
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.grids import Array, Floats, Grid, QuantizedWeight, activation_grid, weight_grid
 from onnxport.quantize.measuring import Measured, Ranges, measured
@@ -58,13 +59,32 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     with setting.watch.phase("settle"):
         placed = placed_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        seen = measured(placed.graph, placed.placement, params, setting)
+        candidates = measured(placed.graph, placed.placement, params, setting)
+    seen, chosen = _chosen(model, placed, candidates, setting)
     write = partial(written, placed.graph, seen)
     if setting.validation is not None and setting.validation.budget:
-        return _within_budgets(model, placed, write, setting)
+        found = _within_budgets(model, placed, write, setting)
+        return replace(found, notes=(*found.notes, *chosen))
     with setting.watch.phase("round"):
         made = write(placed.placement)
-    return Quantized(made, (*placed.graph.notes, *notes_on(placed)), facts_on(placed.placement))
+    notes = (*placed.graph.notes, *notes_on(placed), *chosen)
+    return Quantized(made, notes, facts_on(placed.placement))
+
+
+def _chosen(
+    model: Model, placed: Placed, candidates: Mapping[str, Measured], setting: Setting
+) -> tuple[Measured, tuple[str, ...]]:
+    """The only candidate, or the one that does best on samples, with a sentence for the user."""
+    if len(candidates) == 1:
+        (only,) = candidates.values()
+        return only, ()
+    with (
+        setting.watch.phase("choose"),
+        Scorer(model, setting.held_back or setting.calibration) as scorer,
+    ):
+        build = partial(written, placed.graph, placement=placed.placement)
+        choice = best(candidates, build, scorer, setting.watch.progress)
+    return choice.value, (choice.note,)
 
 
 def _within_budgets(

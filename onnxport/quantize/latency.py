@@ -41,11 +41,16 @@ OPTIMIZED = "optimized.onnx"
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds that one run took in every round, of the model before and of that after."""
+    """Seconds that one run took in every round, of the model before and of that after.
+
+    Attributes:
+        load: programs that wanted a core, for each that there is, over the last minute; 0 where that is not known.
+    """
 
     before: tuple[float, ...]
     after: tuple[float, ...]
     runtime: str
+    load: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -108,14 +113,14 @@ class Stopwatch:
         ends = time.perf_counter() + BUDGET
         first = [_seconds(run) for run in runs]
         if time.perf_counter() > ends:
-            return Times((first[0],), (first[1],), name)
+            return Times((first[0],), (first[1],), name, _load())
         repeats = [_warmed(run, ends) for run in runs]
         rounds: list[list[float]] = []
         while not rounds or (len(rounds) < _MOST_ROUNDS and time.perf_counter() < ends):
             order = (0, 1) if len(rounds) % 2 else (1, 0)
             taken = {which: _seconds(runs[which], repeats[which]) for which in order}
             rounds.append([taken[0], taken[1]])
-        return Times(tuple(each[0] for each in rounds), tuple(each[1] for each in rounds), name)
+        return Times(tuple(each[0] for each in rounds), tuple(each[1] for each in rounds), name, _load())
 
 
 def _in_onnx_runtime(paths: Sequence[Path], feeds: Feeds, optimized: Path) -> tuple[list[Run], str]:
@@ -152,6 +157,10 @@ def _session(path: Path, optimized: Path | None = None) -> Any:
             "session.optimized_model_external_initializers_file_name", f"{optimized.name}.data"
         )
     return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+
+
+def _load() -> float:
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
 
 
 def _seconds(run: Run, repeats: int = 1) -> float:

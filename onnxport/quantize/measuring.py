@@ -14,7 +14,8 @@ from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import ChannelMeans, Histogram, Observer, elements_per_sample
 from onnxport.quantize.calibration.ranges import range_of
-from onnxport.quantize.params import Method, QuantizeParams
+from onnxport.quantize.calibration.shards import Observed
+from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement
 from onnxport.quantize.placement.channels import answers, axis_of_inputs, channel_axes
 from onnxport.quantize.setting import Setting
@@ -39,8 +40,10 @@ class Measured:
     means: Mapping[str, Array] = field(default_factory=dict)
 
 
-def measured(graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting) -> Measured:
-    """Calibrates.
+def measured(
+    graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting
+) -> Mapping[str, Measured]:
+    """Calibrates, and reads off what is asked for: by one method, or by each that `auto` tries, by its name.
 
     Raises:
         InputError, UsageError, MachineError: see calibrate.
@@ -48,17 +51,36 @@ def measured(graph: Settled, placement: Placement, params: QuantizeParams, setti
     taps = _taps(graph.model.graph, placement, params, len(setting.calibration))
     resources = Resources.of(params)
     seen = calibrate(graph.path, taps, setting.calibration, watch=setting.watch, resources=resources)
-    method: Method = "mse" if params.method == "auto" else params.method
-    ranges, means = {}, {}
-    for name, observers in seen.items():
-        for observer in observers:
-            if isinstance(observer, ChannelMeans):
-                means[name] = observer.means()
-        if name in placement.fixed:
-            continue
-        levels = 2 ** (16 if placement.dtype_of(name) == "int16" else 8)
-        ranges[name] = _range(observers, method, levels)
-    return Measured(ranges, means)
+    means = {
+        name: observer.means()
+        for name, observers in seen.items()
+        for observer in observers
+        if isinstance(observer, ChannelMeans)
+    }
+    tried = _TRIED if params.method == "auto" else (params.method,)
+    found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
+    if params.method == "auto":
+        found[_BETWEEN] = _between(found["mse"], found["plain mse"])
+    return {name: Measured(ranges, means) for name, ranges in found.items()}
+
+
+# What auto tries: mse counts every place alike, plain mse does not.
+_TRIED = ("mse", "plain mse", "percentile", "minmax")
+_BETWEEN = "the middle of both mse"
+
+
+def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
+    return {
+        name: _range(seen[name], method, 2 ** (16 if placement.dtype_of(name) == "int16" else 8))
+        for name in placement.observed
+    }
+
+
+def _between(one: Ranges, other: Ranges) -> Ranges:
+    """The ranges whose ends lie in the middle."""
+    return {
+        name: ((low + other[name][0]) / 2, (high + other[name][1]) / 2) for name, (low, high) in one.items()
+    }
 
 
 def _taps(
@@ -73,7 +95,8 @@ def _taps(
     taps: dict[str, list[Observer]] = {}
     for name in placement.observed:
         if by_rows and name not in results and placement.dtype_of(name) != "int16":
-            taps[name] = [Histogram(0), RowSample(axes[name], samples)]
+            part = elements_per_sample(samples) if params.method == "auto" else 0
+            taps[name] = [Histogram(part), RowSample(axes[name], samples)]
         else:
             taps[name] = [Histogram(0 if params.method == "minmax" else elements_per_sample(samples))]
     if params.bias_correction:
@@ -83,11 +106,12 @@ def _taps(
     return dict(taps)
 
 
-def _range(observers: Sequence[Observer], method: Method, levels: int) -> tuple[float, float]:
-    """The range of an activation, by its rows where it has some, else by its histogram."""
+def _range(observers: Sequence[Observer], method: str, levels: int) -> tuple[float, float]:
+    """The range of an activation; mse by its rows where it has some, all else by its histogram."""
     histogram, *others = observers
     assert isinstance(histogram, Histogram)
-    for other in others:
-        if isinstance(other, RowSample):
-            return weighted_mse(other.rows(), histogram, levels)
-    return range_of(histogram, method, levels)
+    if method == "mse":
+        for other in others:
+            if isinstance(other, RowSample):
+                return weighted_mse(other.rows(), histogram, levels)
+    return range_of(histogram, method.removeprefix("plain "), levels)

@@ -168,7 +168,7 @@ class QuantizeParams(BaseModel):
         default=None,
         exclude=True,
         description="What the processes that calibrate may take together, as 800MB or 2GB: by fewer of them, then "
-        "by running each sample several times with a part of the tensors. Estimated, and not for other steps.",
+        "by running each sample several times with a part of the tensors. Other steps take what they take.",
         json_schema_extra={"metavar": "SIZE"},
     )
     cache: bool = Field(

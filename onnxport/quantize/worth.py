@@ -40,8 +40,9 @@ _WIDE = frozenset(("int16", "uint16"))
 _HALVES = frozenset(("float16", "bfloat16"))
 # What only moves values is not what stands in the way.
 _MOVES = frozenset("Transpose Reshape Flatten Squeeze Unsqueeze ReorderInput ReorderOutput Identity".split())
-# Ends of an interval that are this far apart say nothing.
+# Ends of an interval that are this far apart say nothing, nor does a machine with as much to do on each core.
 _UNSURE = 1.5
+_BUSY = 2.0
 _FEW = 4  # operators in a sentence
 
 
@@ -176,7 +177,7 @@ RULES: tuple[Rule, ...] = (
         "a larger batch; for a model of this size the precision hardly matters",
     ),
 )
-UNSURE = Finding("its rounds differ by more than that: other programs were at work", "run again without them")
+UNSURE = Finding("other programs were at work, which blurs it", "run again without them")
 UNKNOWN = Finding(
     "none of the known reasons shows in the graph that ONNX Runtime makes of it",
     "look at ONNX Runtime's profile",
@@ -211,7 +212,7 @@ def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> 
     found = ratio(times)
     if found.value >= PAYS:
         return Worth(times, found, ())
-    is_unsure = found.high > _UNSURE * found.low
+    is_unsure = found.high > _UNSURE * found.low or times.load > _BUSY
     if after.suffix.lower() not in (".onnx", ".ort"):
         return Worth(times, found, (UNSURE,) if is_unsure else ())
     facts = facts_of(*_graphs(after, folder), milliseconds(times.before), words)

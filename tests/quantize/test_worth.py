@@ -177,13 +177,15 @@ def test_every_rule_is_met_in_a_test_of_this_file() -> None:
     )
 
 
-@pytest.mark.parametrize(("high", "expected"), [(1.3, UNKNOWN), (2.4, UNSURE)])
+@pytest.mark.parametrize(
+    ("high", "load", "expected"), [(1.3, 0.5, UNKNOWN), (2.4, 0.5, UNSURE), (1.3, 7.0, UNSURE)]
+)
 def test_without_a_known_reason_that_is_said(
-    high: float, expected: Finding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    high: float, load: float, expected: Finding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, y = quantized(np.uint8, 0)
     net.graphs(y, tmp_path)
-    timed_as(monkeypatch, Ratio(1.2, 1.1, high, 0.96))
+    timed_as(monkeypatch, Ratio(1.2, 1.1, high, 0.96), load)
     assert worth(tmp_path, tmp_path / "made.onnx", {}, tmp_path, FAST).findings == (expected,)
 
 
@@ -194,9 +196,9 @@ def test_a_result_that_pays_is_asked_for_no_reason(tmp_path: Path, monkeypatch: 
     assert worth(tmp_path, tmp_path / "made.onnx", {}, tmp_path, FAST).findings == ()
 
 
-def timed_as(monkeypatch: pytest.MonkeyPatch, found: Ratio) -> None:
+def timed_as(monkeypatch: pytest.MonkeyPatch, found: Ratio, load: float = 0.0) -> None:
     """Has the clock say what it never says for sure."""
-    times = Times((LARGE / 1000,), (LARGE / 1000 / found.value,), "")
+    times = Times((LARGE / 1000,), (LARGE / 1000 / found.value,), "", load)
     monkeypatch.setattr("onnxport.quantize.worth.measured", lambda *given: times)
     monkeypatch.setattr("onnxport.quantize.worth.ratio", lambda times: found)
 

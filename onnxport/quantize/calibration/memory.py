@@ -1,7 +1,8 @@
 """Calibration within a limit of memory: fewer processes first, then fewer tensors at a time.
 
-What a process takes is what it takes to start, the weights, and the watched tensors of one sample, which live until all
-observers have seen them; the last alone are ours to divide. A sample is then run once for every part of the taps.
+What a process takes to start and to run the model is measured, once, in a process of its own. Beside that it holds the
+watched tensors of one sample, which live until all observers have seen them; these alone are ours to divide. A sample
+is then run once for every part of the taps.
 """
 
 from __future__ import annotations
@@ -14,17 +15,15 @@ import numpy as np
 import onnx
 
 from onnxport.errors import UsageError
+from onnxport.isolation import Child
 from onnxport.quantize.calibration.observers import Observer
-from onnxport.quantize.calibration.session import external_files
-from onnxport.quantize.calibration.shards import Taps
+from onnxport.quantize.calibration.shards import Bench, Taps, Task
 from onnxport.samples.readers import SampleFile
 
-# Of a process with Python, NumPy, onnx and ONNX Runtime, before it has loaded a model.
-_PROCESS = 160 * 2**20
-# The weights as they lie in the file and as ONNX Runtime's kernels want them.
-_COPIES = 2
-# What a tensor takes: itself, once more in the layout of the kernel that makes it, and what the observers make of it.
-_PER_TENSOR = 3
+# What an observer makes of the tensor that it is shown, in sizes of that.
+_PER_OBSERVER = 2
+# Of a process whose system does not tell.
+_PROCESS = 300 * 2**20
 
 
 def parted(
@@ -43,28 +42,55 @@ def parted(
     if limit is None:
         return (taps,), jobs
     sizes = _sizes(path, taps, example)
-    largest = max(sizes.values()) * _PER_TENSOR
-    base = _PROCESS + _COPIES * _weights(path)
+    largest = max(sizes.values())
+    base = _measured(path, taps, min(sizes, key=sizes.__getitem__), example) + _PER_OBSERVER * largest
+    jobs = max(1, min(jobs, limit // (base + largest)))
     room = limit // jobs - base
-    while jobs > 1 and room < largest:
-        jobs -= 1
-        room = limit // jobs - base
     if room < largest:
         raise UsageError(
             f"--memory-limit {limit // 2**20}MB does not hold this calibration",
-            why=f"one tensor at a time takes about {math.ceil((base + largest) / 2**20)} MB",
-            fix="give at least that",
+            why=f"with one tensor at a time it takes about {math.ceil((base + largest) / 2**20)} MB",
+            fix="give at least that, or smaller samples",
         )
+    return tuple(_filled(taps, sizes, room)), jobs
+
+
+def _filled(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, Sequence[Observer]]]:
+    """The taps, in their order, in parts of at most `room` bytes."""
     parts: list[dict[str, Sequence[Observer]]] = [{}]
     taken = 0
     for name, observers in taps.items():
-        size = sizes[name] * _PER_TENSOR
-        if parts[-1] and taken + size > room:
+        if parts[-1] and taken + sizes[name] > room:
             parts.append({})
             taken = 0
         parts[-1][name] = observers
-        taken += size
-    return tuple(parts), jobs
+        taken += sizes[name]
+    return parts
+
+
+class Gauge(Bench):
+    """A bench that knows what its process has taken."""
+
+    def peak(self) -> int:
+        """The most bytes that this process has had in memory so far."""
+        # Not getrusage's figure: on Linux a process inherits that of the one that started it.
+        try:
+            status = Path("/proc/self/status").read_text()
+        except OSError:  # no Linux
+            return _PROCESS
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def _measured(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int:
+    """Bytes that a process takes which shows the smallest tap alone."""
+    others = {name: observers for name, observers in taps.items() if name != smallest}
+    task = Task(path, ({smallest: taps[smallest]}, others), {0: example})
+    task.write()
+    with Child(f"{__name__}:Gauge", purpose="the process that measures what calibration takes") as child:
+        child.call("begin", task)
+        child.call("observed", [(0, 0)])
+        peak: int = child.call("peak")
+    return peak
 
 
 def _sizes(path: Path, taps: Taps, example: SampleFile) -> Mapping[str, int]:
@@ -88,7 +114,3 @@ def _bytes(value: onnx.ValueInfoProto) -> int | None:
     if not all(dim.HasField("dim_value") for dim in dims):
         return None
     return math.prod(dim.dim_value for dim in dims) * np.dtype(np.float32).itemsize
-
-
-def _weights(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path, *external_files(path)))

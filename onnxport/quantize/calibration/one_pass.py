@@ -83,7 +83,7 @@ def calibrate(
         task.write()
         kept_at = time.monotonic()
         try:
-            for _ in _progress(task, left, state, min(jobs, len(left)), resources.scheduler):
+            for _ in _progress(task, left, state, _workers(task, min(jobs, len(left)), resources)):
                 watch.progress(len(state.done) // len(parts), len(files))
                 if entry and time.monotonic() > kept_at + _KEPT_EVERY:
                     entry.keep(state)
@@ -102,11 +102,18 @@ def _nothing(task: Task) -> State:
     return State(set(), observed)
 
 
+def _workers(task: Task, jobs: int, resources: Resources) -> Cluster | Workers | None:
+    """What does it in other processes; None for this one. A limit is for processes that do nothing else."""
+    if resources.scheduler is not None:
+        return Cluster(task, resources.scheduler)
+    return Workers(task, jobs) if jobs > 1 or resources.memory is not None else None
+
+
 def _progress(
-    task: Task, left: Sequence[Item], state: State, jobs: int, scheduler: str | None
+    task: Task, left: Sequence[Item], state: State, workers: Cluster | Workers | None
 ) -> Iterator[None]:
     """Does what is left; at every step `state` is that of whole samples."""
-    if jobs == 1 and scheduler is None:
+    if workers is None:
         with Bench() as bench:
             bench.begin(task)
             for item in left:
@@ -114,7 +121,7 @@ def _progress(
                 bench.observe(item, part, partial(_counting, item, state))
                 yield
         return
-    with Cluster(task, scheduler) if scheduler else Workers(task, jobs) as workers:
+    with workers:
         for shard, seen in workers.observed(left):
             with _undisturbed():
                 for name, observers in seen.items():

@@ -106,6 +106,10 @@ class TappedSession(Closing):
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = _FATAL
+        # A pattern reserves one block for a whole run beside the outputs, of which there are many here: a quarter of
+        # all memory on u2netp. In order of priority each tensor is let go of when its readers are done.
+        options.enable_mem_pattern = False
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = ort.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])

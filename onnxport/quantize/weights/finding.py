@@ -90,7 +90,7 @@ class Weight:
     def rows(self) -> Array:
         """[rows, row] float32, read when it is asked for."""
         assert self.value.const_value is not None
-        return self.layout.rows(self.value.const_value.numpy()).astype(np.float32)
+        return self.layout.rows(self.value.const_value.numpy()).astype(np.float32, copy=False)
 
 
 @dataclass

@@ -27,7 +27,7 @@ def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
         gram: the sum of x.T @ x over all rows of inputs x, float64.
     """
     factor = _factor(gram)
-    left = np.ascontiguousarray(rows.T)  # a column of the weight lies together
+    left = np.array(rows.T, order="C")  # a copy in which a column of the weight lies together
     n, count = left.shape
     numbers = np.empty((n, count), grids.dtype)
     found_scales, found_zero_points = list[Array](), list[Array]()

@@ -11,6 +11,7 @@ from onnxport.optimizers.opset import lift
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
+from onnxport.quantize.settling import settled
 from onnxport.quantize.sources import check_float
 from onnxport.quantize.weights import nbits
 from onnxport.quantize.weights.encoding import Encoding
@@ -39,7 +40,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         UsageError: --exclude names what the model does not have.
     """
     check_float(model)
-    changed = opened(model)
+    changed = opened(_without_normalization(model, setting))
     exclude = excluded_nodes(model, changed, params.exclude)
     found, plan = _plan(changed, params, exclude)
     oldest = max((each.opset for each in plan), default=0)
@@ -62,6 +63,15 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     if found.left:
         notes.append(f"weights that stay as they are: {reasons(found)}")
     return Quantized(changed, tuple(notes), {"weights": dict(kinds), "weights_left": dict(found.left)})
+
+
+def _without_normalization(model: Model, setting: Setting) -> Model:
+    """The model with BatchNormalization in the weights of the convolutions: in front of what is stored in fewer bits no
+    runtime can put it there any more."""
+    if not any(node.op_type == "BatchNormalization" for node in model.graph):
+        return model
+    with setting.watch.phase("settle"):
+        return settled(model, setting.folder).model
 
 
 def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tuple[Found, list[Planned]]:

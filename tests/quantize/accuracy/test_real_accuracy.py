@@ -45,3 +45,14 @@ def test_the_default_gains_four_decibels_over_plain_ranges(calibration: Path, tm
     assert ranges > plain + 3
     assert both > ranges
     assert both > plain + 4  # six were measured on 40 photos
+
+
+def test_auto_keeps_what_does_best_and_says_so(calibration: Path, tmp_path: Path) -> None:
+    output = tmp_path / "auto.onnx"
+    result = onnxport.quantize_model(
+        models.path(_KEY), "int8", output=output, calib=calibration, validate=False, method="auto"
+    )
+    plain = sqnr(quantized(calibration, tmp_path / "plain.onnx", method="minmax"))
+    assert sqnr(output) > plain + 3
+    (record,) = result.run.artifacts
+    assert any("came nearest to the float model" in note for note in record.notes)

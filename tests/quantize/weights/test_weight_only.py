@@ -230,8 +230,8 @@ def test_a_block_that_matmulnbits_has_not_is_refused(tmp_path: Path) -> None:
 
 
 def test_gptq_keeps_results_nearer_than_rounding_on_inputs_that_go_together(tmp_path: Path) -> None:
-    mixing = normal(12, 96)  # 96 features that follow from 12
-    case = Case([node("MatMul", "x w")], {"w": normal(96, 40)}, (64, 96))
+    mixing = normal(12, 320)  # 320 features that follow from 12; more than GPTQ updates at once
+    case = Case([node("MatMul", "x w")], {"w": normal(320, 40)}, (64, 320))
     samples = tmp_path / "samples"
     samples.mkdir()
     for number in range(8):
@@ -270,3 +270,41 @@ def test_float16_weights_stay_float16_behind_their_integers(tmp_path: Path) -> N
         tmp_path / "h.onnx", "int4-weights", output=tmp_path / "small.onnx", validate=False
     )
     assert sqnr(tmp_path / "h.onnx", tmp_path / "small.onnx", normal(5, 96).astype(np.float16)) > 15
+
+
+def test_batch_normalization_goes_into_the_convolution_first(tmp_path: Path) -> None:
+    scaling = {name: np.abs(normal(24)) + 1 for name in ("s", "b", "m", "v")}
+    nodes = [node("Conv", "x w", "h"), node("BatchNormalization", "h s b m v")]
+    case = Case(nodes, {"w": normal(24, 40, 3, 3), **scaling}, (1, 40, 8, 8))
+    source, output = quantized(case, tmp_path, "int8-weights")
+    assert {each.op_type for each in onnx.load(output).graph.node} == {"DequantizeLinear", "Conv"}
+    assert sqnr(source, output, case.feed) > 36
+
+
+@pytest.mark.parametrize(
+    ("precision", "format_", "named"),
+    [
+        ("int8-weights", "dequantize", "int8 weights"),
+        ("int8-weights", "nbits", "int8 weights"),
+        ("int4-weights", "dequantize", "int4 weights"),
+        ("int4-weights", "nbits", "int4 weights"),
+    ],
+)
+def test_the_judge_knows_the_precision(precision: str, format_: str, named: str, tmp_path: Path) -> None:
+    source, output = quantized(CASES["Gemm"], tmp_path, precision, weights_format=format_)
+    report = onnxport.validate_model(source, output)
+    assert report.candidate.precision == named
+    assert [each.question for each in report.judgements] == ["quality"]
+
+
+@pytest.mark.parametrize(("precision", "lowest"), [("int8-weights", -128), ("int4-weights", -8)])
+def test_weights_on_a_grid_without_zero_point_are_multiplied_by_as_they_are(
+    precision: str, lowest: int, tmp_path: Path
+) -> None:
+    numbers = RANDOM.integers(lowest, -lowest, (96, 40))
+    numbers[::32] = lowest
+    case = Case([node("MatMul", "x w")], {"w": (numbers / 4).astype(np.float32)}, (5, 96))
+    source, output = quantized(case, tmp_path, precision, weights_format="nbits")
+    (product,) = onnx.load(output).graph.node
+    assert len(product.input) == 3  # no zero points
+    assert sqnr(source, output, case.feed) > 36  # ONNX Runtime's activations have 8 bits
