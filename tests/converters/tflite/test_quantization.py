@@ -186,7 +186,6 @@ INTEGER: Mapping[str, Family] = {
     "leaky relu": lambda net: net.node("LeakyRelu", net.input(2, 4, 5), alpha=0.1),
     "tanh": lambda net: net.node("Tanh", net.input(2, 4, 5)),
     "gelu": lambda net: net.node("Gelu", net.input(2, 4, 5)),
-    "hard swish": lambda net: net.node("HardSwish", net.input(2, 4, 5)),
     "mean": lambda net: net.node("GlobalAveragePool", net.input(2, 4, 5, 6)),
     "transpose": lambda net: net.node(
         "MatMul", net.node("Transpose", net.input(2, 8, 5), perm=[0, 2, 1]), net.weights(8, 6, axis=1)
@@ -219,6 +218,7 @@ MIXED: Mapping[str, Family] = {
     "relu lost to a reshape": _relu_lost_to_a_reshape,
     "max pool": lambda net: net.node("MaxPool", _conv(net), kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     "average pool": lambda net: net.node("AveragePool", _conv(net), kernel_shape=[2, 2]),
+    "hard swish": lambda net: net.node("HardSwish", net.input(2, 4, 5)),
     "softmax": lambda net: net.node("Softmax", net.input(3, 9)),
     "sigmoid": lambda net: net.node("Sigmoid", net.input(3, 9)),
     "silu": lambda net: net.node("Mul", (x := net.input(3, 9)), net.node("Sigmoid", x)),
