@@ -45,4 +45,6 @@ def test_it_is_proven_with_unchanged_scales(name: str, target: str, tmp_path: Pa
     result = onnxport.convert_model(made.path, target, output, inputs=tmp_path / "samples")
     assert result.report.verdict == "proven"
     if target == "tflite":
-        assert "2 of 2 convolutions and matrix products compute in int8" in " ".join(result.run.artifacts[0].notes)
+        assert "2 of 2 convolutions and matrix products compute in int8" in " ".join(
+            result.run.artifacts[0].notes
+        )
