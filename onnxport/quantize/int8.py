@@ -36,7 +36,7 @@ _SLOW = {
     "int8": "on x86 ONNX Runtime computes much of it in float, since its kernels there take unsigned activations: "
     "--activations u8 is faster; on ARM, and for TFLite, both are the same",
     "int16": "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more "
-    "slowly than the float model; TFLite's kernels take them",
+    "slowly than the float model; LiteRT has kernels for them, but on x86 they are slower than its float ones",
 }
 
 
@@ -204,13 +204,13 @@ def notes_on(placed: Placed) -> tuple[str, ...]:
     floats = placed.placement.floats
     inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
     outside = sum(nodes.get(name) in PRODUCTS for name in floats)
-    notes = [f"{inside} of {inside + outside} convolutions and matrix products compute in integers"]
+    notes = [f"{inside} of {inside + outside} convolutions and matrix products are quantized"]
     if placed.placement.dtype in _SLOW:
         notes.append(_SLOW[placed.placement.dtype])
     kinds = Counter((nodes.get(name, ""), why) for name, why in floats.items())
     if kinds:
         told = [f"{count} {op} ({why})" for (op, why), count in kinds.most_common(_TOLD)]
-        more = f", and {len(kinds) - _TOLD} kinds more" if len(kinds) > _TOLD else ""
+        more = f", and {sum(dict(kinds.most_common()[_TOLD:]).values())} more" if len(kinds) > _TOLD else ""
         notes.append(f"{len(floats)} nodes stay in float: {', '.join(told)}{more}")
     return tuple(notes)
 
