@@ -71,8 +71,12 @@ class _Writer:
         self._numbers: dict[str, ir.Value] = {}
 
     def saturate(self, unit: Unit) -> None:
-        """Removes the Relu or Clip behind a unit, where its result's grid ends within a rounding of what they cut."""
-        if unit.bounds is None or not _ends_within(self._grids[unit.writes[0]], unit.bounds):
+        """Removes a Relu or Clip behind a unit, where its result's grid ends within a rounding of what they cut."""
+        if (
+            not unit.folded
+            or unit.bounds is None
+            or not _ends_within(self._grids[unit.writes[0]], unit.bounds)
+        ):
             return
         raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
         name, last.name = last.name, None

@@ -124,6 +124,36 @@ def test_a_hard_swish_is_computed_in_float_between_two_conversions(nodes: str, t
     assert made.sqnr > 30
 
 
+def test_no_step_goes_to_what_a_hard_swish_makes_zero_of(tmp_path: Path) -> None:
+    shifts = np.float32([-900, 0, 0, 0])
+    made = case(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        network (float[1,3,10,10] x) => (float[n,c,h,w] y) {
+            a = Conv (x, first, shifts)
+            b = HardSwish (a)
+            y = Conv (b, third)
+        }""",
+        tmp_path,
+        initializers=_INITIALIZERS | {"shifts": shifts},
+    )
+    assert made.sqnr > 30
+
+
+def test_what_others_read_beside_a_hard_swish_keeps_its_range(tmp_path: Path) -> None:
+    made = case(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        network (float[1,3,10,10] x) => (float[n,c,h,w] y, float[n,c,h,w] z) {
+            a = Conv (x, first, shifts)
+            b = HardSwish (a)
+            y = Conv (a, third)
+            z = Conv (b, third)
+        }""",
+        tmp_path,
+        initializers=_INITIALIZERS | {"shifts": np.full(4, -9, np.float32)},
+    )
+    assert made.sqnr > 30
+
+
 def test_every_kernel_of_the_table_is_tried() -> None:
     assert set(KERNELS) <= set(_KERNELS)
     assert set(PRODUCTS) == {"Conv", "Gemm", "MatMul"}

@@ -214,7 +214,10 @@ class Placer:
     def _result(
         self, node: ir.Node, *, folds: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, float] | None]:
-        """What a node writes: its results, or what a Relu or Clip behind it gives; with their names and bounds."""
+        """What a node writes: its results, or what a Relu or Clip behind it gives; with their names and bounds.
+
+        What all readers make the same of is out of bounds, too.
+        """
         if not folds or len(node.outputs) != 1:
             return tuple(value.name or "" for value in node.outputs), (), None
         value, folded = node.outputs[0], []
@@ -224,7 +227,9 @@ class Placer:
             low, high = max(low, lower), min(high, upper)
             value = limiter.outputs[0]
             folded.append(limiter.name or "")
-        return (value.name or "",), tuple(folded), (low, high) if folded else None
+        low = max(low, _least_needed(value))
+        bounded = folded or math.isfinite(low)
+        return (value.name or "",), tuple(folded), (low, high) if bounded else None
 
     def _foldable(self, value: ir.Value) -> tuple[ir.Node, tuple[float, float]] | None:
         """The Relu or Clip that alone takes a value, and its bounds; None where there is none that holds 0."""
@@ -236,6 +241,13 @@ class Placer:
             return None
         limits = _limits(node)
         return (node, limits) if limits is not None and limits[0] <= 0 <= limits[1] else None
+
+
+def _least_needed(value: ir.Value) -> float:
+    """Below it all numbers are the same to those that read a value: HardSwish makes 0 of what is less than -3."""
+    readers = [node for node, _ in value.uses()]
+    saturate = all(node.domain == "" and node.op_type == "HardSwish" for node in readers)
+    return -3.0 if readers and saturate and not value.is_graph_output() else -math.inf
 
 
 def _gated(units: Sequence[Unit]) -> list[Unit]:

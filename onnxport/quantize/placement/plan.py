@@ -76,7 +76,7 @@ class Unit:
         follows: whether integers save it nothing unless it is given them and others take them.
         needs: the tensors that it has to be given in integers then; some of `reads`, or any one if empty.
         fixed: the grid of its result where the operator tells it.
-        bounds: what `folded` limits the result to, (low, high); infinite where it does not.
+        bounds: what `folded` limits the result to, or its readers need of it, (low, high); infinite where none.
         affine: (factor, shift) where all it does is to multiply by the one, which is positive, and to add the other:
             its result is the same integers on another grid, and no kernel runs. A constant of it is in `constants`.
     """
@@ -168,7 +168,7 @@ class Placement:
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[float, float]]:
-        """Activation to what a folded Relu or Clip limits it to."""
+        """Activation to what a folded Relu or Clip limits it to, or its readers need of it."""
         return {name: unit.bounds for unit in self.units if unit.bounds for name in unit.writes}
 
     @cached_property
