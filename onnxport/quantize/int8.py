@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,18 +25,21 @@ from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.restoring import Restorable
 from onnxport.quantize.scoring import Scorer
 from onnxport.quantize.search import search
-from onnxport.quantize.setting import Quantized, Setting
+from onnxport.quantize.setting import Quantized, Setting, Watch
 from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
 from onnxport.quantize.sources import check_float
+from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
+# Samples that the ranges of --method mse are chosen on: more of them would take longer than the calibration, and seldom choose otherwise.
+_TRIED_ON = 8
 # Types of activations that ONNX Runtime is slow with.
 _SLOW = {
     "int8": "on x86 ONNX Runtime computes much of it in float, since its kernels there take unsigned activations: "
     "--activations u8 is faster; on ARM, and for TFLite, both are the same",
     "int16": "ONNX Runtime has no kernels for 16-bit activations: it computes in float what they stand for, more "
-    "slowly than the float model; TFLite's kernels take them",
+    "slowly than the float model; LiteRT has kernels for them, but on x86 they are slower than its float ones",
 }
 
 
@@ -60,7 +63,9 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         placed = placed_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
         candidates = measured(placed.graph, placed.placement, params, setting)
-    seen, chosen = _chosen(model, placed, candidates, setting)
+    samples = setting.held_back or setting.calibration
+    tried_on = samples if params.method == "auto" else samples[:_TRIED_ON]
+    seen, chosen = _chosen(model, placed, candidates, tried_on, setting.watch)
     write = partial(written, placed.graph, seen)
     if setting.validation is not None and setting.validation.budget:
         found = _within_budgets(model, placed, write, setting)
@@ -72,18 +77,19 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
 
 
 def _chosen(
-    model: Model, placed: Placed, candidates: Mapping[str, Measured], setting: Setting
+    model: Model,
+    placed: Placed,
+    candidates: Mapping[str, Measured],
+    files: Sequence[SampleFile],
+    watch: Watch,
 ) -> tuple[Measured, tuple[str, ...]]:
     """The only candidate, or the one that does best on samples, with a sentence for the user."""
     if len(candidates) == 1:
         (only,) = candidates.values()
         return only, ()
-    with (
-        setting.watch.phase("choose"),
-        Scorer(model, setting.held_back or setting.calibration) as scorer,
-    ):
+    with watch.phase("choose"), Scorer(model, files) as scorer:
         build = partial(written, placed.graph, placement=placed.placement)
-        choice = best(candidates, build, scorer, setting.watch.progress)
+        choice = best(candidates, build, scorer, watch.progress)
     return choice.value, (choice.note,)
 
 
@@ -204,13 +210,13 @@ def notes_on(placed: Placed) -> tuple[str, ...]:
     floats = placed.placement.floats
     inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
     outside = sum(nodes.get(name) in PRODUCTS for name in floats)
-    notes = [f"{inside} of {inside + outside} convolutions and matrix products compute in integers"]
+    notes = [f"{inside} of {inside + outside} convolutions and matrix products are quantized"]
     if placed.placement.dtype in _SLOW:
         notes.append(_SLOW[placed.placement.dtype])
     kinds = Counter((nodes.get(name, ""), why) for name, why in floats.items())
     if kinds:
         told = [f"{count} {op} ({why})" for (op, why), count in kinds.most_common(_TOLD)]
-        more = f", and {len(kinds) - _TOLD} kinds more" if len(kinds) > _TOLD else ""
+        more = f", and {sum(dict(kinds.most_common()[_TOLD:]).values())} more" if len(kinds) > _TOLD else ""
         notes.append(f"{len(floats)} nodes stay in float: {', '.join(told)}{more}")
     return tuple(notes)
 

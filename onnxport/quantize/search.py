@@ -7,6 +7,8 @@
    leave the weights in 8, and once to float.
 4. Each unit of a head is quantized again, the least harmful first, and stays so where the budgets are still kept. Of
    the two, the one with fewer units is taken.
+5. Where nothing keeps the budgets, the harmful half is restored, to either, and the nearest model that has at least
+   half its units in 8 bits is what was reached.
 
 The noise of several units adds up nearly, which is why ranking each alone works, but not exactly: every choice is
 scored on the model itself.
@@ -23,6 +25,8 @@ from onnxport.quantize.scoring import Score, Scorer
 
 Level = Literal["16-bit", "float"]
 LEVELS: tuple[Level, ...] = ("16-bit", "float")
+# Restored units that notes name; the facts have all.
+_NAMED = 5
 # Units of the head that are tried in 8 bits again.
 _TRIED_AGAIN = 24
 
@@ -75,14 +79,20 @@ class Found:
         """What came of it and what it took, for the user."""
         if not self.restored and self.meets:
             return ()
-        lines = [
-            f"{each.unit!r} is kept in {_SAID[each.level]}: alone in 8 bits it leaves the outputs {each.harm:.1f} dB"
-            for each in self.restored
-        ]
+        lines = []
         if not self.meets:
             lines.append(
-                "no choice of what stays in float keeps the budgets on the samples; this is the nearest of "
-                f"{self.scored} tried: {'; '.join(self.score.unmet)}"
+                "no choice of what stays in higher precision keeps the budgets on the samples; this is the nearest of "
+                f"{self.scored} tried that leaves half of it or more in 8 bits: {'; '.join(self.score.unmet)}"
+            )
+        lines += [
+            f"{each.unit!r} is in {_SAID[each.level]}: alone in 8 bits it leaves the outputs {each.harm:.1f} dB"
+            for each in self.restored[:_NAMED]
+        ]
+        if len(self.restored) > _NAMED:
+            lines.append(
+                f"{len(self.restored) - _NAMED} more, each less harmful, are in higher precision: facts.restored in "
+                "the JSON report names them"
             )
         return tuple(lines)
 
@@ -144,9 +154,11 @@ class _Search:
                 restored = fewer
         return restored
 
-    def best(self) -> tuple[dict[str, Level], Score]:
-        """Of all that leave most units in 8 bits, the one that is nearest to the budgets."""
-        half = len(self._space.units) // 2
+    def best(self, ranked: Sequence[str]) -> tuple[dict[str, Level], Score]:
+        """Of all that leave half the units or more in 8 bits, the one that is nearest to the budgets."""
+        half = len(ranked) // 2
+        for level in LEVELS:
+            self.score(_head(ranked, half, level))
         near = [(key, score) for key, score in self._known.items() if len(key) <= half]
         key, score = min(near, key=lambda item: (item[1].shortfall, len(item[0])))
         return dict(key), score
@@ -175,7 +187,7 @@ def search(
         chosen = min((run.pruned(head, ranked) for head in heads), key=len)
         score = run.score(chosen)
     else:
-        chosen, score = run.best()
+        chosen, score = run.best(ranked)
     restored = tuple(Restored(unit, chosen[unit], harms[unit]) for unit in ranked if unit in chosen)
     return Found(space.built(chosen), restored, score, before, score.meets, run.scored)
 

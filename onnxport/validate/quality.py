@@ -180,8 +180,8 @@ def _advice(outputs: Iterable[OutputReport]) -> str:
     name = min(tops, key=lambda name: tops[name], default="")
     if name and tops[name] < _USEFUL_TOP1:
         return (
-            f"{name!r} has another first class than the original in {1 - tops[name]:.3g} of all rows: if these are "
-            "class scores, that is not fit for use; --budget top1_agreement=0.98 would refuse it"
+            f"{name!r} has another first class than the original in {100 * (1 - tops[name]):.3g} % of all rows: if "
+            "these are class scores, that is not fit for use; --budget top1_agreement=0.98 would refuse it"
         )
     return (
         "no budget was given, so that any loss above the floor passes: say what may be lost with --budget, "

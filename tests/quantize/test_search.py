@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -21,11 +22,12 @@ from onnxport.quantize.measuring import Measured
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
 from onnxport.quantize.restoring import Restorable
-from onnxport.quantize.scoring import Scorer
-from onnxport.quantize.search import search
+from onnxport.quantize.scoring import Score, Scorer
+from onnxport.quantize.search import Level, search
 from onnxport.quantize.settling import settled
 from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.validate.params import ValidateParams
+from onnxport.validate.report import Figure
 from tests.real.quantizing import NETWORKS
 
 _NETWORK = NETWORKS["mobilenetv2/mobilenetv2.onnx"]
@@ -125,7 +127,7 @@ def test_16_bits_are_enough_where_activations_have_outliers(
         assert found.meets
         assert [(each.unit, each.level) for each in found.restored] == [("first", "16-bit")]
         (note,) = found.notes
-        assert note.startswith("'first' is kept in 16 bits: alone in 8 bits it leaves the outputs ")
+        assert note.startswith("'first' is in 16 bits: alone in 8 bits it leaves the outputs ")
 
 
 def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(
@@ -136,3 +138,27 @@ def test_a_budget_that_cannot_be_kept_gives_the_best_that_was_reached(
         found = search(space, scorer)
         assert not found.meets
         assert scorer.score(found.model).sqnr["y"] >= found.before.sqnr["y"]
+
+
+class EveryUnitHelps:
+    """A network of 8 units: 20 dB in 8 bits, and 1 dB more for each that is restored."""
+
+    units = tuple("abcdefgh")
+
+    def built(self, restored: Mapping[str, Level]) -> Model:
+        return cast(Model, restored)
+
+    def score(self, model: Model) -> Score:
+        sqnr = 20.0 + len(cast("Mapping[str, Any]", model))
+        return Score(
+            {"y": sqnr},
+            (("y", Figure(metric="sqnr", value=sqnr, unit="dB", better="higher", budget=90, met=False)),),
+        )
+
+
+def test_what_was_reached_has_the_harmful_half_restored() -> None:
+    space = EveryUnitHelps()
+    found = search(space, cast(Scorer, space))
+    assert not found.meets
+    assert [each.unit for each in found.restored] == ["a", "b", "c", "d"]
+    assert "leaves half of it or more in 8 bits: 'y': sqnr 24 dB" in found.notes[0]

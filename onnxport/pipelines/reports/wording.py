@@ -113,8 +113,9 @@ def doubts(worth: Worth) -> Iterator[str]:
     """Why a lower precision does not pay, and what would help; or why nobody knows."""
     if worth.why_not:
         yield f"not timed: {text(worth.why_not)}"
+    said = "slower" if worth.latency is not None and worth.latency.high < 1 else "hardly faster"
     for finding in worth.findings:
-        yield f"hardly faster: {text(finding.reason)}; what would help: {text(finding.setting)}"
+        yield f"{said}: {text(finding.reason)}; what would help: {text(finding.setting)}"
 
 
 def price(artifact: ArtifactRecord) -> Iterator[str]:

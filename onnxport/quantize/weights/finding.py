@@ -210,7 +210,7 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
     if tensor.dtype not in FLOATS:
         return "stored in fewer bits already" if tensor.dtype.itemsize < 2 and tensor.size >= SMALL else ""
     if tensor.size < SMALL:
-        return f"fewer than {SMALL} elements"
+        return f"of fewer than {SMALL} elements"
     uses = tuple(_uses(value, tuple(range(len(tensor.shape)))))
     if value.is_graph_output():
         return "an output of the model"

@@ -67,7 +67,7 @@ def test_what_pays_is_said_and_nothing_else(view: Callable[[RunReport], str]) ->
 def test_what_does_not_pay_has_its_reason_and_the_setting(view: Callable[[RunReport], str]) -> None:
     shown = view(slower())
     assert "1.6x slower (1.2-2.0)" in shown
-    assert "hardly faster: activations are signed; what would help: --activations u8" in shown
+    assert "slower: activations are signed; what would help: --activations u8" in shown
     assert wording.text(NASTY) in shown
     assert "\x1b" not in shown
 

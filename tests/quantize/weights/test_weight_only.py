@@ -181,7 +181,7 @@ def test_weights_that_are_left_are_counted_with_the_reason(tmp_path: Path) -> No
     )
     notes = " ".join(report.run.artifacts[0].notes)
     assert "1 weight as int8 with a scale per row" in notes
-    assert "weights that stay as they are: 1 fewer than 512 elements" in notes
+    assert "weights that stay as they are: 1 of fewer than 512 elements" in notes
 
 
 def test_an_excluded_node_keeps_its_weight(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_an_excluded_node_keeps_its_weight(tmp_path: Path) -> None:
 
 def test_a_model_without_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        CannotConvertError, match="no weights to store in fewer bits: they stay for these reasons: 1 fewer"
+        CannotConvertError, match="no weights to store in fewer bits: they stay for these reasons: 1 of fewer"
     ):
         quantized(Case([node("MatMul", "x w")], {"w": normal(8, 8)}, (2, 8)), tmp_path, "int4-weights")
 
