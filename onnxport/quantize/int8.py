@@ -32,7 +32,7 @@ from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
-# Samples that the ranges of --method mse are chosen on: more of them would take longer than the calibration, and seldom choose otherwise.
+# Samples that --method mse chooses on: more would take longer than calibration does, and seldom choose otherwise.
 _TRIED_ON = 8
 # Types of activations that ONNX Runtime is slow with.
 _SLOW = {
