@@ -67,6 +67,7 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
     from onnxport.quantize.setting import Setting
     from onnxport.samples.parts import Parts
     from onnxport.samples.preprocessing import preprocessing
+    from onnxport.samples.readers import holds_images
 
     parts = Parts((), ())
     if params.calib is not None:
@@ -79,6 +80,16 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
             holds_back=holds_back(params, work.validation),
             optional=_states(model, work),
         )
+        others = work.validation.inputs if work.validation is not None else None
+        if (
+            params.preprocess
+            and others in (None, params.calib)
+            and not holds_images(parts.calibration + parts.held_back)
+        ):
+            raise UsageError(
+                f"--preprocess is for images, and {params.calib} holds none",
+                fix="prepare the arrays so, and leave it out",
+            )
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return Setting(parts.calibration, parts.held_back, folder, work.phases, work.validation)

@@ -20,6 +20,8 @@ from onnxport.validate.metrics import METRICS
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure, Judgement, OutputReport
 
+_SHARES = frozenset(("cosine", "top1_agreement", "top5_agreement", "mean_iou", "mismatch_share"))
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -46,7 +48,8 @@ class Budgets:
         user: the user's own metrics.
 
     Raises:
-        UsageError: a metric that nobody knows, a limit that is no number, a user's metric with a known one's name.
+        UsageError: a metric that nobody knows, a limit that is no number or more than a share can be, a user's metric
+            with a known one's name.
     """
 
     def __init__(self, given: Mapping[str, float], user: Sequence[UserMetric] = ()) -> None:
@@ -83,6 +86,12 @@ class Budgets:
             )
         if math.isnan(value):
             raise UsageError(f"the budget {text!r} has the limit {value}", fix="give a number")
+        if metric in _SHARES and value > 1:
+            raise UsageError(
+                f"the budget {text!r} has the limit {value:g}",
+                why="it is a share, 1 at most",
+                fix=f"give {value / 100:g}" if 2 <= value <= 100 else "give less",
+            )
         if separator and metric in self._own:
             raise UsageError(
                 f"the budget {text!r} names an output",

@@ -131,6 +131,12 @@ def images_that_are_damaged(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
+@case(2, "--preprocess is for images, and samples holds none; prepare the arrays so, and leave it out")
+def preprocessing_of_arrays(sandbox: Sandbox) -> tuple[str | Path, ...]:
+    samples(sandbox)
+    return (*INT8, "--preprocess", "scale=1/255")
+
+
 @case(2, "--preprocess has no setting 'rezise'", "the settings are resize")
 def preprocessing_misspelled(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)

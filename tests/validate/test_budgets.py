@@ -149,6 +149,8 @@ def test_a_fault_is_told_even_where_it_leaves_a_budget_without_a_figure() -> Non
         ({"char_eror_rate": 20}, "did you mean 'char_error_rate'"),
         ({"Identity:0": 20}, "'Identity:0' is about no known metric"),
         ({"sqnr": math.nan}, "has the limit nan"),
+        ({"top1_agreement": 98}, "has the limit 98: it is a share, 1 at most; give 0.98"),
+        ({"Identity:0:mean_iou": 1.5}, "has the limit 1.5: it is a share, 1 at most; give less"),
         ({"Identity:0:char_error_rate": 1}, "'char_error_rate' is about all outputs"),
     ],
 )

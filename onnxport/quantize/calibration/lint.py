@@ -156,7 +156,7 @@ class _Look:
             return None
         options = best.options
         fix = (
-            f"images are prepared so by {options}"
+            f"images are prepared so by {options}; arrays are prepared so before they are saved"
             if options
             else "images are that without scale, mean and std"
         )
