@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,12 +25,15 @@ from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.restoring import Restorable
 from onnxport.quantize.scoring import Scorer
 from onnxport.quantize.search import search
-from onnxport.quantize.setting import Quantized, Setting
+from onnxport.quantize.setting import Quantized, Setting, Watch
 from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
 from onnxport.quantize.sources import check_float
+from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
+# Samples that --method mse chooses on: more would take longer than calibration does, and seldom choose otherwise.
+_TRIED_ON = 8
 # Types of activations that ONNX Runtime is slow with.
 _SLOW = {
     "int8": "on x86 ONNX Runtime computes much of it in float, since its kernels there take unsigned activations: "
@@ -60,7 +63,9 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         placed = placed_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
         candidates = measured(placed.graph, placed.placement, params, setting)
-    seen, chosen = _chosen(model, placed, candidates, setting)
+    samples = setting.held_back or setting.calibration
+    tried_on = samples if params.method == "auto" else samples[:_TRIED_ON]
+    seen, chosen = _chosen(model, placed, candidates, tried_on, setting.watch)
     write = partial(written, placed.graph, seen)
     if setting.validation is not None and setting.validation.budget:
         found = _within_budgets(model, placed, write, setting)
@@ -72,18 +77,19 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
 
 
 def _chosen(
-    model: Model, placed: Placed, candidates: Mapping[str, Measured], setting: Setting
+    model: Model,
+    placed: Placed,
+    candidates: Mapping[str, Measured],
+    files: Sequence[SampleFile],
+    watch: Watch,
 ) -> tuple[Measured, tuple[str, ...]]:
     """The only candidate, or the one that does best on samples, with a sentence for the user."""
     if len(candidates) == 1:
         (only,) = candidates.values()
         return only, ()
-    with (
-        setting.watch.phase("choose"),
-        Scorer(model, setting.held_back or setting.calibration) as scorer,
-    ):
+    with watch.phase("choose"), Scorer(model, files) as scorer:
         build = partial(written, placed.graph, placement=placed.placement)
-        choice = best(candidates, build, scorer, setting.watch.progress)
+        choice = best(candidates, build, scorer, watch.progress)
     return choice.value, (choice.note,)
 
 

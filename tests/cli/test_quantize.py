@@ -168,7 +168,7 @@ def test_an_old_model_is_lifted_and_that_is_said(sandbox: Sandbox) -> None:
     old = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=4)
     onnx.save(old, sandbox.model)
     found = artifact(sandbox, *INT8, npz(sandbox.folder / "samples", 12))
-    assert any(note.startswith("lifted from opset 9 to 13") for note in found["notes"])
+    assert any(note.startswith("lifted from opset 9 to 14") for note in found["notes"])
 
 
 def recurrent(folder: Path) -> None:
