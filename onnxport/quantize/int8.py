@@ -108,7 +108,9 @@ def _within_budgets(
     ):
         found = search(space, scorer, setting.watch.progress)
     final = replace(placed, placement=space.plan({each.unit: each.level for each in found.restored}))
-    notes = (*placed.graph.notes, *notes_on(final), *found.notes)
+    older, newer = placed.graph.model.opset, found.model.opset
+    lifted = (f"lifted from opset {older} to {newer}: 16-bit activations need it",) if newer > older else ()
+    notes = (*placed.graph.notes, *lifted, *notes_on(final), *found.notes)
     return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
 
 
