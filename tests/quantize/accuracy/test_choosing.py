@@ -47,3 +47,24 @@ def test_the_nearest_is_kept(tmp_path: Path, finest: str) -> None:
     assert choice.scores[finest] == max(choice.scores.values())
     assert finest in choice.note
     assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_lead_that_the_samples_alone_may_account_for_does_not_count(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    weight = rng.normal(size=(8, 5))
+    (tmp_path / "samples").mkdir()
+    for number in range(4):
+        np.save(tmp_path / "samples" / f"{number}.npy", rng.normal(size=(1, 8)).astype(np.float32))
+    original = linear(tmp_path / "original.onnx", weight)
+    noise = rng.normal(size=(8, 5)) * 0.01
+    shares = {"first": 1.0, "a little nearer": 0.97, "much nearer": 0.5}
+    with Scorer(original, find_samples(tmp_path / "samples", original.inputs, 10)) as scorer:
+
+        def kept(*names: str) -> str:
+            candidates = {name: shares[name] for name in names}
+            return best(
+                candidates, lambda share: linear(tmp_path / f"{share}.onnx", weight + share * noise), scorer
+            ).name
+
+        assert kept("first", "a little nearer") == "first"
+        assert kept("first", "a little nearer", "much nearer") == "much nearer"
