@@ -32,8 +32,6 @@ from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
-# Samples that --method mse chooses on: more would take longer than calibration does, and seldom choose otherwise.
-_TRIED_ON = 8
 # Types of activations that ONNX Runtime is slow with.
 _SLOW = {
     "int8": "on x86 ONNX Runtime computes much of it in float, since its kernels there take unsigned activations: "
@@ -64,8 +62,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     with setting.watch.phase("calibrate"):
         candidates = measured(placed.graph, placed.placement, params, setting)
     samples = setting.held_back or setting.calibration
-    tried_on = samples if params.method == "auto" else samples[:_TRIED_ON]
-    seen, chosen = _chosen(model, placed, candidates, tried_on, setting.watch)
+    seen, chosen = _chosen(model, placed, candidates, samples, setting.watch)
     write = partial(written, placed.graph, seen)
     if setting.validation is not None and setting.validation.budget:
         found = _within_budgets(model, placed, write, setting)

@@ -226,9 +226,9 @@ def unknown_system(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", *COREML, "--minimum-target", "iOS12")
 
 
-@case(2, "--precision has the value int16x8; give 'fp32', 'fp16' or 'mixed'")
+@case(2, "--precision has the value int4-weights; give 'fp32', 'fp16', 'mixed', 'int8' or 'int16x8'")
 def precision_of_another_target(sandbox: Sandbox) -> tuple[str | Path, ...]:
-    return ("convert", "model.onnx", *COREML, "--precision", "int16x8")
+    return ("convert", "model.onnx", *COREML, "--precision", "int4-weights")
 
 
 @case(2, "converting to coreml has no option 'layout'")
