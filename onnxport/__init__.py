@@ -1,5 +1,6 @@
-"""onnxport: ONNX models to TFLite and ONNX Runtime format, each artefact proven against ONNX Runtime.
+"""onnxport: ONNX models to TFLite, Core ML and ONNX Runtime format, each artefact proven against ONNX Runtime.
 
+    onnxport.export_model("mypkg.models:build", "model.onnx", input={"x": "1,3,224,224:float32"})
     result = onnxport.convert_model("model.onnx", to="tflite")
     report = onnxport.validate_model("model.onnx", "model.tflite")
     report = onnxport.debug_model("model.onnx", "model.tflite")  # report.diagnosis.node
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
         ConversionResult,
         convert_model,
         debug_model,
+        export_model,
         load,
+        optimize_model,
         quantize_model,
         validate_model,
     )
@@ -49,8 +52,10 @@ __all__ = [
     "__version__",
     "convert_model",
     "debug_model",
+    "export_model",
     "load",
     "metric",
+    "optimize_model",
     "quantize_model",
     "validate_model",
 ]
@@ -63,6 +68,8 @@ _HOMES = {
     "TensorSpec": "onnxport.artifact",
     "convert_model": "onnxport.api",
     "debug_model": "onnxport.api",
+    "export_model": "onnxport.api",
+    "optimize_model": "onnxport.api",
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom",
     "quantize_model": "onnxport.api",

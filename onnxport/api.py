@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxport.artifact import Artifact, path_of
-from onnxport.pipelines import comparing, runner
+from onnxport.pipelines import comparing, exporting, runner
 from onnxport.pipelines.clock import Progress
-from onnxport.pipelines.jobs import conversion, quantization
+from onnxport.pipelines.jobs import conversion, optimization, quantization
 from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.stages import params_of
 from onnxport.validate.debug.params import DebugParams
@@ -104,6 +104,63 @@ def quantize_model(
         model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
     run = runner.run(job, "quantize", progress)
+    run.check()
+    return ConversionResult(job.output, run.artifacts[0].report, run)
+
+
+def export_model(
+    source: StrPath,
+    output: StrPath | None = None,
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ConversionResult:
+    """Exports a framework's model to ONNX and proves the result against the framework's own answers.
+
+    Args:
+        source: a file or folder of PyTorch, TensorFlow, scikit-learn, a boosting library or PaddlePaddle, or
+            "package.module:function", which builds a model.
+        output: where the ONNX file goes; <name>.onnx in the current folder, or beside the file, unless given.
+        validate, keep_rejected, progress: see convert_model.
+        **options: the fields of ExportParams (exporters.params) and of ValidateParams, as the options of
+            `onnxport export` are spelled: weights, input, dynamic, trust, ...
+
+    Raises:
+        NotProvenError: the ONNX model computes something else; its `report` has the figures. No artefact is left.
+        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    """
+    job = exporting.export_job(source, output, options, validate=validate, keep_rejected=keep_rejected)
+    run = exporting.run(job, "export", progress)
+    run.check()
+    return ConversionResult(job.output, run.artifacts[0].report, run)
+
+
+def optimize_model(
+    model: StrPath,
+    output: StrPath | None = None,
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> ConversionResult:
+    """Brings an ONNX file to another opset, simplifies it, and proves that it computes the same.
+
+    Args:
+        model: an `.onnx` file.
+        output: where the result goes; <stem>_optimized.onnx beside the model unless given.
+        validate, keep_rejected, progress: see convert_model.
+        **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams, as the options of
+            `onnxport optimize` are spelled: opset, simplify, level, fp16, ...
+
+    Raises:
+        NotProvenError: the result computes something else; its `report` has the figures. No artefact is left.
+        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    """
+    job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
+    run = runner.run(job, "optimize", progress)
     run.check()
     return ConversionResult(job.output, run.artifacts[0].report, run)
 

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 from onnxport.errors import InputError, MachineError, OnnxportError, UsageError, printable
 from onnxport.swapping import exchange
@@ -153,6 +153,26 @@ class Artifact:
                 content = hashlib.file_digest(stream, "sha256").digest()
             tree.update(name.encode() + b"\0" + content)
         return tree.hexdigest()
+
+
+class Referent(Protocol):
+    """What candidates are compared with, as a report names it: an Artifact, or a framework's model."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        ...
+
+    @property
+    def stamp(self) -> tuple[tuple[int, int, int], ...]: ...
+
+    def digest(self) -> str: ...
 
 
 def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:

@@ -19,11 +19,16 @@ import onnxport
 from onnxport.errors import InputError, NotProvenError, UsageError
 from onnxport.pipelines.report import RunReport
 
+FRAMEWORKS = tuple(f"onnxport.exporters.{name}." for name in ("classical", "paddle", "pytorch", "tensorflow"))
 DIGITS = Path(__file__).parents[1] / "fixtures" / "digits" / "digits.onnx"
 
 
 def test_every_submodule_imports() -> None:
-    names = [module.name for module in pkgutil.walk_packages(onnxport.__path__, "onnxport.")]
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(onnxport.__path__, "onnxport.")
+        if not module.name.startswith(FRAMEWORKS)  # each is imported in its framework's own process
+    ]
     assert "onnxport.converters.ort" in names
     for name in names:
         importlib.import_module(name)
@@ -45,6 +50,22 @@ def convert_model(folder: Path) -> None:
     assert result.report.passed
     assert [output.name for output in result.report.outputs] == ["logits"]
     assert isinstance(result.run, RunReport)
+
+
+def export_model(folder: Path) -> None:
+    result = onnxport.export_model(
+        "tests.exporters.factories:small_net", folder / "net.onnx", input={"x": "1,3,16,16"}, samples=2
+    )
+    assert result.path == folder / "net.onnx"
+    assert result.report.verdict == "proven"
+    assert result.report.reference.format == "pytorch"
+    assert "PyTorch" in result.report.reference.runtime
+
+
+def optimize_model(folder: Path) -> None:
+    result = onnxport.optimize_model(DIGITS, folder / "digits.onnx", opset=20)
+    assert result.report.verdict == "proven"
+    assert onnx.load(result.path).opset_import[0].version == 20
 
 
 def quantize_model(folder: Path) -> None:
@@ -109,6 +130,8 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "__version__": version,
     "convert_model": convert_model,
     "debug_model": debug_model,
+    "export_model": export_model,
+    "optimize_model": optimize_model,
     "load": load,
     "metric": metric,
     "quantize_model": quantize_model,

@@ -15,6 +15,8 @@ from onnxport.cli.output import ARGUMENTS
 
 # Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
 COMMANDS = {
+    "export": "Export a model of PyTorch, TensorFlow, scikit-learn or another framework to ONNX, proven against it.",
+    "optimize": "Bring an ONNX model to another opset, simplify it, and prove that it computes the same.",
     "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
     "quantize": "Make an ONNX model smaller and faster in lower precision, and measure what that costs.",
     "validate": "Prove that a model file computes what another one computes.",

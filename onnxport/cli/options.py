@@ -150,10 +150,10 @@ def _extra(field: FieldInfo) -> dict[str, Any]:
 
 
 def _bare(annotation: Any) -> Any:
-    """The annotation without Annotated and without None."""
+    """The annotation without Annotated and without None; text where several kinds are left."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        (kind,) = (kind for kind in get_args(annotation) if kind is not type(None))
-        return _bare(kind)
+        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+        return _bare(kinds[0]) if len(kinds) == 1 else str  # a number or a word: the model tells them apart
     return annotation

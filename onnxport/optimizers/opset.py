@@ -14,6 +14,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnxport.errors import CannotConvertError, Refusal
+from onnxport.model import Model
 from onnxport.optimizers.opset_adapters import ADAPTERS, NEED_TYPES, CannotLift, Known, Lifting, Node
 
 CANONICAL_OPSET = 21
@@ -195,3 +196,14 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
         yield from graph.inputs
     for node in model.graph.all_nodes():
         yield from node.outputs
+
+
+def brought_to(model: Model, opset: int) -> Model:
+    """A copy of `model` at `opset`, newer or older.
+
+    Raises:
+        LiftError: nodes that have no form there.
+    """
+    copy = model.clone()
+    lift(copy.ir, opset)
+    return copy

@@ -25,6 +25,7 @@ class Library:
         platforms: (system, machine) pairs that it has wheels for; empty for all.
         before: the first Python that it has no wheels for; None where there is none yet.
         builds: other distributions that hold the same module, one of which may stand in its place.
+        extra: the extra of ours that it comes with; empty for what comes always.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Library:
     platforms: tuple[tuple[str, str], ...] = ()
     before: tuple[int, int] | None = None
     builds: tuple[str, ...] = ()
+    extra: str = ""
 
     @property
     def import_name(self) -> str:
@@ -64,6 +66,8 @@ class Library:
         if self.before is not None and self.fits_this_platform and not self.fits_this_python:
             newest = f"{self.before[0]}.{self.before[1] - 1}"
             return f"{self.name} has wheels up to Python {newest} only: do this step with such a Python"
+        if self.extra:
+            return f"run: {sys.executable} -m pip install 'onnxport[{self.extra}]'"
         if self.fits_this_platform:
             return f"run: {sys.executable} -m pip install {self.name}"
         places = ", ".join(f"{_SYSTEMS.get(system, system)} {machine}" for system, machine in self.platforms)
@@ -114,11 +118,33 @@ LIBRARIES: Mapping[str, Library] = {
             platforms=(("Linux", "x86_64"), ("Darwin", "arm64"), ("Darwin", "x86_64")),
             before=(3, 14),
         ),
+        Library("torch", "export from PyTorch", extra="torch"),
+        Library("onnxscript", "export from PyTorch", extra="torch"),
+        Library(
+            "tensorflow", "export from TensorFlow and Keras", builds=("tensorflow-cpu",), extra="tensorflow"
+        ),
+        Library("tf2onnx", "export from TensorFlow and Keras", extra="tensorflow"),
+        Library("scikit-learn", "export from scikit-learn", module="sklearn", extra="sklearn"),
+        Library("skl2onnx", "export from scikit-learn", extra="sklearn"),
+        Library("skops", "reading .skops files", extra="sklearn"),
+        Library("onnxmltools", "export of boosted trees", extra="boosting"),
+        Library("xgboost", "export from XGBoost", builds=("xgboost-cpu",), extra="boosting"),
+        Library("lightgbm", "export from LightGBM", extra="boosting"),
+        Library("catboost", "export from CatBoost", extra="boosting"),
     )
 }
 
 # What each format needs: to be read as a source, to be written as a target.
-SOURCES: Mapping[str, tuple[str, ...]] = {"onnx": ("onnx", "onnx-ir")}
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "onnx": ("onnx", "onnx-ir"),
+    "pytorch": ("torch", "onnxscript"),
+    "tensorflow": ("tensorflow", "tf2onnx"),
+    "sklearn": ("scikit-learn", "skl2onnx"),
+    "skops": ("scikit-learn", "skl2onnx", "skops"),
+    "xgboost": ("xgboost", "onnxmltools"),
+    "lightgbm": ("lightgbm", "onnxmltools"),
+    "catboost": ("catboost",),
+}
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "tflite": ("onnx", "onnx-ir", "litert-converter", "ai-edge-litert"),
     "coreml": ("onnx", "onnx-ir", "coremltools"),
@@ -136,7 +162,7 @@ RUNS_ON: Mapping[str, tuple[str, ...]] = {
 
 def is_core(library: Library) -> bool:
     """Whether nothing works without it; what only some platforms have is needed by its targets alone."""
-    return not library.platforms
+    return not library.platforms and not library.extra
 
 
 def missing(names: Iterable[str]) -> list[Library]:

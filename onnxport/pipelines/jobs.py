@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.errors import InputError, UsageError
-from onnxport.pipelines.stages import QUANTIZE, Stage, check_known, params_of, target
+from onnxport.optimizers.params import OptimizeParams
+from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, Stage, check_known, params_of, target
 from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields
 from onnxport.validate.params import ValidateParams
 
@@ -124,11 +125,11 @@ def conversion(
     stage = target(to)
     purpose = f"converting to {to}"
     check_known(options, stage.params, ValidateParams, purpose=purpose, further=calibrated_fields())
-    params = params_of(stage.params, _fields(stage.params, options), purpose=purpose)
+    params = params_of(stage.params, fields_of(stage.params, options), purpose=purpose)
     quantizing = _quantizing(params, options, purpose)
     validation = params_of(ValidateParams, _judged_on(quantizing, options), purpose=purpose)
     if not validate:
-        _check_waivable(options)
+        check_waivable(options)
     source = Artifact.open(model)
     return Job(
         source=source,
@@ -165,11 +166,11 @@ def quantization(
             "quantize to what?", fix=f"give one of {', '.join(f'--{each}' for each in PRECISIONS)}"
         )
     check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
-    asked = _fields(QuantizeParams, options) | {"precision": precision}
+    asked = fields_of(QuantizeParams, options) | {"precision": precision}
     params = params_of(QuantizeParams, asked, purpose=purpose)
     validation = params_of(ValidateParams, _judged_on(params, options), purpose=purpose)
     if not validate:
-        _check_waivable(options)
+        check_waivable(options)
     source = Artifact.open(model)
     beside = source.path.with_name(f"{source.path.stem}_{precision.replace('-', '_')}.onnx")
     return Job(
@@ -181,6 +182,39 @@ def quantization(
         validation=validation if validate else None,
         keep_rejected=keep_rejected,
         latency=latency,
+    )
+
+
+def optimization(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+) -> Job:
+    """The job of `onnxport optimize` and `optimize_model`: <stem>_optimized.onnx beside the input unless `output` is
+    given.
+
+    Raises:
+        UsageError: an unknown option, or a value that an option refuses.
+        InputError: the model file is missing, unreadable or of another format.
+    """
+    purpose = "optimization"
+    check_known(options, OptimizeParams, ValidateParams, purpose=purpose)
+    params = params_of(OptimizeParams, fields_of(OptimizeParams, options), purpose=purpose)
+    validation = params_of(ValidateParams, fields_of(ValidateParams, options), purpose=purpose)
+    if not validate:
+        check_waivable(options)
+    source = Artifact.open(model)
+    return Job(
+        source=source,
+        steps=(Step(OPTIMIZE, params),),
+        output=source.path.with_name(f"{source.path.stem}_optimized.onnx")
+        if output is None
+        else path_of(output, "the output", fix="give the path of the file to write"),
+        validation=validation if validate else None,
+        keep_rejected=keep_rejected,
     )
 
 
@@ -218,7 +252,7 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
 
 def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
-    wanted = _fields(ValidateParams, options)
+    wanted = fields_of(ValidateParams, options)
     if quantizing is None:
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
@@ -247,7 +281,7 @@ def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> boo
 _DEMANDS = ("budget", "metric", "report_tensors")
 
 
-def _check_waivable(options: Mapping[str, Any]) -> None:
+def check_waivable(options: Mapping[str, Any]) -> None:
     """Refuses demands on the proof of an artefact that is to leave without one (UsageError)."""
     for name in _DEMANDS:
         if options.get(name):
@@ -261,5 +295,5 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _fields(model: type[BaseModel], options: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(model: type[BaseModel], options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in model.model_fields}

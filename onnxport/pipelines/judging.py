@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, Referent
 from onnxport.errors import InputError, OnnxportError, UsageError
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.stages import Product
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.report import Question, Report
-    from onnxport.validate.runtimes.base import Feeds
+    from onnxport.validate.runtimes.base import Feeds, ReferenceRuntime
     from onnxport.validate.runtimes.host import IsolatedRuntime
 
 
@@ -47,9 +47,9 @@ class JudgeAhead:
 
     def __init__(
         self,
-        reference: Artifact,
+        reference: Referent,
         params: ValidateParams,
-        runtime: IsolatedRuntime,
+        runtime: ReferenceRuntime,
         graph: Model | None,
         expected: Artifact | None,
         only: Question | None = None,
@@ -132,11 +132,11 @@ class JudgeAhead:
         return self._judge
 
 
-def waived(reference: Artifact, candidate: Artifact, why: str = "validation was switched off") -> Report:
+def waived(reference: Referent, candidate: Artifact, why: str = "validation was switched off") -> Report:
     """The report on a candidate that the user wants unproven, or that no runtime here can run."""
     from onnxport.validate.report import Report, Side
 
-    def side(artifact: Artifact) -> Side:
+    def side(artifact: Referent) -> Side:
         return Side(
             path=str(artifact.path),
             format=artifact.format,
@@ -168,7 +168,7 @@ class Asked(Protocol):
         ...
 
 
-def verdict(judge: Asked | None, reference: Artifact, product: Product, clock: Clock) -> Report:
+def verdict(judge: Asked | None, reference: Referent, product: Product, clock: Clock) -> Report:
     if product.unrunnable:
         return waived(reference, product.artifact, product.unrunnable)
     if judge is None:

@@ -25,6 +25,12 @@ def placed(file: Path, artifact: Artifact, final: Path) -> Path:
     return final.parent / file.relative_to(artifact.path.parent).with_name(name)
 
 
+def moves(artifact: Artifact, final: Path) -> dict[Path, Path]:
+    """Each file of a staged artefact and where it goes, the main file last."""
+    files = (*artifact.companions, artifact.path)
+    return {file: placed(file, artifact, final) for file in files}
+
+
 def record_of(
     product: Product,
     final: Path | None,
@@ -43,7 +49,7 @@ def record_of(
         target=target,
         format=artifact.format,
         size=artifact.size,
-        ratio=round(artifact.size / origin.size, 4),
+        ratio=round(artifact.size / origin.size, 4) if origin.size else None,
         digest=report.candidate.digest,
         companions=tuple(
             FileRecord(path=str(placed(file, artifact, place)), size=file.stat().st_size)

@@ -90,7 +90,7 @@ class ArtifactRecord(_Record):
         path: where it is, or the rejected candidate kept by --keep-rejected; None if nothing was kept.
         target: the stage that made it; empty for a file that was only validated.
         size: bytes on disk, its companion files included.
-        ratio: size over the source's size.
+        ratio: size over the source's size; None where that tells nothing, as of a factory without weights.
         report: the verdict and its figures.
         notes: what the user should know about it.
         facts: figures that the stages gave ("transposes": 1).
@@ -102,7 +102,7 @@ class ArtifactRecord(_Record):
     target: str
     format: str
     size: int
-    ratio: float
+    ratio: float | None
     digest: str
     companions: tuple[FileRecord, ...]
     report: Report

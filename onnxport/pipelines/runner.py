@@ -21,7 +21,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.judges import Judges
 from onnxport.pipelines.judging import blaming_the_model, started, verdict
-from onnxport.pipelines.records import function_records, placed, record_of, run_report
+from onnxport.pipelines.records import function_records, moves, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
@@ -92,7 +92,7 @@ def run(
         if final is not None and product.artifact.is_folder:
             staging.commit_folder(product.artifact.path, final)
         elif final is not None:
-            staging.commit(_moves(product.artifact, final))
+            staging.commit(moves(product.artifact, final))
     return whole
 
 
@@ -152,6 +152,7 @@ class _Workshop:
         output = _staged(self.job, self.folder, number)
         output.parent.mkdir(parents=True)
         so_far = self.job.steps[: number + 1]
+        checks = self.check_passes or self.job.steps[number].stage.checks_passes
         return Work(
             output=output,
             manifest=Manifest(
@@ -160,7 +161,7 @@ class _Workshop:
                 options={step.stage.name: step.params.model_dump(mode="json") for step in so_far},
                 validation="skipped" if self.judge is None else "required",
             ),
-            equivalence=self.judge.differs if self.judge is not None and self.check_passes else None,
+            equivalence=self.judge.differs if self.judge is not None and checks else None,
             phases=self.clock,
             inputs=_users_inputs(self.job),
             validation=self.job.validation,
@@ -184,12 +185,6 @@ def _destination(job: Job, reports: Sequence[Report]) -> Path | None:
     if all(report.passed for report in reports):
         return job.output
     return job.output.with_suffix(f".rejected{job.output.suffix}") if job.keep_rejected else None
-
-
-def _moves(artifact: Artifact, final: Path) -> dict[Path, Path]:
-    """Each file of a staged artefact and where it goes, the main file last."""
-    files = (*artifact.companions, artifact.path)
-    return {file: placed(file, artifact, final) for file in files}
 
 
 def _libraries(job: Job) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, Referent
 from onnxport.errors import InputError
 from onnxport.pipelines.report import SourceRecord
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reading(artifact: Artifact) -> Iterator[None]:
+def reading(artifact: Referent) -> Iterator[None]:
     """Turns the operating system's refusal to read one of the artefact's files into an InputError."""
     try:
         yield
@@ -26,7 +26,7 @@ def reading(artifact: Artifact) -> Iterator[None]:
 
 
 @contextmanager
-def unchanged(*artifacts: Artifact) -> Iterator[None]:
+def unchanged(*artifacts: Referent) -> Iterator[None]:
     """Refuses what was found out meanwhile (InputError) if somebody writes one of the files in the block.
 
     Each is read more than once, by children too, and a verdict on a mixture would be one about nothing.
@@ -42,7 +42,7 @@ def unchanged(*artifacts: Artifact) -> Iterator[None]:
                 )
 
 
-def _stamp(artifact: Artifact) -> object:
+def _stamp(artifact: Referent) -> object:
     try:
         return artifact.stamp
     except OSError:  # it is gone
@@ -57,5 +57,5 @@ def load(source: Artifact) -> tuple[Model, Artifact]:
     return model, model.artifact
 
 
-def origin_of(source: Artifact) -> SourceRecord:
+def origin_of(source: Referent) -> SourceRecord:
     return SourceRecord(path=str(source.path), format=source.format, size=source.size, digest=source.digest())

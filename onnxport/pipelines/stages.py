@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from onnxport.artifact import Artifact, Format
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import UsageError
+from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.environment import RUNS_ON, require
 from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
 from onnxport.quantize.params import QuantizeParams
@@ -107,7 +108,9 @@ class Stage:
         libraries: distributions that it needs; their versions are part of an artefact's provenance.
         worker: "module:function"; the function returns a context manager of the Worker. Entering it begins
             what needs no model yet, such as a child process that imports its compiler.
-        rewrites: whether the worker runs optimizer passes, and checks each where it is given an equivalence.
+        rewrites: whether the worker runs optimizer passes, and checks each where it is given an equivalence, as it is
+            when its product was found to be wrong.
+        checks_passes: whether it is given one from the start.
         lowers: whether its result rounds what its source does not: the steps behind it are held to the result, and
             only the loss is asked of the source.
     """
@@ -119,6 +122,7 @@ class Stage:
     libraries: tuple[str, ...]
     worker: str
     rewrites: bool = False
+    checks_passes: bool = False
     lowers: bool = False
 
     def open(self) -> AbstractContextManager[Worker]:
@@ -173,6 +177,16 @@ QUANTIZE = Stage(
     libraries=RUNS_ON["onnx"],
     worker="onnxport.pipelines.workers:quantize",
     lowers=True,
+)
+
+OPTIMIZE = Stage(
+    "optimize",
+    OptimizeParams,
+    takes="onnx",
+    gives="onnx",
+    libraries=RUNS_ON["onnx"],
+    worker="onnxport.pipelines.workers:optimize",
+    checks_passes=True,
 )
 
 

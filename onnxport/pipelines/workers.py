@@ -15,6 +15,7 @@ from onnxport.artifact import Artifact
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
 from onnxport.manifest import MAIN
+from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines import functions
 from onnxport.pipelines.jobs import holds_back
 from onnxport.pipelines.stages import Product, Work, Worker
@@ -41,6 +42,26 @@ def ort() -> Iterator[Worker]:
         samples = _samples(model, work) if params.precision == "fp16" else ()
         with work.phases.phase("convert"):
             return Product(*convert(model, work.output, params, work.manifest, samples))
+
+    yield make
+
+
+@contextmanager
+def optimize() -> Iterator[Worker]:
+    """ONNX to ONNX that computes the same: another opset, fewer nodes, float16."""
+
+    def make(model: Model, params: OptimizeParams, work: Work) -> Product:
+        from onnxport.optimizers.optimizing import optimized
+
+        samples = _samples(model, work) if params.fp16 else ()
+        folder = work.output.parent / "scratch"
+        folder.mkdir()
+        done = optimized(
+            model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase
+        )
+        with work.phases.phase("write"):
+            artifact = done.model.noted(work.manifest, model).save(work.output)
+        return Product(artifact, done.notes, done.facts)
 
     yield make
 

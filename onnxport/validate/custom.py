@@ -14,13 +14,14 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from onnxport.errors import UsageError, printable
+from onnxport.importing import current_directory_first
 from onnxport.isolation import RUN_TIMEOUT
 from onnxport.validate.report import Figure
 
@@ -117,7 +118,7 @@ def _load(text: str, timeout: float) -> UserMetric:
     module, separator, path = text.partition(":")
     if not (module and separator and path):
         raise UsageError(f"no metric is meant by {text!r}", fix="write package.module:function")
-    with _current_directory_first():
+    with current_directory_first():
         failed = f"the metric {text!r} cannot be imported"
         imported = _within(timeout, failed, lambda: importlib.import_module(module))
     try:
@@ -161,19 +162,6 @@ def _within(seconds: float, failed: str, work: Callable[[], Any]) -> Any:
     if error is not None:
         raise UsageError(failed, why=_said(error)) from error
     return value
-
-
-@contextmanager
-def _current_directory_first() -> Iterator[None]:
-    """As `python -m` imports. Afterwards it comes last, so that no file there stands in for a library of ours."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-        if here not in sys.path:
-            sys.path.append(here)
 
 
 def _read_only(answers: Mapping[str, Array]) -> dict[str, Array]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
-from functools import partial
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, Referent
 from onnxport.closing import Closing
 from onnxport.errors import OnnxportError, UsageError
 from onnxport.model import Model
@@ -29,7 +28,7 @@ from onnxport.validate.report import (
     overall,
 )
 from onnxport.validate.rollout import Run
-from onnxport.validate.runtimes.base import RunError, Runtime
+from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
 from onnxport.validate.tensors import Tensors, check_place
@@ -44,7 +43,7 @@ class Judge(Closing):
     """Compares candidates with one reference; the reference's answers are computed once, by the first who asks.
 
     Args:
-        reference: the artefact that is taken for right.
+        reference: the artefact, or framework's model, that is taken for right; of the latter comes `runtime`, too.
         params: inputs, tolerances, budgets and metrics.
         graph: the reference in memory, where the caller has it already.
         runtime: the process that runs it, where the caller has started one.
@@ -56,17 +55,17 @@ class Judge(Closing):
 
     def __init__(
         self,
-        reference: Artifact,
+        reference: Referent,
         params: ValidateParams,
         *,
         graph: Model | None = None,
-        runtime: IsolatedRuntime | None = None,
+        runtime: ReferenceRuntime | None = None,
         only: Question | None = None,
     ) -> None:
         self._artifact, self._params, self._graph, self._only = reference, params, graph, only
         check_place(params.report_tensors)
         self._budgets = Budgets.of(params)
-        self._runtime = runtime or isolated(reference, params, "reference")
+        self._runtime = runtime or _started(reference, params)
         self._reference: Reference | None = None
         self._expected: IsolatedRuntime | None = None
         self._lock = threading.Lock()
@@ -255,8 +254,7 @@ class Judge(Closing):
 
     def _hear_further(self, hearing: Hearing, model: Run) -> None:
         """As the reference's own noise leads to more sets of inputs, so does that of a lower precision."""
-        load = partial(isolated, self._artifact, self._params, "reference")
-        with self._lock, closing(self._prepared.further(load)) as further:
+        with self._lock, closing(self._prepared.further()) as further:
             for answered in further:
                 self._hear(hearing, model, answered)
                 if not hearing.is_doubtful:
@@ -278,7 +276,12 @@ class Judge(Closing):
         return tuple(notes)
 
 
-def _side(artifact: Artifact, runtime: str, precision: Precision) -> Side:
+def _started(reference: Referent, params: ValidateParams) -> IsolatedRuntime:
+    assert isinstance(reference, Artifact), "who hands over a framework's model has its process"
+    return isolated(reference, params, "reference")
+
+
+def _side(artifact: Referent, runtime: str, precision: Precision) -> Side:
     return Side(
         path=str(artifact.path),
         format=artifact.format,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from onnxport.artifact import Artifact, TensorSpec
+from onnxport.artifact import Referent, TensorSpec
 from onnxport.errors import InputError
 from onnxport.model import Model
 from onnxport.samples.domain import declared_domains, domains, without_functions
@@ -41,8 +41,7 @@ from onnxport.validate.probes import (
 )
 from onnxport.validate.report import NodeRef
 from onnxport.validate.rollout import Rolling, at_step
-from onnxport.validate.runtimes.base import Array, Feeds, Runtime
-from onnxport.validate.runtimes.host import IsolatedRuntime
+from onnxport.validate.runtimes.base import Array, Feeds, ReferenceRuntime, Runtime
 from onnxport.validate.signature import Oriented, check_tensors
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
@@ -84,16 +83,21 @@ class Reference:
     A yardstick for candidates of the same precision (yardstick.py).
 
     Args:
-        artifact: the model's file.
+        artifact: the model's file, or a framework's model.
         params: which inputs, and how they are judged.
         runtime: the process that runs it.
-        graph: the model in memory, where the caller has it already.
+        graph: the model in memory, where the caller has it already; of a framework's model what was exported from it,
+            which tells what its inputs may hold.
     """
 
     against = "the reference itself"
 
     def __init__(
-        self, artifact: Artifact, params: ValidateParams, runtime: IsolatedRuntime, graph: Model | None = None
+        self,
+        artifact: Referent,
+        params: ValidateParams,
+        runtime: ReferenceRuntime,
+        graph: Model | None = None,
     ) -> None:
         self.artifact, self._params = artifact, params
         if graph is None and artifact.format == "onnx":
@@ -193,16 +197,12 @@ class Reference:
             self.notes += (f"the rows of a batch never differed at {names}: a mix-up of rows would not show",)
         self._close_if_kept()
 
-    def further(self, load: Callable[[], IsolatedRuntime]) -> Generator[Answered, None, None]:
-        """More sets, for a yardstick of which those that there are prove nothing; none beside inputs of the user's.
-
-        Args:
-            load: starts the reference's process once more, where it has ended.
-        """
+    def further(self) -> Generator[Answered, None, None]:
+        """More sets, for a yardstick of which those that there are prove nothing; none beside inputs of the user's."""
         if self._generated is None:
             return
         if not self._closing:
-            self._runtime = load()
+            self._runtime = self._runtime.again()
             self._closing.append(self._runtime)
             self._model = self.rolled(Oriented(self._runtime))
         self._probes = list(self._make_probes())
@@ -257,17 +257,25 @@ class Reference:
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
         if any(spec.dtype in movable for spec in self.inputs):
             yield from (perturbed_inputs(run, seed, self.precision) for seed in (1, 2))
-        elif self.graph is not None and (shaken := perturbed_weights(self.graph, self.precision)) is not None:
+        elif self._is_its_graph and (shaken := self._shaken()) is not None:
             yield from self._other_kernels(lambda: _in_memory(shaken))
-        if self.artifact.format == "onnx":
-            options = self._runtime.options
-            other = options.at_level("all" if options.level == "disable" else "disable")
-            yield from self._other_kernels(lambda: self._runtime.beside(other))
+        yield from self._other_kernels(self._runtime.other_kernels)
 
-    def _other_kernels(self, load: Callable[[], Runtime]) -> Iterator[Probe]:
+    @property
+    def _is_its_graph(self) -> bool:
+        """Whether the graph is the reference's own; what was exported from a framework's model is the accused, whose
+        answers are no noise of the reference."""
+        return self.artifact.format == "onnx"
+
+    def _shaken(self) -> Model | None:
+        return perturbed_weights(self.graph, self.precision) if self.graph is not None else None
+
+    def _other_kernels(self, load: Callable[[], Runtime | None]) -> Iterator[Probe]:
         try:
             runtime = load()
         except InputError:  # an operator that ONNX Runtime has in its optimized form alone
+            return
+        if runtime is None:
             return
         self._closing.append(runtime)
         yield other_kernels(self.rolled(Oriented(runtime)).run)

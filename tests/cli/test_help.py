@@ -13,6 +13,8 @@ import pytest
 import onnxport
 from onnxport.cli.commands import COMMANDS, cli
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
+from onnxport.exporters.params import ExportParams
+from onnxport.optimizers.params import OptimizeParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -21,6 +23,8 @@ from tests.cli.sandbox import Sandbox
 # What the commands have beside their params.
 OWN = {
     "convert": {"to", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
+    "export": {"destination", "no_validate", "keep_rejected", "report_files"},
+    "optimize": {"destination", "no_validate", "keep_rejected", "report_files"},
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
@@ -30,6 +34,8 @@ OWN = {
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {
     "convert": (TfliteParams, CoremlParams, OrtParams, ValidateParams),
+    "export": (ExportParams, ValidateParams),
+    "optimize": (OptimizeParams, ValidateParams),
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),

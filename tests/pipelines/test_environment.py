@@ -14,10 +14,29 @@ from onnxport.pipelines.stages import TARGETS as STAGES
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+FRAMEWORKS = ("torch", "tensorflow", "sklearn", "boosting")
+
+
+def _name(requirement: str) -> str:
+    found = re.match(r"[\w-]+", requirement)
+    assert found is not None
+    return found.group()
+
+
 def test_libraries_are_the_package_s_dependencies() -> None:
-    required = {re.match(r"[\w-]+", text).group(): text for text in PYPROJECT["project"]["dependencies"]}  # type: ignore[union-attr]
-    assert set(LIBRARIES) == set(required)
+    project = PYPROJECT["project"]
+    required = {_name(text): text for text in project["dependencies"]}
+    assert {name for name, library in LIBRARIES.items() if not library.extra} == set(required)
+    by_extra = {
+        _name(text): extra
+        for extra, texts in project["optional-dependencies"].items()
+        if extra in FRAMEWORKS
+        for text in texts
+    }
+    assert {name: library.extra for name, library in LIBRARIES.items() if library.extra} == by_extra
     for name, library in LIBRARIES.items():
+        if library.extra:
+            continue
         assert bool(library.platforms) == ("platform_machine" in required[name]), name
         for system, machine in library.platforms:
             assert f"'{machine}'" in required[name], name

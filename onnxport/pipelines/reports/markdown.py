@@ -49,11 +49,11 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
     report = artifact.report
     mark = wording.MARKS[report.verdict]
     yield f"## {mark} {escaped(artifact.label)}: {report.verdict}"
-    size = wording.human_size(artifact.size)
+    size = wording.human_size(artifact.size) + wording.ratio(artifact, " ({:.2f}x of the source)")
     kept = "" if artifact.path else ", not kept"
     yield (
         f"**{escaped(wording.summary(report))}**: {escaped(report.reason)}\n\n"
-        f"{size} ({artifact.ratio:.2f}x of the source){kept}, {wording.count(len(report.fed), 'input set')}"
+        f"{size}{kept}, {wording.count(len(report.fed), 'input set')}"
     )
     if artifact.worth is not None:
         yield from _worth(artifact, artifact.worth)

@@ -48,7 +48,7 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
     report = artifact.report
     parts = [
         wording.text(artifact.label),
-        f"{human_size(artifact.size)} ({artifact.ratio:.2f}x)" if artifact.path else "not kept",
+        human_size(artifact.size) + wording.ratio(artifact, " ({:.2f}x)") if artifact.path else "not kept",
         wording.speed(latency) if (latency := artifact.worth and artifact.worth.latency) else "",
         f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
         _worst(report),

@@ -122,7 +122,7 @@ def price(artifact: ArtifactRecord) -> Iterator[str]:
     """What a lower precision gives and takes, a line each: speed, size, accuracy."""
     if artifact.worth is not None and artifact.worth.latency is not None:
         yield timed(artifact.worth.latency)
-    yield f"{human_size(artifact.size)}, {artifact.ratio:.2f} of the source's size"
+    yield human_size(artifact.size) + ratio(artifact, ", {:.2f} of the source's size")
     yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
 
 
@@ -287,3 +287,8 @@ def summary(report: Report) -> str:
         "unproven": f"{candidate} was not proven against {reference}",
     }
     return sentences[report.verdict]
+
+
+def ratio(artifact: ArtifactRecord, form: str) -> str:
+    """The size over the source's, put into `form`; nothing where the source's tells nothing."""
+    return "" if artifact.ratio is None else form.format(artifact.ratio)

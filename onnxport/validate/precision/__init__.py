@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, Referent
 from onnxport.validate.report import Precision
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ __all__ = ["kept_float32", "precision_of"]
 _DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, BufferError)
 
 
-def precision_of(artifact: Artifact, graph: Model | None = None, function: str = "") -> Precision:
+def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
     """The precision of the model in `artifact`; "unknown" for a file that its reader cannot make sense of.
 
     Args:
-        graph: the model in memory, where the caller has it already.
+        graph: the model in memory, where the caller has it already; of a framework's model what was exported from it.
         function: which of a package's functions is meant; its default one unless given.
     """
     # Each imports its own libraries.

@@ -66,6 +66,22 @@ class Runtime(Protocol):
     ) -> None: ...
 
 
+class ReferenceRuntime(Runtime, Protocol):
+    """A Runtime that can say what its own noise is."""
+
+    def other_kernels(self) -> Runtime | None:
+        """The same model computed by other kernels; it ends with the first of the two to close. None for none.
+
+        Raises:
+            InputError: it cannot be loaded so.
+        """
+        ...
+
+    def again(self) -> ReferenceRuntime:
+        """The same model in a new process, where the first has ended."""
+        ...
+
+
 def check_feeds(inputs: Sequence[TensorSpec], feeds: Feeds) -> None:
     """Refuses feeds that do not fit `inputs`, naming the input (UsageError)."""
     names = [spec.name for spec in inputs]

@@ -115,7 +115,7 @@ class IsolatedRuntime(Closing):
     def __init__(
         self, path: Path, options: RuntimeOptions = _DEFAULT, *, timeout: float = RUN_TIMEOUT
     ) -> None:
-        self.path, self.options = path, options
+        self.path, self.options, self._timeout = path, options, timeout
         format_ = FORMATS[path.suffix.lower()]
         target = f"{__name__}:{_TARGETS[format_]}"
         purpose = f"{_PURPOSES[format_]} running {path}"
@@ -132,6 +132,16 @@ class IsolatedRuntime(Closing):
         other.options = options
         other._described = self._child.call("open", self.path, options)
         return other
+
+    def other_kernels(self) -> IsolatedRuntime | None:
+        """See `ReferenceRuntime.other_kernels`: ONNX Runtime without its optimizations, or with them."""
+        if FORMATS[self.path.suffix.lower()] != "onnx":
+            return None
+        return self.beside(self.options.at_level("all" if self.options.level == "disable" else "disable"))
+
+    def again(self) -> IsolatedRuntime:
+        """See `ReferenceRuntime.again`."""
+        return IsolatedRuntime(self.path, self.options, timeout=self._timeout)
 
     @property
     def name(self) -> str:

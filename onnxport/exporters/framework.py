@@ -1,0 +1,75 @@
+"""The contract of a framework's model in its own process: it is exported there, and it answers there.
+
+A package of this room has a function `load(source, params) -> Framework` for files, and `of_object(object, source,
+params) -> Framework` for what a factory or a pickle gives (sources.LOADERS, objects.OF_OBJECTS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from onnxport.artifact import TensorSpec
+from onnxport.validate.runtimes.base import Array, Feeds
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an exporter wrote.
+
+    Attributes:
+        path: the `.onnx` file; its data files, if any, lie beside it.
+        notes: sentences for the user.
+        facts: figures for the report: "exporter" is its name and version.
+    """
+
+    path: Path
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Framework(Protocol):
+    """A model, loaded and in inference mode."""
+
+    @property
+    def kind(self) -> str:
+        """A key of sources.KINDS."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Who answers, with the version, for the report: "PyTorch 2.13.0, eager, CPU"."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Names, dtypes and shapes as the ONNX file is to have them; known before the export."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]: ...
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        """Writes the ONNX model to `output`, of `opset` or the nearest older one that the exporter can write.
+
+        Raises:
+            CannotConvertError: the exporter refuses the model; why, with the place in the user's own source.
+        """
+        ...
+
+    def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        """The model's answers under the names and dtypes of `outputs`.
+
+        Args:
+            other_kernels: compute with other kernels, where there are any (`has_other_kernels`): what then
+                differs is the framework's own noise.
+
+        Raises:
+            RunError: it refuses these inputs.
+        """
+        ...
+
+    @property
+    def has_other_kernels(self) -> bool: ...

@@ -1,0 +1,133 @@
+"""A framework's model in a process of its own: the parent's side, and what the child holds."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from onnxport.artifact import TensorSpec
+from onnxport.closing import Closing
+from onnxport.exporters.framework import Exported, Framework
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import LOADERS, Source
+from onnxport.isolation import Child
+from onnxport.validate.runtimes.base import Array, Feeds, check_feeds, check_taps
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the child says of its model."""
+
+    kind: str
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    has_other_kernels: bool
+
+
+class Host:
+    """The child's side."""
+
+    def __init__(self) -> None:
+        self._framework: Framework | None = None
+
+    def open(self, source: Source, params: ExportParams) -> Description:
+        module, _, function = LOADERS[source.kind].partition(":")
+        framework: Framework = getattr(importlib.import_module(module), function)(source, params)
+        self._framework = framework
+        return Description(
+            framework.kind, framework.name, framework.inputs, framework.outputs, framework.has_other_kernels
+        )
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        assert self._framework is not None, "open comes first"
+        return self._framework.export(output, opset)
+
+    def run(self, feeds: Feeds, other_kernels: bool) -> dict[str, Array]:
+        assert self._framework is not None, "open comes first"
+        return self._framework.run(feeds, other_kernels=other_kernels)
+
+
+class SourceRuntime(Closing):
+    """The framework's model as a Runtime (validate.runtimes.base), and as its own exporter.
+
+    Args:
+        timeout: seconds that one run may take; loading and exporting have their own time.
+    """
+
+    taps: frozenset[str] = frozenset()
+    permutations: Mapping[str, tuple[int, ...]] = {}
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, source: Source, params: ExportParams, *, timeout: float) -> None:
+        self._source, self._params, self._timeout = source, params, timeout
+        self._child = Child(
+            f"{__name__}:Host",
+            purpose=f"{source.name} in its framework",
+            timeout=timeout,
+            patience="give it more time with --timeout SECONDS",
+        )
+
+    @cached_property
+    def described(self) -> Description:
+        described: Description = self._child.call("open", self._source, self._params)
+        return described
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        """See Framework.export."""
+        assert self.described
+        exported: Exported = self._child.call("export", output, opset)
+        return exported
+
+    @property
+    def name(self) -> str:
+        return self.described.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self.described.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return self.described.outputs
+
+    def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
+        return self._run(feeds, taps, other_kernels=False)
+
+    def other_kernels(self) -> _OtherKernels | None:
+        """The same model with other kernels, in the same process; None where the framework has no others."""
+        return _OtherKernels(self) if self.described.has_other_kernels else None
+
+    def again(self) -> SourceRuntime:
+        """The same model in a new process."""
+        return SourceRuntime(self._source, self._params, timeout=self._timeout)
+
+    def close(self) -> None:
+        self._child.close()
+
+    def _run(self, feeds: Feeds, taps: Sequence[str], *, other_kernels: bool) -> dict[str, Array]:
+        check_feeds(self.inputs, feeds)
+        check_taps(self.taps, taps, self._source.name)
+        answers: dict[str, Array] = self._child.call("run", dict(feeds), other_kernels)
+        return answers
+
+
+class _OtherKernels(Closing):
+    """A SourceRuntime that computes with other kernels; it ends with the one it is of."""
+
+    taps: frozenset[str] = frozenset()
+    permutations: Mapping[str, tuple[int, ...]] = {}
+
+    def __init__(self, runtime: SourceRuntime) -> None:
+        self._runtime = runtime
+        self.name = f"{runtime.name}, other kernels"
+        self.inputs, self.outputs = runtime.inputs, runtime.outputs
+
+    def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
+        return self._runtime._run(feeds, taps, other_kernels=True)
+
+    def close(self) -> None:
+        """Nothing of its own is held."""

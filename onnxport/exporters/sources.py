@@ -1,0 +1,178 @@
+"""Source: a framework's model as the user names it, by a file, a folder or a factory.
+
+It is no Artifact: what it computes is told by its framework alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.artifact import path_of
+from onnxport.errors import InputError, UsageError
+
+# Kind of model, as reports name it, to what it is for a user.
+KINDS: Mapping[str, str] = {
+    "pytorch": "a PyTorch model",
+    "tensorflow": "a TensorFlow or Keras model",
+    "sklearn": "a scikit-learn estimator",
+    "xgboost": "an XGBoost model",
+    "lightgbm": "a LightGBM model",
+    "catboost": "a CatBoost model",
+    "paddle": "a PaddlePaddle model",
+    # What these hold is known when they are loaded:
+    "python": "a factory",
+    "pickle": "a pickle",
+    "skops": "a skops file",
+}
+
+# Kind to the function that loads such a source: framework.py has its contract.
+LOADERS: Mapping[str, str] = {
+    "pytorch": "onnxport.exporters.pytorch:load",
+    "tensorflow": "onnxport.exporters.tensorflow:load",
+    "xgboost": "onnxport.exporters.classical.boosters:load",
+    "lightgbm": "onnxport.exporters.classical.boosters:load",
+    "catboost": "onnxport.exporters.classical.boosters:load",
+    "paddle": "onnxport.exporters.paddle:load",
+    "python": "onnxport.exporters.objects:from_factory",
+    "pickle": "onnxport.exporters.objects:from_pickle",
+    "skops": "onnxport.exporters.objects:from_skops",
+}
+
+_SUFFIXES: Mapping[str, str] = {
+    ".pt2": "pytorch",
+    ".keras": "tensorflow",
+    ".h5": "tensorflow",
+    ".hdf5": "tensorflow",
+    ".pb": "tensorflow",
+    ".tflite": "tensorflow",
+    ".skops": "skops",
+    ".joblib": "pickle",
+    ".pkl": "pickle",
+    ".pickle": "pickle",
+    ".json": "xgboost",
+    ".ubj": "xgboost",
+    ".txt": "lightgbm",
+    ".cbm": "catboost",
+    ".pdmodel": "paddle",
+}
+# Files that folders of a kind have.
+_FOLDERS: Mapping[str, str] = {
+    "saved_model.pb": "tensorflow",
+    "saved_model.pbtxt": "tensorflow",
+    "inference.pdmodel": "paddle",
+    "inference.json": "paddle",
+}
+_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A framework's model.
+
+    Attributes:
+        name: as the user gave it.
+        kind: a key of KINDS.
+        files: what it consists of on disk, the main one first; a factory's module and its weights.
+    """
+
+    name: str
+    kind: str
+    files: tuple[Path, ...]
+    is_factory: bool = False
+
+    @classmethod
+    def of(cls, given: str | os.PathLike[str], weights: Path | None = None) -> Source:
+        """The source that a user means by `given`.
+
+        Raises:
+            UsageError: neither a file nor package.module:function, or no path at all.
+            InputError: missing, empty, unreadable, or of no kind that is known.
+        """
+        text = os.fspath(path_of(given, "a model", fix="give a path, or package.module:function"))
+        beside = (weights,) if weights is not None else ()
+        if _FACTORY.fullmatch(text) and not Path(text).exists():
+            return cls(text, "python", (_module_file(text.partition(":")[0]), *beside), is_factory=True)
+        path = Path(text)
+        return cls(text, _kind_of(path), (*_files(path), *beside))
+
+    @property
+    def path(self) -> Path:
+        """As an Artifact has one, for messages."""
+        return Path(self.name)
+
+    @property
+    def format(self) -> str:
+        return self.kind
+
+    @property
+    def stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """See Artifact.stamp."""
+        stats = [file.stat() for file in self.files]
+        return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk; 0 for a factory without weights: its code says nothing of the model's size."""
+        files = self.files[1:] if self.is_factory else self.files
+        return sum(file.stat().st_size for file in files)
+
+    def digest(self) -> str:
+        """SHA-256 over its name, where it is a factory, and every file's name and content. Of a factory these are its
+        module and the weights, not what the module imports."""
+        tree = hashlib.sha256(self.name.encode() if self.is_factory else b"")
+        for file in self.files:
+            with file.open("rb") as stream:
+                tree.update(file.name.encode() + b"\0" + hashlib.file_digest(stream, "sha256").digest())
+        return tree.hexdigest()
+
+
+def _module_file(name: str) -> Path:
+    """The file of a module, found without importing it: that is its process's.
+
+    Raises:
+        InputError: there is none.
+    """
+    parts = name.split(".")
+    for folder in (Path.cwd(), *map(Path, sys.path)):
+        place = folder.joinpath(*parts)
+        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+            if file.is_file():
+                return file
+    raise InputError(
+        f"there is no module {name!r}", fix="run in the folder that holds it, or put that on PYTHONPATH"
+    )
+
+
+def _kind_of(path: Path) -> str:
+    if path.is_dir():
+        kind = next((kind for name, kind in _FOLDERS.items() if (path / name).is_file()), None)
+        if kind is None:
+            raise InputError(
+                f"{path} is a folder that holds no model we know",
+                why=f"none of {', '.join(_FOLDERS)} is in it",
+            )
+        return kind
+    if not path.exists():
+        if ":" in str(path) and not path.suffix:
+            raise UsageError(f"{path} is no file and no factory", fix="write package.module:function")
+        raise InputError(f"{path} does not exist")
+    if not path.stat().st_size:
+        raise InputError(f"{path} is empty")
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InputError(
+            f"{path} has an extension that names no model of a framework",
+            fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
+        )
+    return _SUFFIXES[path.suffix.lower()]
+
+
+def _files(path: Path) -> tuple[Path, ...]:
+    if path.is_dir():
+        return tuple(sorted(file for file in path.rglob("*") if file.is_file()))
+    return (path,)

@@ -1,0 +1,77 @@
+"""What a user may set about an optimization: YAML keys, command line options and keyword arguments are this one model.
+
+Light on purpose, since every `--help` imports it: a field's description is its help text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from onnxport.shapes import Shapes
+
+# The oldest that a model may be brought down to, and the newest that ONNX Runtime (1.31) runs.
+LOWEST_OPSET, NEWEST_OPSET = 11, 26
+
+
+def _opset(given: object) -> object:
+    if given == "latest" or given is None:
+        return given
+    if isinstance(given, str) and given.strip().isdecimal():
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int) or not LOWEST_OPSET <= given <= NEWEST_OPSET:
+        raise ValueError(f"give {LOWEST_OPSET} to {NEWEST_OPSET}, or latest")
+    return given
+
+
+Opset = Annotated[int | Literal["latest"] | None, BeforeValidator(_opset)]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+]
+
+
+class OptimizeParams(BaseModel):
+    """How an ONNX model becomes a current, small one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    opset: Opset = Field(
+        default=None,
+        description="The opset to bring the model to, up or down, or 'latest' for the newest that ONNX Runtime runs; "
+        "its own unless given.",
+        json_schema_extra={"metavar": "N|latest"},
+    )
+    simplify: bool = Field(default=True, description="Fold, fuse and remove nodes, until nothing changes.")
+    level: Literal["basic", "extended", "ort-all"] = Field(
+        default="basic",
+        description="Which rewritings: those to ONNX's own operators; ONNX Runtime's fused operators as well; "
+        "all that it does, for this kind of machine.",
+    )
+    passes: Path | None = Field(
+        default=None,
+        description="A YAML file with the names of the passes to run instead, in their order.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    skip: Names = Field(
+        default=(),
+        description="A pass to leave out, by name.",
+        json_schema_extra={"metavar": "PASS"},
+    )
+    prune_unused: bool = Field(
+        default=False,
+        description="Remove inputs that no output depends on, which changes the signature.",
+    )
+    shape: Shapes = Field(
+        default={},
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
+        json_schema_extra={"metavar": "NAME=DIMS"},
+    )
+    fp16: bool = Field(
+        default=False, description="Float16, but for what overflows in it, as quantize --fp16."
+    )
+    io: Literal["float", "fp16"] = Field(
+        default="float",
+        description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
+    )

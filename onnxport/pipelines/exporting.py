@@ -1,0 +1,163 @@
+"""Runs an export: a framework's model becomes an ONNX file, which its framework's answers have to prove."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxport.artifact import Artifact, Staging, path_of
+from onnxport.errors import UsageError
+from onnxport.exporters.params import BELONGS, ExportParams
+from onnxport.exporters.sources import KINDS, Source
+from onnxport.manifest import Manifest
+from onnxport.pipelines.clock import Clock, Progress
+from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
+from onnxport.pipelines.jobs import check_waivable, fields_of
+from onnxport.pipelines.judging import JudgeAhead, verdict
+from onnxport.pipelines.records import moves, record_of, run_report
+from onnxport.pipelines.report import RunReport
+from onnxport.pipelines.sources import load, origin_of, reading, unchanged
+from onnxport.pipelines.stages import Product, check_known, params_of
+from onnxport.validate.params import ValidateParams
+
+if TYPE_CHECKING:
+    from onnxport.exporters.process import SourceRuntime
+    from onnxport.model import Model
+
+_TARGET = "export"
+
+
+@dataclass(frozen=True)
+class Export:
+    """One ONNX file to make of a framework's model; see jobs.Job."""
+
+    source: Source
+    params: ExportParams
+    output: Path
+    validation: ValidateParams | None
+    keep_rejected: bool = False
+
+
+def export_job(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    *,
+    validate: bool = True,
+    keep_rejected: bool = False,
+) -> Export:
+    """The job of `onnxport export` and `export_model`.
+
+    Raises:
+        UsageError: an unknown option, a value that an option refuses, or one that says nothing to this kind of model.
+        InputError: the source is missing, unreadable or of no kind that is known.
+    """
+    purpose = "export"
+    check_known(options, ExportParams, ValidateParams, purpose=purpose)
+    params = params_of(ExportParams, fields_of(ExportParams, options), purpose=purpose)
+    validation = params_of(ValidateParams, fields_of(ValidateParams, options), purpose=purpose)
+    if not validate:
+        check_waivable(options)
+    found = Source.of(source, params.weights)
+    if found.kind in SOURCES:
+        check_belongs(params, found.kind)
+    chosen = (
+        path_of(output, "the output", fix="give the path of the file to write") if output else _beside(found)
+    )
+    if chosen.suffix.lower() != ".onnx":
+        raise UsageError(f"the output {chosen} does not end in .onnx", fix="its name has to tell its format")
+    return Export(found, params, chosen, validation if validate else None, keep_rejected)
+
+
+def _beside(source: Source) -> Path:
+    """<file>.onnx beside a file or folder; <function>.onnx in the current folder for a factory."""
+    if source.is_factory:
+        return Path(f"{source.name.partition(':')[2].rpartition('.')[2]}.onnx")
+    return source.path.with_suffix(".onnx")
+
+
+def check_belongs(params: ExportParams, kind: str) -> None:
+    """Refuses options that say nothing to a kind of model (UsageError)."""
+    for name in params.model_fields_set & set(BELONGS):
+        if kind not in BELONGS[name]:
+            raise UsageError(
+                f"--{name.replace('_', '-')} says nothing to {KINDS[kind]}",
+                fix=f"leave it out: it is for {' and '.join(sorted(BELONGS[name]))}",
+            )
+
+
+def run(
+    job: Export,
+    command: str,
+    progress: Progress | None = None,
+    save: Callable[[RunReport], None] = lambda report: None,
+    arguments: Sequence[str] = (),
+) -> RunReport:
+    """Makes the ONNX file of `job`; it is at `job.output` afterwards only if the report says it passed."""
+    from onnxport.exporters.process import SourceRuntime
+    from onnxport.isolation import RUN_TIMEOUT
+
+    clock = Clock(progress)
+    kind = job.source.kind
+    require(SOURCES.get(kind, ()), f"exporting {job.source.name}")
+    timeout = RUN_TIMEOUT if job.validation is None else job.validation.timeout
+    with Staging(job.output) as staging, ExitStack() as stack:
+        runtime = stack.enter_context(SourceRuntime(job.source, job.params, timeout=timeout))
+        with unchanged(job.source):
+            with clock.phase("load"), reading(job.source):
+                found = replace(
+                    job.source, kind=runtime.described.kind
+                )  # of a factory it was not known before
+                origin = origin_of(found)
+            check_belongs(job.params, found.kind)
+            product, model = _exported(job, runtime, origin.digest, staging.folder, clock)
+            judge = None
+            if job.validation is not None:
+                judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
+            report = verdict(judge, found, product, clock)
+        final = job.output if report.passed else _rejected(job)
+        record = record_of(product, final, _TARGET, report, origin, clock)
+        whole = run_report((command, *arguments), origin, (record,), _libraries(job, runtime), clock)
+        save(whole)
+        if final is not None:
+            staging.commit(moves(product.artifact, final))
+    return whole
+
+
+def _exported(
+    job: Export, runtime: SourceRuntime, digest: str, folder: Path, clock: Clock
+) -> tuple[Product, Model]:
+    """What the exporter wrote, at the opset asked for and with our note in it."""
+    from onnxport.optimizers.opset import brought_to
+    from onnxport.optimizers.params import NEWEST_OPSET
+
+    raw = folder / "exported" / job.output.name
+    raw.parent.mkdir()
+    opset = NEWEST_OPSET if job.params.opset == "latest" else job.params.opset
+    with clock.phase("export"):
+        exported = runtime.export(raw, opset)
+    model, _ = load(Artifact.open(exported.path))
+    if opset is not None:
+        model = brought_to(model, opset)
+    manifest = Manifest(
+        source=digest,
+        made_by=versions(_libraries(job, runtime)),
+        options={_TARGET: job.params.model_dump(mode="json")},
+        validation="skipped" if job.validation is None else "required",
+    )
+    with clock.phase("write"):
+        (folder / "0").mkdir()
+        artifact = model.noted(manifest).save(folder / "0" / job.output.name)
+    return Product(artifact, exported.notes, exported.facts), load(artifact)[0]
+
+
+def _rejected(job: Export) -> Path | None:
+    return job.output.with_suffix(".rejected.onnx") if job.keep_rejected else None
+
+
+def _libraries(job: Export, runtime: SourceRuntime) -> set[str]:
+    return {*SOURCES.get(job.source.kind, ()), *SOURCES.get(runtime.described.kind, ()), *RUNS_ON["onnx"]}
