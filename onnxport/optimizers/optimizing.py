@@ -13,7 +13,7 @@ import numpy as np
 from onnxport.model import Model
 from onnxport.optimizers import shapes as shape_passes
 from onnxport.optimizers.opset import brought_to
-from onnxport.optimizers.params import NEWEST_OPSET, OptimizeParams
+from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.prepare import Equivalence
 
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
@@ -59,13 +59,14 @@ def optimized(
         shape_passes.pin_inputs(candidate, params.shape)
     if params.opset is not None:
         with phase("opset"):
-            candidate = brought_to(candidate, NEWEST_OPSET if params.opset == "latest" else params.opset)
+            brought = brought_to(candidate, params.opset)
+        candidate, notes = brought.model, [*brought.notes]
     if params.simplify:
         from onnxport.optimizers.simplification import simplified
 
         with phase("simplify"):
             done = simplified(candidate, params, folder, equivalence=equivalence)
-        candidate, notes, facts = done.model, [*done.notes], dict(done.facts)
+        candidate, notes, facts = done.model, [*notes, *done.notes], dict(done.facts)
     if params.fp16:
         from onnxport.optimizers.float16.conversion import to_float16
 
