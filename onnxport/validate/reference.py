@@ -25,6 +25,7 @@ from onnxport.validate.graph import (
     output_nodes,
     output_steps,
     saturating_outputs,
+    unread_inputs,
 )
 from onnxport.validate.inputs import GeneratedInputs, Loader, feed_from_folder
 from onnxport.validate.params import ValidateParams
@@ -136,6 +137,14 @@ class Reference:
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return self._model.outputs
+
+    @property
+    def unread(self) -> tuple[TensorSpec, ...]:
+        """Inputs that no output depends on, told by the graph: a candidate may do without them."""
+        if self.graph is None or not self._is_its_graph:
+            return ()
+        names = unread_inputs(self.graph)
+        return tuple(spec for spec in self.inputs if spec.name in names)
 
     @property
     def nodes(self) -> dict[str, NodeRef]:
