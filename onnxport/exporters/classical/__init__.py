@@ -1,0 +1,1 @@
+"""Models of tables: scikit-learn's estimators, boosted trees. All are TabularModel (tabular.py) to the rest of the house."""
