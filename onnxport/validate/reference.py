@@ -187,7 +187,9 @@ class Reference:
     def _run_all(self) -> None:
         self._probes = list(self._make_probes())
         if self._params.inputs is not None:
-            self.notes += feed_from_folder(self.inputs, self.shapes, self._params, self._states, self._answer)
+            self.notes += feed_from_folder(
+                self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
+            )
         else:
             self._generated = generated = GeneratedInputs(
                 self.inputs,
