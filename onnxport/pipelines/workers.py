@@ -64,6 +64,8 @@ def optimize() -> Iterator[Worker]:
         )
         with work.phases.phase("write"):
             artifact = done.model.noted(work.manifest, model).save(work.output)
+        for each in (model, done.model):
+            each.release()
         return Product(artifact, done.notes, done.facts)
 
     yield make
