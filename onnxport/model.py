@@ -154,8 +154,8 @@ class Model:
         return data
 
     def save(self, path: Path) -> Artifact:
-        """Writes the model to `path`; its weights to `<name>.data` beside it if they are too large for protobuf, or large
-        and in files already: these are copied from file to file."""
+        """Writes the model to `path`; its weights to `<name>.data` beside it if they are too large for protobuf, or
+        large and in files already: these are copied from file to file."""
         apart = self.external_files and self.weight_bytes > _APART
         data = None if apart else self.to_bytes()
         if data is not None:
@@ -164,7 +164,9 @@ class Model:
         beside = path.name + ".data"
         copy = self.ir.clone()
         for tensor, put in _tensors(copy, initializers=False):
-            if isinstance(tensor, ir.ExternalTensor):  # those of Constant nodes, which onnx-ir leaves where they are
+            if isinstance(
+                tensor, ir.ExternalTensor
+            ):  # those of Constant nodes, which onnx-ir leaves where they are
                 put(ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name))
         ir.save(copy, path, external_data=beside)
         return Artifact(path, "onnx", (path.with_name(beside),))

@@ -130,7 +130,9 @@ class _Bench:
                 for name in unread_inputs(self.model)
             )
         changed = {**between(census(source), census(self.model)), "opset": [source.opset, self.model.opset]}
-        return Optimized(self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts})
+        return Optimized(
+            self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
+        )
 
 
 def _form(model: Model) -> tuple[object, ...]:

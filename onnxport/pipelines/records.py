@@ -33,12 +33,17 @@ def moves(artifact: Artifact, final: Path) -> dict[Path, Path]:
 
 
 def named_for(product: Product, report: Report, final: Path | None) -> tuple[Product, Report]:
-    """A product under the name that its main file is to have: an ONNX file names its data file, which is called after it.
+    """A product under the name that its main file is to have: a large ONNX model names its data file, called after it.
 
     The report has another digest then, since that is of names as well.
     """
     artifact = product.artifact
-    if final is None or artifact.format != "onnx" or not artifact.companions or final.name == artifact.path.name:
+    if (
+        final is None
+        or artifact.format != "onnx"
+        or not artifact.companions
+        or final.name == artifact.path.name
+    ):
         return product, report
     from onnxport.model import renamed
 

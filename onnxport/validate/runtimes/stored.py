@@ -23,7 +23,8 @@ def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
     if size > _MOST_READ:
         return size
     if isinstance(source, Path):
-        source, folder = source.read_bytes(), source.parent
-    names = {source[found.end() : found.end() + found[1][0]] for found in _LOCATION.finditer(source)}
+        folder = source.parent
+    data = source.read_bytes() if isinstance(source, Path) else source
+    names = {data[found.end() : found.end() + found[1][0]] for found in _LOCATION.finditer(data)}
     beside = [(folder or Path()) / name.decode(errors="replace") for name in names]
     return size + sum(file.stat().st_size for file in beside if file.is_file())
