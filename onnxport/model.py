@@ -161,24 +161,25 @@ class Model:
             return None
         copy = self.ir.clone()
         ir.external_data.load_to_model(copy)
+        _hold_constants(copy)
         data: bytes = ir.to_proto(copy).SerializeToString(deterministic=True)
         return data
 
-    def save(self, path: Path) -> Artifact:
+    def save(self, path: Path, source: Model | None = None) -> Artifact:
         """Writes the model to `path`; its weights to `<name>.data` beside it if they are too large for protobuf, or
-        large and in files already: these are copied from file to file."""
-        apart = self.external_files and self.weight_bytes > _APART
+        large and beside the source: from file to file, or one at a time as they are made.
+
+        Args:
+            source: the model it was made of; itself unless given.
+        """
+        apart = (source or self).external_files and self.weight_bytes > _APART
         data = None if apart else self.to_bytes()
         if data is not None:
             path.write_bytes(data)
             return Artifact(path, "onnx")
         beside = path.name + ".data"
         copy = self.ir.clone()
-        for tensor, put in _tensors(copy, initializers=False):
-            if isinstance(
-                tensor, ir.ExternalTensor
-            ):  # those of Constant nodes, which onnx-ir leaves where they are
-                put(ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name))
+        _hold_constants(copy)
         ir.save(copy, path, external_data=beside)
         return Artifact(path, "onnx", (path.with_name(beside),))
 
@@ -271,6 +272,13 @@ def _stored_in(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
 
 
 _Put = Callable[[ir.TensorProtocol], None]
+
+
+def _hold_constants(model: ir.Model) -> None:
+    """Reads the tensors of Constant nodes that lie in files, which onnx-ir leaves there when it saves a model."""
+    for tensor, put in _tensors(model, initializers=False):
+        if isinstance(tensor, ir.ExternalTensor):
+            put(ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name))
 
 
 def _tensors(model: ir.Model, *, initializers: bool = True) -> Iterator[tuple[ir.TensorProtocol, _Put]]:
