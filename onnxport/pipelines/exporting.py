@@ -153,7 +153,7 @@ def _exported(
     )
     with clock.phase("write"):
         (folder / "0").mkdir()
-        artifact = model.noted(manifest).save(folder / "0" / job.output.name)
+        artifact = model.noted(manifest, runtime).save(folder / "0" / job.output.name)
     return Product(artifact, notes, exported.facts), load(artifact)[0]
 
 
