@@ -10,8 +10,7 @@ import onnx_ir as ir
 from onnxport.optimizers.opset.downward.arithmetic import WIDER
 from onnxport.optimizers.opset.node import Node, NoForm
 
-_Formal = onnx.defs.OpSchema.FormalParameter
-_VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
+_SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 
 
 def fit(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:
@@ -28,6 +27,9 @@ def fit(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> Non
     if len(node.ir.inputs) > older.max_input:
         name = newer.inputs[older.max_input].name
         raise NoForm(f"its input {name!r} came with opset {newer.since_version}")
+    for index, parameter in enumerate(older.inputs):
+        if parameter.option == _SINGLE and node.input(index) is None:
+            raise NoForm(f"its input {parameter.name!r} may be absent since opset {newer.since_version} only")
     for index in range(older.max_output, len(node.ir.outputs)):
         if node.uses_output(index):
             raise NoForm(f"its output {newer.outputs[index].name!r} came with opset {newer.since_version}")

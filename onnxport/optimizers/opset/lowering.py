@@ -50,10 +50,10 @@ def lower(model: ir.Model, to: int) -> None:
     lowering = _Lowering(model, to)
     for version in range(opset, to, -1):
         lowering.step(version)
-    if lowering.refused:
+    if refusals := list(dict.fromkeys(lowering.refused.values())):
         raise LiftError(
-            f"{len(lowering.refused)} of {count} nodes cannot be brought from opset {opset} down to {to}",
-            refusals=list(lowering.refused.values()),
+            f"{len(refusals)} of {count} nodes cannot be brought from opset {opset} down to {to}",
+            refusals=refusals,
         )
     for node in model.graph.all_nodes():
         node.metadata_props.pop(_PART_OF, None)
@@ -155,4 +155,6 @@ class _Lowering:
             self.refused[node] = refusal(node, node.op_type, why)
             return
         op, _, name = part_of.partition(" ")
-        self.refused[node] = Refusal(op, name, f"it is made of {node.op_type}, and {why}")
+        whole = Refusal(op, name, f"it is made of {node.op_type}, and {why}")
+        told = (each for each in self.refused.values() if (each.op, each.node) == (op, name))
+        self.refused[node] = next(told, whole)  # one reason for a node of the user's
