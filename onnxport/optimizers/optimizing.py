@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxport.model import Model
 from onnxport.optimizers.census import Census, census, row
 from onnxport.optimizers.opset import brought_to
-from onnxport.optimizers.params import NEWEST_OPSET, OptimizeParams
+from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.pinning import pinned
 from onnxport.optimizers.prepare import Equivalence
 from onnxport.optimizers.pruning import pruned, unread_inputs
@@ -67,7 +67,9 @@ def optimized(
             work.notes += pinned(work.model, params.shape)
     if params.opset is not None:
         with work.step("opset"):
-            work.model = brought_to(work.model, NEWEST_OPSET if params.opset == "latest" else params.opset)
+            brought = brought_to(work.model, params.opset)
+            work.model = brought.model
+            work.notes += brought.notes
     if params.simplify:
         work.simplify(params, folder, equivalence)
     if params.prune_unused:

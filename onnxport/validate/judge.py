@@ -169,7 +169,12 @@ class Judge(Closing):
     def _renamed(self, candidate: Artifact, runtime: Runtime) -> Oriented:
         """The candidate under the reference's names, as far as the user maps them."""
         names = str(self._artifact.path), str(candidate.path)
-        dtypes = source_dtypes(candidate, runtime)
+        wanted = {spec.name: spec.dtype for spec in (*self._prepared.inputs, *self._prepared.outputs)}
+        dtypes = {
+            name: dtype
+            for name, dtype in source_dtypes(candidate, runtime).items()
+            if wanted.get(name, dtype) == dtype  # else the reference is as narrow
+        }
         seen = Oriented(runtime, dtypes=dtypes)
         renames = mapped(self._params.map, self._prepared, seen, names)
         return Oriented(runtime, *renames, dtypes, self._prepared.unread)

@@ -87,7 +87,7 @@ class TabularModel:
         answer: Answer,
         notes: Sequence[str] = (),
     ) -> None:
-        self.kind, self.name, self._exporter, self._notes = kind, name, exporter, tuple(notes)
+        self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
         self.inputs = tuple(inputs)
         self._convert, self._answer = convert, answer
         self._model = convert(None)
@@ -96,7 +96,7 @@ class TabularModel:
     def export(self, output: Path, opset: int | None) -> Exported:
         model = self._model if opset is None else self._convert(opset)
         output.write_bytes(model.SerializeToString(deterministic=True))
-        return Exported(output, self._notes, {"exporter": self._exporter})
+        return Exported(output, self.notes, {"exporter": self._exporter})
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         try:
