@@ -52,7 +52,10 @@ def optimize() -> Iterator[Worker]:
 
     def make(model: Model, params: OptimizeParams, work: Work) -> Product:
         from onnxport.optimizers.optimizing import optimized
+        from onnxport.quantize.sources import check_float
 
+        if params.fp16:
+            check_float(model)
         samples = _samples(model, work) if params.fp16 else ()
         folder = work.output.parent / "scratch"
         folder.mkdir()
@@ -60,7 +63,9 @@ def optimize() -> Iterator[Worker]:
             model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase
         )
         with work.phases.phase("write"):
-            artifact = done.model.noted(work.manifest, model).save(work.output)
+            artifact = done.model.noted(work.manifest, model).save(work.output, model)
+        for each in (model, done.model):
+            each.release()
         return Product(artifact, done.notes, done.facts)
 
     yield make
@@ -77,7 +82,7 @@ def quantize() -> Iterator[Worker]:
         notes, facts = _linted(model, params, setting)
         quantized = quantization_to(params.precision)(model, params, setting)
         with work.phases.phase("write"):
-            artifact = quantized.model.noted(work.manifest, model).save(work.output)
+            artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
         return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
     yield make

@@ -14,13 +14,15 @@ import onnx.parser
 import onnx.shape_inference
 import onnx.version_converter
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from onnx import numpy_helper
 
 from fixtures import models
-from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, lift
-from onnxport.optimizers.opset_adapters import ADAPTERS
+from onnxport.model import Model
+from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, brought_to, lift
+from onnxport.optimizers.opset.upward import ADAPTERS
+from onnxport.optimizers.params import NEWEST_OPSET
+from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
 # Opset, then the graph in ONNX's own text form. `_` is an absent input, `float[]` says nothing of the shape.
 ADAPTED = """
@@ -170,20 +172,24 @@ KEPT = """
 """
 
 
-# Inputs that random numbers would not do for, and the sizes of symbolic dimensions.
-FED: dict[str, Any] = {"grow": [1, 1, 2, 3], "mixed": [1, 1, 0.6, 1.7], "shape": [2, 4, -1], "v": [0.5, 2, 3]}
-SIZES = {"N": 2, "C": 6, "H": 4, "W": 5, "R": 3}
+# What ONNX Runtime 1.31 has no kernels for from opset 22 on.
+UNRUN = {"RoiAlign"}
 
 # Changes of a schema from one version to the next that ask for no adapter, and why.
 NO_ADAPTER = {
     "new option, off by default": [
         ("ArgMax", 12, "select_last_index"),
         ("ArgMin", 12, "select_last_index"),
+        ("Attention", 25, "left_window_size"),
+        ("Attention", 25, "right_window_size"),
         ("AveragePool", 10, "ceil_mode"),
         ("Cast", 19, "saturate"),  # concerns float8, which came with it
+        ("Cast", 24, "round_mode"),  # concerns float8e8m0, which came with it
         ("CastLike", 19, "saturate"),
+        ("CastLike", 24, "round_mode"),
         ("DepthToSpace", 11, "mode"),
         ("DequantizeLinear", 21, "block_size"),
+        ("DequantizeLinear", 23, "output_dtype"),
         ("GRU", 14, "layout"),
         ("GatherND", 12, "batch_dims"),
         ("LSTM", 14, "layout"),
@@ -193,6 +199,7 @@ NO_ADAPTER = {
         ("QuantizeLinear", 19, "saturate"),
         ("QuantizeLinear", 21, "block_size"),
         ("QuantizeLinear", 21, "output_dtype"),
+        ("QuantizeLinear", 23, "precision"),
         ("RNN", 14, "layout"),
         ("Reshape", 14, "allowzero"),
         ("Resize", 18, "antialias"),
@@ -211,49 +218,6 @@ NO_ADAPTER = {
 }
 
 
-def graphs(*tables: str) -> list[Any]:
-    """The rows of the tables, named by opset and operators."""
-    rows = re.findall(r"^ ?(\d+) (.+(?:\n {5}.+)*)", "\n".join(tables), flags=re.MULTILINE)
-    return [pytest.param(int(opset), text, id=f"{opset}-{'-'.join(operators(text))}") for opset, text in rows]
-
-
-def operators(text: str) -> list[str]:
-    return re.findall(r"= ([A-Z]\w+)[<(]", text)
-
-
-def build(opset: int, text: str) -> onnx.ModelProto:
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> graph {text}')
-    for node in model.graph.node:
-        node.input[:] = ["" if name == "_" else name for name in node.input]
-    return model
-
-
-def feeds(model: onnx.ModelProto) -> dict[str, Any]:
-    random = np.random.default_rng(0)
-    fed = {}
-    for value in model.graph.input:
-        kind = value.type.tensor_type
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        shape = [dim.dim_value or SIZES[dim.dim_param] for dim in kind.shape.dim]
-        numbers = random.standard_normal(shape)
-        known = value.name in FED and np.size(FED[value.name]) == numbers.size
-        fed[value.name] = np.asarray(FED[value.name] if known else numbers).astype(dtype)
-    return fed
-
-
-def run(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
-    """ONNX Runtime's answers, graph optimizations off: nothing may mend what the lift broke."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    names = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
-    return list(session.run(None, {name: value for name, value in fed.items() if name in names}))
-
-
 def lifted(model: onnx.ModelProto, to: int = CANONICAL_OPSET) -> onnx.ModelProto:
     graph = ir.from_proto(model)
     lift(graph, to)
@@ -264,66 +228,22 @@ def lifted(model: onnx.ModelProto, to: int = CANONICAL_OPSET) -> onnx.ModelProto
     return result
 
 
-def check(model: onnx.ModelProto) -> None:
-    """ONNX's full check, which wants a shape for every output, told or found."""
-    model = onnx.shape_inference.infer_shapes(model)
-    for value in model.graph.output:
-        value.type.tensor_type.shape.SetInParent()
-    onnx.checker.check_model(model, full_check=True)
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    if isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other)
-    elif expected is None:
-        assert found is None
-    else:
-        found, expected = np.asarray(found), np.asarray(expected)
-        assert found.dtype == expected.dtype
-        if expected.dtype.kind in "fc":
-            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-        else:
-            np.testing.assert_array_equal(found, expected)
-
-
-def inside_if(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph twice, as the two branches of an If that read its inputs from outside."""
-    graph = model.graph
-    branches = {branch: _branch(graph, branch) for branch in ("then", "else")}
-    node = onnx.helper.make_node("If", ["flag"], [value.name for value in graph.output])
-    for branch, inner in branches.items():
-        node.attribute.append(onnx.helper.make_attribute(f"{branch}_branch", inner))
-    flag = onnx.helper.make_tensor_value_info("flag", onnx.TensorProto.BOOL, [])
-    outer = onnx.helper.make_graph([node], "outer", [*graph.input, flag], graph.output)
-    return onnx.helper.make_model(outer, opset_imports=model.opset_import, ir_version=model.ir_version)
-
-
-def _branch(graph: onnx.GraphProto, prefix: str) -> onnx.GraphProto:
-    branch = onnx.GraphProto()
-    branch.CopyFrom(graph)
-    branch.name = prefix
-    del branch.input[:], branch.value_info[:]
-    made = [tensor.name for tensor in graph.initializer] + [
-        name for node in graph.node for name in node.output
-    ]
-    new = {name: f"{prefix}_{name}" for name in made}
-    for tensor in branch.initializer:
-        tensor.name = new[tensor.name]
-    for value in branch.output:
-        value.name = new[value.name]
-    for node in branch.node:
-        node.input[:] = [new.get(name, name) for name in node.input]
-        node.output[:] = [new[name] for name in node.output]
-    return branch
+def latest(model: onnx.ModelProto) -> onnx.ModelProto:
+    """At the newest opset at which ONNX Runtime runs it."""
+    result = ir.to_proto(brought_to(Model(ir.from_proto(model)), "latest").model.ir)
+    check(result)
+    found = {entry.domain: entry.version for entry in result.opset_import}[""]
+    assert found == (CANONICAL_OPSET if UNRUN & {node.op_type for node in model.graph.node} else NEWEST_OPSET)
+    return result
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(ADAPTED, KEPT))
 def test_a_lifted_node_answers_as_the_old_one(opset: int, text: str) -> None:
     model = build(opset, text)
     fed = feeds(model)
-    assert_same(run(lifted(model), fed), run(model, fed))
+    expected = run(model, fed)
+    assert_same(run(lifted(model), fed), expected)
+    assert_same(run(latest(model), fed), expected)
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(ADAPTED))
@@ -361,7 +281,7 @@ def schema_changes() -> Iterator[tuple[str, int, str]]:
             schemas.setdefault(schema.name, []).append(schema)
     for name, versions in schemas.items():
         for old, new in itertools.pairwise(versions):
-            if OLDEST_OPSET < new.since_version <= CANONICAL_OPSET:
+            if OLDEST_OPSET < new.since_version <= NEWEST_OPSET:
                 for what in differences(old, new):
                     yield name, new.since_version, what
 
@@ -584,12 +504,45 @@ def test_opsets_before_seven_are_refused() -> None:
         lift(ir.from_proto(build(6, "(float[2] x) => (float[] y) { y = Abs(x) }")))
 
 
-def test_functions_must_be_inlined_first() -> None:
-    text = """<ir_version: 8, opset_import: ["": 16, "own": 1]>
-        graph (float[2] x) => (float[2] y) { y = own.twice(x) }
-        <opset_import: ["": 16], domain: "own"> twice (a) => (b) { b = Add(a, a) }"""
-    with pytest.raises(LiftError, match="twice must be inlined"):
-        lift(ir.from_proto(onnx.parser.parse_model(text)))
+FUNCTIONS = """<ir_version: 8, opset_import: ["": 16, "own": 1]>
+    graph (float[2,3] x) => (float[] y) { a = own.squared<power=2.0>(x) y = own.ranked(a) }
+    <opset_import: ["": 16], domain: "own"> squared<power: float = 3.0>(a) => (b)
+        { p = Constant<value_float: float = @power>() c = Pow(a, p) b = own.total(c) }
+    <opset_import: ["": 12], domain: "own"> total(a) => (b) { b = ReduceSum<axes = [0]>(a) }
+    <opset_import: ["": 18], domain: "own"> ranked(a) => (b) { n = Constant<value_ints = [1]>() b = ReduceMax(a, n) }
+"""
+
+
+def test_functions_are_inlined_whatever_their_opsets() -> None:
+    model = onnx.parser.parse_model(FUNCTIONS)
+    for function in model.functions:
+        function.opset_import.add(domain="own", version=1)
+    fed = feeds(model)
+    expected = [
+        (fed["x"] ** 2).sum(0, keepdims=True).max(1, keepdims=True)
+    ]  # ONNX Runtime refuses mixed opsets
+    for to in (CANONICAL_OPSET, NEWEST_OPSET):
+        brought = brought_to(Model(ir.from_proto(model)), to)
+        result = ir.to_proto(brought.model.ir)
+        check(result)
+        assert not result.functions
+        assert_same(run(result, fed), expected)
+        assert brought.notes == (
+            "its functions were written out where they are called: ranked, squared, total",
+        )
+
+
+def test_functions_must_be_inlined_before_a_lift() -> None:
+    with pytest.raises(LiftError, match="ranked, squared, total must be inlined"):
+        lift(ir.from_proto(onnx.parser.parse_model(FUNCTIONS)))
+
+
+def test_a_function_whose_parameter_decides_on_its_form_is_refused() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18, "own": 1]> graph (float[2,3] x) => (float[] y)
+        { y = own.total<over=[1]>(x) }
+        <opset_import: ["": 12], domain: "own"> total<over>(a) => (b) { b = ReduceSum<axes: ints = @over>(a) }"""
+    with pytest.raises(LiftError, match="'axes' is a parameter of the function"):
+        brought_to(Model(ir.from_proto(onnx.parser.parse_model(text))), 21)
 
 
 def test_operators_that_onnx_never_had_are_left_alone() -> None:
@@ -600,8 +553,27 @@ def test_operators_that_onnx_never_had_are_left_alone() -> None:
 
 
 def test_there_is_no_lift_beyond_the_adapters() -> None:
-    with pytest.raises(ValueError, match="adapters exist for opset 7 to 21"):
-        lift(ir.from_proto(build(9, "(float[2] x) => (float[] y) { y = Abs(x) }")), CANONICAL_OPSET + 1)
+    with pytest.raises(ValueError, match="adapters exist for opset 7 to 26"):
+        lift(ir.from_proto(build(9, "(float[2] x) => (float[] y) { y = Abs(x) }")), NEWEST_OPSET + 1)
+
+
+def test_latest_is_what_onnx_runtime_has_kernels_for() -> None:
+    text = """(float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
+        { y = RoiAlign(x, r, i) }"""
+    brought = brought_to(Model(ir.from_proto(build(17, text))), "latest")
+    assert brought.model.opset == 21
+    assert [re.sub("Runtime [0-9.]+", "Runtime", note) for note in brought.notes] == [
+        "its newest opset is 21, not 26: ONNX Runtime lacks RoiAlign-22"
+    ]
+    with pytest.raises(LiftError, match="1 of 1 nodes would not run at opset 24") as caught:
+        brought_to(Model(ir.from_proto(build(17, text))), 24)
+    assert [(refusal.op, refusal.node) for refusal in caught.value.refusals] == [("RoiAlign", "y")]
+    assert "has no kernel for RoiAlign-22" in str(caught.value)
+
+
+def test_what_did_not_run_before_is_no_reason_against_an_opset() -> None:
+    model = build(20, "(uint8[9] x) => (uint8[] y) { y = ImageDecoder(x) }")
+    assert brought_to(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
 
 
 # ONNX's own tests, with how many of them at least are of opset 6 to 20 and answered by ONNX Runtime.
