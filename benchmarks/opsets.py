@@ -25,19 +25,16 @@ from onnxport.errors import CANNOT_CONVERT, PROVEN
 
 def trained() -> list[str]:
     """The keys of the models that nobody made of something else."""
-    return [key for key in models.keys() if key.endswith(".onnx") and not models.entry(key).recipe]
+    keys = models.keys()
+    return [key for key in keys if key.endswith(".onnx") and not models.entry(key).recipe]
 
 
 def brought(key: str, opset: str, folder: Path) -> tuple[bool, str]:
     """Whether the model is proven at the opset or refused, and a line about it."""
     source, output = models.path(key), folder / "brought.onnx"
-    done = subprocess.run(
-        [sys.executable, "-m", "onnxport", "optimize", source, "-o", output, "--opset", opset]
-        + ["--no-simplify", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ["-o", output, "--opset", opset, "--no-simplify", "--json"]
+    command = [sys.executable, "-m", "onnxport", "optimize", source, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     sound = done.returncode in (PROVEN, CANNOT_CONVERT)
     if done.returncode != PROVEN:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
