@@ -45,8 +45,9 @@ _COMPARES = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual".split())
 # Operators whose output has the type of their first input.
 _KEEPS = frozenset(
     "Abs ArrayFeatureExtractor Binarizer Clip Exp Flatten Gather Identity Log Neg Reciprocal ReduceMax ReduceMean "
-    "GatherElements ReduceMin ReduceSum ReduceSumSquare ReduceL1 ReduceL2 ReduceLogSumExp Relu Reshape Sigmoid Sign Slice Softmax "
-    "LogSoftmax Split Sqrt Squeeze Tanh TopK Transpose Unsqueeze Expand Erf Floor Ceil Round CumSum".split()
+    "ReduceMin ReduceSum ReduceSumSquare ReduceL1 ReduceL2 ReduceLogSumExp Relu Reshape Sigmoid Sign Slice Softmax "
+    "GatherElements LogSoftmax Split "
+    "Sqrt Squeeze Tanh TopK Transpose Unsqueeze Expand Erf Floor Ceil Round CumSum".split()
 )
 
 

@@ -78,6 +78,8 @@ class TabularModel:
         CannotConvertError: what `convert` raises; it is tried at once, since the outputs are known from what it makes.
     """
 
+    has_other_kernels: bool = False
+
     def __init__(
         self,
         *,
@@ -96,12 +98,10 @@ class TabularModel:
         self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
         self.inputs = tuple(inputs)
         self._convert, self._answer, self._other_answer = convert, answer, other_answer
+        if other_answer is not None:
+            self.has_other_kernels = True
         self._model = convert(None)
         self.outputs = tuple(map(_spec, self._model.graph.output))
-
-    @property
-    def has_other_kernels(self) -> bool:
-        return self._other_answer is not None
 
     def export(self, output: Path, opset: int | None) -> Exported:
         model = self._model if opset is None else self._convert(opset)
