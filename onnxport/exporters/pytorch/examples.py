@@ -63,7 +63,7 @@ def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) ->
     Raises:
         UsageError: no inputs, too many, or too few; with forward's signature and what to type.
     """
-    signature = inspect.signature(module.forward)
+    signature = _signature(module)
     parameters = signature.parameters
     places = [key for key, each in parameters.items() if each.kind in _POSITIONAL]
     only_keywords = [key for key, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
@@ -105,6 +105,19 @@ def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) ->
     keywords = {key: inputs[key] for key in (*places, *only_keywords) if key in inputs and key not in leading}
     keywords |= {key: spec for key, spec in inputs.items() if key not in parameters}
     return Call((*(inputs[key] for key in leading), *beyond), keywords, signature), notes
+
+
+def _signature(module: torch.nn.Module) -> inspect.Signature:
+    """forward's; TorchScript has it as a schema, which has no keyword-only parameters."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return inspect.signature(module.forward)
+    parameters = []
+    for each in module.forward.schema.arguments[1:]:
+        default = each.default_value if each.has_default_value() else inspect.Parameter.empty
+        parameters.append(
+            inspect.Parameter(each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+        )
+    return inspect.Signature(parameters)
 
 
 def _leading(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:

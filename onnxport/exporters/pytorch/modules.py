@@ -26,10 +26,16 @@ from onnxport.exporters.pytorch.capturing import Dims, capture, inputs_of
 from onnxport.exporters.pytorch.examples import Call, bind, example, open_sizes
 from onnxport.exporters.pytorch.failures import at, place_of, said
 from onnxport.exporters.pytorch.naming import DimNames
+from onnxport.exporters.pytorch.states import States
 from onnxport.exporters.pytorch.writing import write
 from onnxport.validate.runtimes.base import Array, Feeds, MemoryFullError, RunError
 
 Tensors = Mapping[str, torch.Tensor]
+
+_LEFT_OUT = (
+    "{} output is a constant or None, and was left out",
+    "{} outputs are constants or None, and were left out",
+)
 
 
 class TorchModel:
@@ -38,7 +44,7 @@ class TorchModel:
     Args:
         forward: takes the inputs by name and gives what the model gives.
         inputs, outputs: their specs; `picks` says which leaves of an answer, of `count`, the outputs are.
-        stateful: what forward changes from call to call, which is put back before each.
+        states: what forward changes from call to call, which is put back behind each.
         notes: what is to be said of it.
     """
 
@@ -51,12 +57,11 @@ class TorchModel:
         outputs: Sequence[TensorSpec],
         picks: Sequence[Output],
         count: int,
-        stateful: Sequence[torch.Tensor] = (),
-        notes: Sequence[str] = (),
+        states: States,
+        notes: Sequence[str],
     ) -> None:
-        self._forward, self._picks, self._count = forward, picks, count
+        self._forward, self._picks, self._count, self._states = forward, picks, count, states
         self.inputs, self.outputs, self.notes = tuple(inputs), tuple(outputs), tuple(notes)
-        self._states = [(state, state.detach().clone()) for state in stateful]
         self.name = f"PyTorch {torch.__version__}, eager, CPU"
 
     @property
@@ -66,9 +71,7 @@ class TorchModel:
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         tensors = {spec.name: tensor_of(feeds[spec.name]) for spec in self.inputs}
         try:
-            with torch.inference_mode(), torch.backends.mkldnn.flags(enabled=not other_kernels):
-                for state, before in self._states:
-                    state.copy_(before)
+            with torch.no_grad(), torch.backends.mkldnn.flags(enabled=not other_kernels):
                 return picked(self._forward(tensors), self._picks, self._count)
         except RunError:
             raise
@@ -76,6 +79,8 @@ class TorchModel:
             if "not enough memory" in str(error) or isinstance(error, MemoryError):
                 raise MemoryFullError("the machine ran out of memory", why="in forward") from error
             raise RunError("forward refuses these inputs", why=said(error)) from error
+        finally:
+            self._states.restore()
 
 
 class Captured(TorchModel):
@@ -128,19 +133,20 @@ def of_module(
     said_so = [*notes, *bound, *_settled(module)]
     given = {key: tuple(int(str(size)) for size in spec.shape) for key, spec in specs.items()}
     tensors = example(list(specs.values()), given)
+    states = States(module)
     answer = _tried(module, call, tensors, name)
+    states.learn()
     if sizes != given:
         tensors = example(list(specs.values()), sizes)
         answer = _tried_open(module, call, tensors, params.dynamic, sizes, name)
+        states.restore()
     register_dataclasses(answer)
     forward = _forward(module, call)
     if params.exporter == "torchscript":
-        return _traced(module, call, tensors, params, name, forward, answer, said_so)
+        return _traced(module, call, tensors, params, name, forward, answer, states, said_so)
     program = capture(module, call, tensors, params.dynamic, name)
     fakes = dict(zip(call.names, inputs_of(program), strict=True))
-    return of_program(
-        program, fakes, params, name, forward, answer, changed(module, program, said_so), said_so
-    )
+    return of_program(program, fakes, params, name, forward, answer, states, said_so)
 
 
 def of_program(
@@ -150,7 +156,7 @@ def of_program(
     name: str,
     forward: Callable[[Tensors], Any],
     answer: Any,
-    stateful: Sequence[torch.Tensor],
+    states: States,
     notes: Sequence[str],
 ) -> Captured:
     """The Framework of a program, of which `forward` is the reference.
@@ -173,7 +179,7 @@ def of_program(
     names = named([found[number][0] for number in kept], params.output_names, list(fakes))
     specs = [_spec(key, values[number], dims) for key, number in zip(names, kept, strict=True)]
     dropped = len(found) - len(kept)
-    lost = [f"{dropped} outputs are constants or None, and were left out"] if dropped else []
+    lost = [_LEFT_OUT[dropped > 1].format(dropped)] if dropped else []
     return Captured(
         program,
         dims,
@@ -183,8 +189,8 @@ def of_program(
         outputs=specs,
         picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
         count=len(found),
-        stateful=stateful,
-        notes=[*notes, *dims.notes, *lost],
+        states=states,
+        notes=[*notes, *states.notes, *dims.notes, *lost],
     )
 
 
@@ -221,6 +227,7 @@ def _traced(
     name: str,
     forward: Callable[[Tensors], Any],
     answer: Any,
+    states: States,
     notes: Sequence[str],
 ) -> Traced:
     found = list(leaves(answer))
@@ -257,7 +264,8 @@ def _traced(
         outputs=outputs,
         picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
         count=len(found),
-        notes=notes,
+        states=states,
+        notes=[*notes, *states.notes],
     )
 
 
@@ -291,7 +299,7 @@ def _tried(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
         InputError: it raises.
     """
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             return _forward(module, call)(tensors)
     except Exception as error:  # forward is the user's code
         given = ", ".join(f"{key}={list(tensor.shape)}:{_dtype(tensor)}" for key, tensor in tensors.items())
@@ -318,16 +326,3 @@ def _tried_open(
 
 def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def changed(
-    module: torch.nn.Module, program: torch.export.ExportedProgram, notes: list[str]
-) -> list[torch.Tensor]:
-    """The buffers that forward changes, which an ONNX model cannot keep."""
-    names = sorted(program.graph_signature.buffers_to_mutate.values())
-    if names:
-        notes.append(
-            f"forward changes {', '.join(names)} from call to call; the ONNX model starts every call with what they "
-            "were at the export: take them as inputs and give them back to keep a state"
-        )
-    return [module.get_buffer(name) for name in names]

@@ -24,11 +24,13 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch.answers import register_dataclasses
 from onnxport.exporters.pytorch.capturing import inputs_of, is_fixed
 from onnxport.exporters.pytorch.failures import said
-from onnxport.exporters.pytorch.modules import TorchModel, changed, of_program
+from onnxport.exporters.pytorch.modules import TorchModel, of_program
+from onnxport.exporters.pytorch.states import States
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")
-# What an expression of sizes is made of; SymPy evaluates anything.
+# What an expression of sizes is made of, but for the names of symbols; SymPy evaluates anything.
+_SYMBOL = re.compile(r"Symbol\('\w+'")
 _ARITHMETIC = re.compile(r"[A-Za-z0-9_ +\-*/%(),<>=&|~.]*")
 _ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.|\.\s*[A-Za-z_]")
 
@@ -92,7 +94,8 @@ def _expressions(content: Any) -> Iterator[str]:
 
 
 def _is_arithmetic(expression: str) -> bool:
-    return bool(_ARITHMETIC.fullmatch(expression)) and not _ATTRIBUTE.search(expression)
+    unnamed = _SYMBOL.sub("Symbol(", expression)
+    return bool(_ARITHMETIC.fullmatch(unnamed)) and not _ATTRIBUTE.search(unnamed)
 
 
 @contextmanager
@@ -128,7 +131,10 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
     _check_dynamic(params, fakes, name)
     module = program.module()
     args, kwargs = _example(program, name)
-    answer = module(*args, **kwargs)
+    states = States(module)
+    with torch.no_grad():
+        answer = module(*args, **kwargs)
+    states.learn()
     register_dataclasses(answer)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -140,9 +146,7 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         given, named = pytree.tree_unflatten(filled, spec)
         return module(*given, **named)
 
-    notes: list[str] = []
-    stateful = changed(module, program, notes)
-    return of_program(program, fakes, params, name, forward, answer, stateful, notes)
+    return of_program(program, fakes, params, name, forward, answer, states, ())
 
 
 def _names(program: torch.export.ExportedProgram) -> list[str]:

@@ -52,6 +52,7 @@ def write(
 
 
 def _translated(program: torch.export.ExportedProgram, opset: int | None, name: str) -> ir.Model:
+    _drop_constants(program)
     wanted = NEWEST_OPSET if opset is None else min(max(opset, OLDEST_OPSET), NEWEST_OPSET)
     try:
         with warnings.catch_warnings():
@@ -68,6 +69,17 @@ def _translated(program: torch.export.ExportedProgram, opset: int | None, name: 
     assert made is not None, "torch.onnx.export gives the program where it has no file to write"
     model: ir.Model = made.model
     return model
+
+
+def _drop_constants(program: torch.export.ExportedProgram) -> None:
+    """Puts None in the place of numbers and texts among the outputs, on which torch.onnx stumbles."""
+    constant = torch.export.graph_signature.ConstantArgument
+    for spec in program.graph_signature.output_specs:
+        if isinstance(spec.arg, constant):
+            spec.arg = constant(name=spec.arg.name, value=None)
+    last = program.graph.output_node()
+    (given,) = last.args
+    last.args = (tuple(each if isinstance(each, torch.fx.Node) else None for each in given),)
 
 
 def _name_nodes(graph: ir.Graph) -> None:
