@@ -112,6 +112,16 @@ def test_quantization_spends_at_most_a_second_on_imports(options: tuple[str, ...
     check_imports("quantize", str(DIGITS), *options, "-o", str(tmp_path / "small.onnx"))
 
 
+def test_core_ml_s_builder_comes_without_the_frameworks_that_it_looks_for() -> None:
+    """coremltools imports whichever of them is installed: nine seconds of every conversion."""
+    program = (
+        "import sys, onnxport.converters.coreml.worker\n"
+        "assert 'coremltools' in sys.modules\n"
+        "print(*{'torch', 'tensorflow', 'sklearn', 'xgboost'} & set(sys.modules))"
+    )
+    assert run(sys.executable, "-c", program).stdout.split() == []
+
+
 def check_imports(*arguments: str) -> None:
     """Runs the command and then imports what it imported."""
     command = (sys.executable, "-X", "importtime", "-m", "onnxport", *arguments, "--quiet")

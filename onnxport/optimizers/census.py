@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 import onnx_ir as ir
 
@@ -35,19 +34,9 @@ def census(model: Model) -> Census:
     )
 
 
-def row(name: str, before: Census, after: Census, skipped: str = "") -> dict[str, Any]:
-    """What the report says of one pass: by how much each count changed, below 0 where there is less.
-
-    Args:
-        skipped: why the pass was left out; empty where it was not.
-    """
-    return {
-        "pass": name,
-        "nodes": after.nodes - before.nodes,
-        "parameters": after.parameters - before.parameters,
-        "bytes": after.bytes - before.bytes,
-        "skipped": skipped,
-    }
+def between(before: Census, after: Census) -> dict[str, list[int]]:
+    """Each count before and after, as reports have it."""
+    return {field.name: [getattr(before, field.name), getattr(after, field.name)] for field in fields(Census)}
 
 
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:

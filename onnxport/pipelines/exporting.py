@@ -18,7 +18,7 @@ from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
 from onnxport.pipelines.jobs import check_waivable, fields_of
 from onnxport.pipelines.judging import JudgeAhead, verdict
-from onnxport.pipelines.records import moves, record_of, run_report
+from onnxport.pipelines.records import moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, check_known, params_of
@@ -120,6 +120,7 @@ def run(
                 judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
             report = verdict(judge, found, product, clock)
         final = job.output if report.passed else _rejected(job)
+        product, report = named_for(product, report, final)
         record = record_of(product, final, _TARGET, report, origin, clock)
         whole = run_report((command, *arguments), origin, (record,), _libraries(job, runtime), clock)
         save(whole)
