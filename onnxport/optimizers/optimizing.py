@@ -12,12 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.model import Model
-from onnxport.optimizers.census import between, census
 from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.pinning import pinned
 from onnxport.optimizers.prepare import Equivalence
 from onnxport.optimizers.pruning import pruned, unread_inputs
+from onnxport.optimizers.simplification.size import Size, size_of
 
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -93,10 +93,13 @@ class _Bench:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """A pass of its own: a phase for the progress, a row for the report."""
-        before = census(self.model)
+        before, opset = size_of(self.model), self.model.opset
         with self._phase(name):
             yield
-        self._rows.append({"pass": name, **between(before, census(self.model)), "skipped": None})
+        row = {"pass": name, **_between(before, size_of(self.model)), "skipped": None}
+        if self.model.opset != opset:
+            row["opset"] = [opset, self.model.opset]
+        self._rows.append(row)
 
     def simplify(self, params: OptimizeParams, folder: Path, equivalence: Equivalence | None) -> None:
         from onnxport.optimizers.simplification import simplified
@@ -129,10 +132,16 @@ class _Bench:
                 f"no output depends on the input {name!r}; --prune-unused removes it"
                 for name in unread_inputs(self.model)
             )
-        changed = {**between(census(source), census(self.model)), "opset": [source.opset, self.model.opset]}
+        changed = _between(size_of(source), size_of(self.model))
+        changed["opset"] = [source.opset, self.model.opset]
         return Optimized(
             self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
         )
+
+
+def _between(before: Size, after: Size) -> dict[str, list[int]]:
+    """What a report says of a size before and after."""
+    return {name: [getattr(before, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")}
 
 
 def _form(model: Model) -> tuple[object, ...]:

@@ -63,6 +63,10 @@ def export_job(
     if not validate:
         check_waivable(options)
     found = Source.of(source, params.weights)
+    if params.arg and not found.is_factory:
+        raise UsageError(
+            f"--arg is for a factory, and {found.name} is {KINDS[found.kind]}", fix="leave it out"
+        )
     if found.kind in SOURCES:
         check_belongs(params, found.kind)
     chosen = (
@@ -114,6 +118,7 @@ def run(
                 )  # of a factory it was not known before
                 origin = origin_of(found)
             check_belongs(job.params, found.kind)
+            require(SOURCES.get(found.kind, ()), f"exporting {job.source.name}")
             product, model = _exported(job, runtime, origin.digest, staging.folder, clock)
             judge = None
             if job.validation is not None:

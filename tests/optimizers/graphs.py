@@ -13,7 +13,13 @@ import onnxruntime
 import pytest
 
 # Inputs that random numbers would not do for, and the sizes of symbolic dimensions.
-FED: dict[str, Any] = {"grow": [1, 1, 2, 3], "mixed": [1, 1, 0.6, 1.7], "shape": [2, 4, -1], "v": [0.5, 2, 3]}
+FED: dict[str, Any] = {
+    "grow": [1, 1, 2, 3],
+    "mixed": [1, 1, 0.6, 1.7],
+    "shape": [2, 4, -1],
+    "v": [0.5, 2, 3],
+    "split": [1, 5],
+}
 SIZES = {"N": 2, "C": 6, "H": 4, "W": 5, "R": 3}
 
 

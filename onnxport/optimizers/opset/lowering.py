@@ -7,18 +7,24 @@ definition of it, whose nodes are then lowered in turn; so is one whose older fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.errors import Refusal
-from onnxport.optimizers import definitions
+from onnxport.model import Model
+from onnxport.optimizers import definitions, shapes
 from onnxport.optimizers.opset import downward  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downward.registry import LOWERINGS
 from onnxport.optimizers.opset.fitting import fit
 from onnxport.optimizers.opset.knowledge import inferred
+from onnxport.optimizers.opset.lifting import lift
 from onnxport.optimizers.opset.node import Change, Node, NoForm
 from onnxport.optimizers.opset.schemas import (
+    CANONICAL_OPSET,
     LiftError,
     default_domain,
     is_default,
@@ -30,6 +36,10 @@ from onnxport.optimizers.opset.schemas import (
 
 # Where a node that a definition brought in says of which node of the user's it is a part.
 _PART_OF = "onnxport.part_of"
+# Why it is not said in its own older form, where there is one.
+_WHY = "onnxport.why_not"
+# Where a rewriting says why it could not (rewritings/registry.py).
+_REFUSED = "onnxport.refused"
 _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
@@ -47,6 +57,7 @@ def lower(model: ir.Model, to: int) -> None:
     if opset is None or opset <= to:
         return
     count = sum(1 for _ in model.graph.all_nodes())
+    opset = _rewrite(model, opset, to)
     lowering = _Lowering(model, to)
     for version in range(opset, to, -1):
         lowering.step(version)
@@ -56,11 +67,57 @@ def lower(model: ir.Model, to: int) -> None:
             refusals=refusals,
         )
     for node in model.graph.all_nodes():
-        node.metadata_props.pop(_PART_OF, None)
+        for name in (_PART_OF, _WHY, _REFUSED):
+            node.metadata_props.pop(name, None)
     state(model, to)
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
+
+
+def _rewrite(model: ir.Model, opset: int, to: int) -> int:
+    """Writes in formulas what was not there at `to` and ONNX defines by nothing else; gives the opset afterwards.
+
+    Those are the rewritings that converters use (`rewritings/`), in forms of the canonical opset.
+    """
+    from onnxport.optimizers import rewritings  # noqa: F401 - fills its registry, and needs this package
+    from onnxport.optimizers.rewritings.registry import rewrite, rewritten_ops
+
+    there = {node.op_type for node in model.graph.all_nodes() if is_default(node)}
+    wanted = {op for op in there & rewritten_ops() if schema(op, opset) and not schema(op, to)}
+    if not wanted:
+        return opset
+    lift(model, max(opset, CANONICAL_OPSET))
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    before = list(model.graph.all_nodes())
+    makers = {
+        node.outputs[0].name: _part(node) for node in before if is_default(node) and node.op_type in wanted
+    }
+    with _declared_shapes(model):
+        whole = Model(model)
+        shapes.infer(whole)
+        rewrite(whole, (), only=wanted)
+    for node in set(model.graph.all_nodes()) - set(before):
+        node.metadata_props[_PART_OF] = makers.get((node.name or "").rpartition("/")[0], _part(node))
+    return max(opset, CANONICAL_OPSET)
+
+
+@contextmanager
+def _declared_shapes(model: ir.Model) -> Iterator[None]:
+    """Keeps the shapes that the file declares: what is inferred in the block is forgotten after."""
+    inside = {value: value.shape for node in model.graph.all_nodes() for value in node.outputs}
+    ports = {value.name: value.shape for graph in model.graphs() for value in (*graph.inputs, *graph.outputs)}
+    yield
+    for graph in model.graphs():
+        for value in (*graph.inputs, *graph.outputs):
+            value.shape = ports.get(value.name)
+    for value, shape in inside.items():
+        value.shape = shape
+
+
+def _part(node: ir.Node) -> str:
+    named = refusal(node, node.op_type, "")
+    return f"{named.op} {named.node}"
 
 
 class _Lowering:
@@ -87,8 +144,10 @@ class _Lowering:
                     function = self._definition(node, version)
                     if function is None:
                         self._refuse(node, str(error))
-                    else:
-                        functions.append(function)
+                        continue
+                    if schema(node.op_type, version - 1):
+                        node.metadata_props.setdefault(_WHY, str(error))
+                    functions.append(function)
             if functions:
                 self._inline(functions)
 
@@ -109,7 +168,8 @@ class _Lowering:
             if node.graph is None or node.op_type != op:
                 return
         if older is None:
-            raise NoForm(f"ONNX has it since opset {version}, and it is made of no other operators")
+            reason = node.metadata_props.get(_REFUSED)
+            raise NoForm(reason or f"ONNX has it since opset {version}, and it is made of no other operators")
         assert newer is not None
         fit(view, newer, older)
 
@@ -129,9 +189,7 @@ class _Lowering:
         definitions.fit(node, function, version)
         self._definitions += 1
         node.overload = function.overload = f"lowered {self._definitions}"
-        if _PART_OF not in node.metadata_props:
-            named = refusal(node, op, "")
-            node.metadata_props[_PART_OF] = f"{named.op} {named.node}"
+        node.metadata_props.setdefault(_PART_OF, _part(node))
         return function
 
     def _type_of(self, value: ir.Value | None) -> onnx.TypeProto:
@@ -155,6 +213,6 @@ class _Lowering:
             self.refused[node] = refusal(node, node.op_type, why)
             return
         op, _, name = part_of.partition(" ")
-        whole = Refusal(op, name, f"it is made of {node.op_type}, and {why}")
+        whole = Refusal(op, name, node.metadata_props.get(_WHY, f"it is made of {node.op_type}, and {why}"))
         told = (each for each in self.refused.values() if (each.op, each.node) == (op, name))
         self.refused[node] = next(told, whole)  # one reason for a node of the user's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxport.optimizers.opset.downward.registry import lowers
 from onnxport.optimizers.opset.node import Node, NoForm, required
@@ -68,11 +69,45 @@ def split_parts(node: Node) -> None:
     rounded = node.before("Add", length, node.constant([parts - 1]))
     each = node.before("Div", rounded, node.constant([parts]))
     bounds = [node.before("Mul", each, node.constant([n])) for n in range(1, parts)]
-    bounds = [node.constant([0]), *bounds, node.constant([_END])]
-    for index in range(parts):
-        part = node.before("Slice", node.x, bounds[index], bounds[index + 1], along)
-        node.hand_over(index, part)
+    _cut(node, [node.constant([0]), *bounds, node.constant([_END])], along)
+
+
+@lowers("Split", version=13)
+def split_sizes(node: Node) -> None:
+    """Sizes were an attribute; those that are computed at run time give slices."""
+    sizes = node.input(1)
+    if sizes is None:
+        return
+    known = node.array(sizes)
+    if known is not None:
+        node.put(split=[int(size) for size in known])
+        node.put_input(1, None)
+        node.trim()
+        node.forget(sizes)
+        return
+    ends = node.before("CumSum", sizes, node.constant(0))
+    bounds = [node.before("Gather", ends, node.constant([n]), axis=0) for n in range(len(node.ir.outputs))]
+    _cut(node, [node.constant([0]), *bounds], node.constant([node.attribute("axis", 0)]))
+
+
+def _cut(node: Node, bounds: list[ir.Value], along: ir.Value) -> None:
+    """Slices between the bounds in the place of the node's outputs."""
+    for index in range(len(node.ir.outputs)):
+        if node.ir.outputs[index].name:
+            node.hand_over(index, node.before("Slice", node.x, bounds[index], bounds[index + 1], along))
     node.remove()
+
+
+@lowers("ArgMax", "ArgMin", version=12)
+def last_index(node: Node) -> None:
+    """Of equals the first was found: counted from the back, it is the last."""
+    if not node.attribute("select_last_index", 0):
+        return
+    axis, keeps = node.attribute("axis", 0), node.attribute("keepdims", 1)
+    steps = (node.constant([number]) for number in (-1, -_END, axis, -1))
+    first = node.before(node.ir.op_type, node.before("Slice", node.x, *steps), axis=axis, keepdims=keeps)
+    size = node.before("Gather", node.before("Shape", node.x), node.constant(axis), axis=0)
+    node.become("Sub", node.before("Sub", size, node.constant(1)), first)
 
 
 @lowers("Shape", version=15)
