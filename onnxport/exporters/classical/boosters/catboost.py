@@ -43,6 +43,8 @@ _TYPES: Mapping[Link, str] = {
     "exp": "Exponent",
     "identity": "RawFormulaVal",
 }
+# Of the base class: that of a ranker has no choice of what it predicts.
+_PREDICT = catboost.CatBoost.predict
 _SEVERAL = ("MultiLogloss", "MultiCrossEntropy")
 _NAN_SAYS_YES = "AsTrue"
 
@@ -76,16 +78,16 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     bias = np.array(saved["scale_and_bias"][1])
 
     def predict(table: Array) -> dict[str, Any]:
-        scores = model.predict(table, prediction_type=_TYPES[answers.link], thread_count=1)
+        scores = _PREDICT(model, table, prediction_type=_TYPES[answers.link], thread_count=1)
         found = {answers.scores: scores}
         if answers.classes or answers.several:
-            labels = model.predict(table, prediction_type="Class", thread_count=1)
+            labels = _PREDICT(model, table, prediction_type="Class", thread_count=1)
             found[answers.label] = labels if answers.several else labels.reshape(-1)
         return found
 
     def sums(table: Array, stop: int) -> Array:
         """Of the first trees, the bias among them; of all where `stop` is 0."""
-        raw = model.predict(table, prediction_type="RawFormulaVal", ntree_end=stop, thread_count=1)
+        raw = _PREDICT(model, table, prediction_type="RawFormulaVal", ntree_end=stop, thread_count=1)
         return np.asarray(raw).reshape(len(table), -1)
 
     def margins(table: Array, start: int, stop: int) -> Array:
