@@ -104,6 +104,13 @@ LOWERED = """
 12 (float[2,3] x, float[3] z) => (bool[] y, bool[] w) { y = GreaterOrEqual(x, z) w = LessOrEqual(x, z) }
 15 (float[2,3] x, int64[1] i) => (int64[] y) { y = CastLike(x, i) }
 
+12 (float[2,3] x) => (float[] y) { y = Einsum<equation="ij->j">(x) }
+12 (float[2,3] x, float[3,4] w) => (float[] y) { y = Einsum<equation="ij,jk">(x, w) }
+12 (float[2,5,3,4] q, float[2,6,3,4] k) => (float[] y) { y = Einsum<equation="bqhd,bkhd->bhqk">(q, k) }
+12 (float[2,3] x, float[4,5] w) => (float[] y) { y = Einsum<equation="ij, kl -> likj">(x, w) }
+12 (float[2,3] x, float[2,3] w) => (float[] y) { y = Einsum<equation="ij,ij->">(x, w) }
+13 (float[2,3] x, float[3,4,5] w, float[5,2] z) => (float[] y) { y = Einsum<equation="ij,jkl,li->ki">(x, w, z) }
+12 (double[N,3,2] x, double[3,N] w) => (double[] y) { y = Einsum<equation="nij,in->nj">(x, w) }
 20 (float[2,3] x) => (float[] y) { y = Gelu(x) }
 20 (float[2,3] x) => (float[] y) { y = Gelu<approximate="tanh">(x) }
 14 (float[2,3] x) => (float[] y) { y = HardSwish(x) }
@@ -128,6 +135,8 @@ LOWERED = """
 20 (float[2,2,3] t) => (float[] y) <int64[4] z = {2, 1, 4, 3}> { y = AffineGrid(t, z) }
 24 (float[2,1,4,3] x, float[2,1,2,3] u) => (float[] y) <int64[2] i = {1, 2}> { y = TensorScatter(x, u, i) }
 26 (float[2,3] x) => (float[] y) <int64 a = {1}> { y = CumProd(x, a) }
+16 (float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
+     { y = RoiAlign<output_height=3, output_width=2, sampling_ratio=2>(x, r, i) }
 16 (float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
      { y = RoiAlign<coordinate_transformation_mode="output_half_pixel", output_height=3, output_width=2>(x, r, i) }
 20 (float[2,5,4,2] x) => (float[] y) { y = DFT(x) }
@@ -158,8 +167,8 @@ REFUSED = r"""
      (float[2,3] x, int64[2] s) => (float[] y) { y = Reshape<allowzero=1>(x, s) }
 13 11 drops in training
      (float[2,3] x, bool t) => (float[] y) { y = Dropout(x, _, t) }
-15 11 since opset 12
-     (float[2,3] x, int64[2,3] e) => (float[] y) { y = Einsum<equation="ij,ij->i">(x, e) }
+15 11 a diagonal
+     (float[2,2] x) => (float[] y) { y = Einsum<equation="ii->i">(x) }
 12 11 raises 64-bit integers
      (int64[2,3] x, int64[3] e) => (int64[] y) { y = Pow(x, e) }
 18 17 bits of unsigned integers

@@ -40,6 +40,7 @@ _PART_OF = "onnxport.part_of"
 _WHY = "onnxport.why_not"
 # Where a rewriting says why it could not (rewritings/registry.py).
 _REFUSED = "onnxport.refused"
+_HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' centres
 _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
@@ -83,8 +84,10 @@ def _rewrite(model: ir.Model, opset: int, to: int) -> int:
     from onnxport.optimizers import rewritings  # noqa: F401 - fills its registry, and needs this package
     from onnxport.optimizers.rewritings.registry import rewrite, rewritten_ops
 
-    there = {node.op_type for node in model.graph.all_nodes() if is_default(node)}
-    wanted = {op for op in there & rewritten_ops() if schema(op, opset) and not schema(op, to)}
+    beyond = {
+        node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
+    }
+    wanted = beyond & rewritten_ops()
     if not wanted:
         return opset
     lift(model, max(opset, CANONICAL_OPSET))
@@ -100,6 +103,16 @@ def _rewrite(model: ir.Model, opset: int, to: int) -> int:
     for node in set(model.graph.all_nodes()) - set(before):
         node.metadata_props[_PART_OF] = makers.get((node.name or "").rpartition("/")[0], _part(node))
     return max(opset, CANONICAL_OPSET)
+
+
+def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
+    """Whether the operator was not there at `to`, or not in this form."""
+    if schema(node.op_type, opset) and not schema(node.op_type, to):
+        return True
+    if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:
+        return False
+    mode = node.attributes.get("coordinate_transformation_mode")
+    return mode is None or mode.value == "half_pixel"
 
 
 @contextmanager
