@@ -44,19 +44,22 @@ _HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' 
 _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
-def lower(model: ir.Model, to: int) -> None:
+def lower(model: ir.Model, to: int) -> list[str]:
     """Brings the default domain's opset of `model` down to `to`, in place, subgraphs included.
 
     A model that is at `to` or older, or uses no ONNX operator, is left as it is. Values keep their names and weights
     are not touched. The IR version falls to the oldest that holds what the model imports. After a LiftError the model
     is half lowered and good for nothing.
 
+    Returns:
+        What the user should know of the result.
+
     Raises:
         LiftError: nodes that have no form at `to`, each with the reason.
     """
     opset = default_domain(model.opset_imports)
     if opset is None or opset <= to:
-        return
+        return []
     count = sum(1 for _ in model.graph.all_nodes())
     opset = _rewrite(model, opset, to)
     lowering = _Lowering(model, to)
@@ -74,6 +77,7 @@ def lower(model: ir.Model, to: int) -> None:
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
+    return lowering.remarks
 
 
 def _rewrite(model: ir.Model, opset: int, to: int) -> int:
@@ -141,6 +145,10 @@ class _Lowering:
         self._change = Change(model, to, inferred(model))
         self._definitions = 0
         self.refused: dict[ir.Node, Refusal] = {}
+
+    @property
+    def remarks(self) -> list[str]:
+        return list(self._change.remarks)
 
     def step(self, version: int) -> None:
         """From the forms of `version` to those of the version before."""
