@@ -46,6 +46,11 @@ LOADERS: Mapping[str, str] = {
 
 _SUFFIXES: Mapping[str, str] = {
     ".pt2": "pytorch",
+    # Weights, or TorchScript: the loader says which, and what to give instead.
+    ".pt": "pytorch",
+    ".pth": "pytorch",
+    ".ckpt": "pytorch",
+    ".safetensors": "pytorch",
     ".keras": "tensorflow",
     ".h5": "tensorflow",
     ".hdf5": "tensorflow",

@@ -46,6 +46,11 @@ def feed_from_folder(
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
     settings = preprocessing(params.preprocess, params.inputs)
     files = find_samples(params.inputs, specs, EVERYTHING, settings=settings, optional=frozenset(states))
+    if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
+        raise UsageError(
+            f"--preprocess is for images, and {params.inputs} holds none",
+            fix="prepare the arrays so, and leave it out",
+        )
     notes: list[str] = []
     if params.part == "held-back":
         spared = held_back(files)
