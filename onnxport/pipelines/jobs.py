@@ -275,7 +275,7 @@ def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) ->
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
         return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
-    return wanted
+    return {**wanted, "preprocess_is_shared": quantizing.calib is not None}
 
 
 def _is_same(calib: Path, inputs: object) -> bool:

@@ -63,6 +63,11 @@ def feed_from_folder(
         rows=rows,
         features=features,
     )
+    if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
+        raise UsageError(
+            f"--preprocess is for images, and {params.inputs} holds none",
+            fix="prepare the arrays so, and leave it out",
+        )
     notes: list[str] = []
     if params.part == "held-back":
         spared = held_back(files)

@@ -185,6 +185,41 @@ SMALLER = {
         "float[4] v = {1.5,2.5,3.5,4.5}> { a = ConvTranspose<group=2>(x, w) y = BatchNormalization(a, s, b, m, v) }",
         {"ConvTranspose": 1},
     ),
+    "a scale behind a product, a bias and moves": (
+        "g (float[N,3,2] x) => (float[N,4,3] y) <float[2,4] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0}, "
+        "float[4] b = {1.0,-1.0,0.5,2.0}, float k = {0.25}> "
+        "{ a = MatMul(x, w) c = Add(b, a) d = Transpose<perm=[0,2,1]>(c) y = Mul(k, d) }",
+        {"MatMul": 1, "Add": 1, "Transpose": 1},
+    ),
+    "a scale before a product, beside another factor": (
+        "g (float[N,3,2] x) => (float[N,3,4] y) <float[2,4] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0}, float k = {8.0}> "
+        "{ a = Div(x, k) t = Tanh(x) c = Mul(t, a) y = MatMul(c, w) }",
+        {"Tanh": 1, "Mul": 1, "MatMul": 1},
+    ),
+    "a scale behind a product with a weight in 8 bits": (
+        "g (float[N,3,2] x) => (float[N,3,2] y) <int8[2,2] q = {1,2,3,4}, float[1,2] s = {0.5,0.25}, float k = {3.0}> "
+        "{ f = Cast<to=1>(q) z = Transpose<perm=[1,0]>(f) w = Mul(f, s) a = MatMul(x, w) y = Mul(a, k) }",
+        {"MatMul": 1},
+    ),
+    "a transpose between reshapes that join and part": (
+        "g (float[N,4,M,6] x) => (float[N,4,6,M] y) <int64 i0 = {0}, int64 i2 = {2}, int64[1] a0 = {0}, "
+        "int64[1] rest = {-1}, int64[1] six = {6}, int64[1] four = {4}> "
+        "{ s = Shape(x) n0 = Gather(s, i0) m0 = Gather(s, i2) n = Unsqueeze(n0, a0) m = Unsqueeze(m0, a0) "
+        "t = Concat<axis=0>(rest, m, six) a = Reshape(x, t) b = Transpose<perm=[0,2,1]>(a) "
+        "u = Concat<axis=0>(n, four, six, m) y = Reshape(b, u) }",
+        {"Transpose": 1},
+    ),
+    "a gather by counts": (
+        "g (bool[N,M] x, float[N,2,M,M] z) => (float[N,2,M,M] y) <int64 i0 = {0}, int64 i1 = {1}, "
+        "int64[3] a123 = {1,2,3}, int64[3] a012 = {0,1,2}, int64[1] last = {-1}, int64[3] a013 = {0,1,3}, "
+        "float zero = {0.0}, float low = {-1000.0}> "
+        "{ s = Shape(x) n = Gather(s, i0) m = Gather(s, i1) rn = Range(i0, n, i1) rm = Range(i0, m, i1) "
+        "an = Unsqueeze(rn, a123) am = Unsqueeze(rm, a012) ar = Unsqueeze(rm, a013) true = GreaterOrEqual(ar, i0) "
+        "w = Max(an, am) ws = Shape(w) en = Expand(an, ws) em = Expand(am, ws) un = Unsqueeze(en, last) "
+        "um = Unsqueeze(em, last) ix = Concat<axis=-1>(un, um) g = GatherND(x, ix) both = And(true, g) "
+        "mask = Where(both, zero, low) y = Add(z, mask) }",
+        {"Reshape": 1, "Where": 1, "Add": 1},
+    ),
     "states that are zero": (
         "g (float[2,N,1] x) => (float[2,1,N,1] y) <float[1,3,1] w = {1.0,2.0,3.0}, float[1,3,1] r = {0.1,0.2,0.3}, "
         "int64[1] i1 = {1}, int64[1] i2 = {2}, int64[1] one = {1}, float[1,1,1] zero = {0.0}> "
@@ -204,6 +239,18 @@ def test_what_says_more_than_it_has_to_becomes_smaller_and_computes_the_same(
 
 
 ALONE = {
+    "a scale of what others read as well": (
+        "g (float[N,3,2] x) => (float[N,3,2] y, float[N,3,2] z) <float[2,2] w = {1.0,2.0,3.0,4.0}, float k = {3.0}> "
+        "{ z = MatMul(x, w) y = Mul(z, k) }"
+    ),
+    "a gather by what only may be counts": (
+        "g (float[N,M] x) => (float[N,N] y) <int64 i0 = {0}, int64 i1 = {1}, int64[1] a1 = {1}, "
+        "int64[1] a0 = {0}, int64[1] last = {-1}> "
+        "{ s = Shape<start=0,end=1>(x) n = Squeeze(s) rn = Range(i0, n, i1) rm = Abs(rn) "
+        "an = Unsqueeze(rn, a1) am = Unsqueeze(rm, a0) w = Max(an, am) ws = Shape(w) en = Expand(an, ws) "
+        "em = Expand(am, ws) un = Unsqueeze(en, last) um = Unsqueeze(em, last) ix = Concat<axis=-1>(un, um) "
+        "y = GatherND(x, ix) }"
+    ),
     "an input that is an output": "g (float[N,4] x) => (float[N,4] y) { y = Identity(x) }",
     "two outputs of one value": "g (float[N,4] x) => (float[N,4] y, float[N,4] z) { y = Relu(x) z = Identity(y) }",
     "a cast that rounds": "g (float[N,4] x) => (float[N,4] y) { a = Cast<to=6>(x) y = Cast<to=1>(a) }",

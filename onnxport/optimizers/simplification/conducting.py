@@ -23,6 +23,7 @@ from onnxport.optimizers.simplification.plans import plan
 from onnxport.optimizers.simplification.registry import Pass
 from onnxport.optimizers.simplification.scene import Scene
 from onnxport.optimizers.simplification.size import Size, size_of
+from onnxport.optimizers.simplification.symbols import name_open_dimensions
 
 assert families  # which fill the registry
 
@@ -106,6 +107,7 @@ class _Run:
         self.first = self.size = size_of(self.scene.original)
         for _ in range(_ROUNDS):
             shapes.infer(self.scene.model)
+            name_open_dimensions(self.scene.model)
             changed = [each for each in self.passes if self._changes(each)]
             self._check_size()
             if changed and not self.often and self._differs() is not None:
@@ -181,8 +183,16 @@ def _other_signature(model: Model, original: Model) -> str | None:
 
 
 def _restore_signature(model: Model, original: Model) -> None:
-    """Gives inputs and outputs the shapes that the original declares."""
+    """Gives inputs and outputs the shapes that the original declares, and what lies between only if it declares any."""
     declared = {value.name: value for value in (*original.graph.inputs, *original.graph.outputs)}
+    if not any(_declares(value) for node in original.graph for value in node.outputs):
+        for value in (value for node in model.graph.all_nodes() for value in node.outputs):
+            if not value.is_graph_output():
+                value.type = value.shape = None
     for value in (*model.graph.inputs, *model.graph.outputs):
         theirs = declared[value.name]
         value.type, value.shape = theirs.type, None if theirs.shape is None else ir.Shape(theirs.shape)
+
+
+def _declares(value: ir.Value) -> bool:
+    return value.shape is not None and not value.is_graph_output()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxport.artifact import Dim
+from onnxport.model import dims_of
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.scene import (
     Scene,
@@ -25,7 +27,8 @@ UNARY = frozenset(
 
 @simplification(
     "merge-transposes",
-    "Makes one Transpose of several in a row, or none, elementwise operators between them or not; Gemm takes one in.",
+    "Makes one Transpose of several in a row, or none, elementwise operators between them or not, and of one between "
+    "two Reshapes that join axes and part them again; Gemm takes one in.",
     keeps="A Transpose that others read as well.",
 )
 def merge_transposes(scene: Scene) -> int:
@@ -34,6 +37,8 @@ def merge_transposes(scene: Scene) -> int:
         merged += _merge(node)
     for node in scene.nodes("Gemm"):
         merged += _into_gemm(node)
+    for node in scene.nodes("Reshape"):
+        merged += _between_reshapes(node)
     return merged
 
 
@@ -66,6 +71,28 @@ def _merge(node: ir.Node) -> int:
         return 1
     between[-1].replace_input_with(0, value)
     return 0
+
+
+def _between_reshapes(node: ir.Node) -> int:
+    """Reshape, Transpose, Reshape, of which the first joins the leading axes and the last parts them again."""
+    middle = producer(node.inputs[0], "Transpose")
+    first = None if middle is None else producer(middle.inputs[0], "Reshape")
+    if middle is None or first is None:
+        return 0
+    perm = _perm(middle)
+    before, joined, after = (_dims(value) for value in (first.inputs[0], first.outputs[0], node.outputs[0]))
+    if before is None or joined is None or after is None or not perm or perm[0] or len(before) < len(joined):
+        return 0
+    leading = len(before) - len(joined) + 1
+    moved = [*range(leading), *(leading - 1 + axis for axis in perm[1:])]
+    known = None not in before and before[leading:] == joined[1:]
+    if not known or after != tuple(before[axis] for axis in moved):
+        return 0
+    return rewrite(node, "Transpose", [first.inputs[0]], {"perm": moved})
+
+
+def _dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    return None if value is None or value.shape is None else dims_of(value)
 
 
 def _perm(node: ir.Node) -> list[int] | None:

@@ -136,7 +136,9 @@ def _worst(report: Report) -> str:
         return f"{output.broken} at {output.name!r}"
     if not output.share:
         return "" if output.mismatches else "identical to the last bit"
-    return f"worst {output.share:.1e} of scale at {output.name!r}"
+    asked = report.asked if len(report.judgements) > 1 else None
+    of = f"{asked.question}: " if asked is not None else ""
+    return f"{of}worst {output.share:.1e} of scale at {output.name!r}"
 
 
 def _tried_on(fed: tuple[InputSet, ...]) -> str:

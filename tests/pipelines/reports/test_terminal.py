@@ -126,3 +126,9 @@ def test_rows_of_a_stage_are_a_table_of_differences() -> None:
         "  fuse                                   it changes the model's answers",
         "  remove unused    -13        0",
     ]
+
+
+def test_the_line_says_of_two_questions_to_which_its_figure_belongs() -> None:
+    assert "   worst 3.1e-07 of scale at 'scores'   " in result_lines(passing())
+    two = run_of(judgement(output()), judgement(output(), question="quality"))
+    assert "   fidelity: worst 3.1e-07 of scale at 'scores'   " in result_lines(two)

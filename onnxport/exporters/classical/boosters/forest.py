@@ -111,7 +111,7 @@ class Forest:
         """
         levels: dict[int, set[float]] = {column: set() for column in range(self.width)}
         codes: dict[int, set[int]] = {}
-        for branch in self.branches():
+        for branch in filter(lambda each: np.isfinite(each.threshold), self.branches()):
             source = self._source(branch.column)
             if source is None:
                 levels[branch.column].add(branch.threshold)

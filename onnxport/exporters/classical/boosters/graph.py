@@ -133,13 +133,13 @@ def _attributes(forest: Forest, dtype: np.dtype[Any]) -> dict[str, Any]:
             for target, weight in node.weights.items() if isinstance(node, Leaf) else ():
                 for name, value in zip(leaves, (number, place, target), strict=True):
                     leaves[name].append(value)
-                weights.append(weight)
+                weights.append(float(weight))
     attributes: dict[str, Any] = {f"nodes_{name}": given for name, given in nodes.items()}
     attributes |= {f"target_{name}": given for name, given in leaves.items()}
     numbers: dict[str, Any] = {
         "nodes_values": values,
         "target_weights": weights,
-        "base_values": [*forest.base],
+        "base_values": [float(each) for each in forest.base],
     }
     if forest.linear:
         numbers["base_values"] += [0.0] * (forest.targets * forest.width)

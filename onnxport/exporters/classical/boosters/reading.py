@@ -52,7 +52,7 @@ class Booster(TabularModel):
     float32 sum in another order may give.
 
     Raises:
-        UsageError: --input names other columns than the model has.
+        UsageError: --input names other columns than the model has; --float64 of a library that compares in float32.
     """
 
     def __init__(
@@ -67,6 +67,12 @@ class Booster(TabularModel):
         own: str,
         notes: Sequence[str] = (),
     ) -> None:
+        if params.float64 and own == "float32":
+            raise UsageError(
+                f"--float64 says nothing to {name.partition(',')[0]}",
+                why="it compares in float32 itself",
+                fix="leave it out",
+            )
         self.has_other_kernels = True
         dtype = "float64" if params.float64 else "float32"
         given = _named(forest, params)
