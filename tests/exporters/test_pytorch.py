@@ -313,6 +313,13 @@ REFUSED: dict[str, Refused] = {
         {"input": "x=3,3"},
         ["it leaves PyTorch", "in module 'inner.0'"],
     ),
+    "packed": (
+        CannotConvertError,
+        networks.packed,
+        {"input": ["x=2,7,4", "lengths=2:int64"], "dynamic": ["x=n,length,_", "lengths=n"]},
+        ["packed sequences", "networks.py:", "pack_padded_sequence(", "mask what it gives"],
+    ),
+    "strings": (UsageError, networks.narrow, {"input": "x=1,3:string"}, ["'x' is string"]),
     "complex": (
         CannotConvertError,
         networks.spectral,
