@@ -76,10 +76,7 @@ _FOLDERS: Mapping[str, str] = {
 # What else a user may come with, and what to do instead.
 _OTHERWISE: Mapping[str, str] = {
     ".onnx": "it is ONNX already: onnxport optimize brings it to another opset and simplifies it",
-    **dict.fromkeys(
-        (".pt", ".pth", ".bin", ".ckpt", ".safetensors"),
-        "weights alone are no model: write package.module:function for what builds it, and give them with --weights",
-    ),
+    ".bin": "weights are no model: write package.module:function for what builds it, and give --weights",
     ".py": "write package.module:function, without .py, for what builds the model",
     **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
