@@ -46,6 +46,11 @@ LOADERS: Mapping[str, str] = {
 
 _SUFFIXES: Mapping[str, str] = {
     ".pt2": "pytorch",
+    # Weights, or TorchScript: the loader says which, and what to give instead.
+    ".pt": "pytorch",
+    ".pth": "pytorch",
+    ".ckpt": "pytorch",
+    ".safetensors": "pytorch",
     ".keras": "tensorflow",
     ".h5": "tensorflow",
     ".hdf5": "tensorflow",
@@ -71,10 +76,7 @@ _FOLDERS: Mapping[str, str] = {
 # What else a user may come with, and what to do instead.
 _OTHERWISE: Mapping[str, str] = {
     ".onnx": "it is ONNX already: onnxport optimize brings it to another opset and simplifies it",
-    **dict.fromkeys(
-        (".pt", ".pth", ".bin", ".ckpt", ".safetensors"),
-        "weights alone are no model: write package.module:function for what builds it, and give them with --weights",
-    ),
+    ".bin": "weights are no model: write package.module:function for what builds it, and give --weights",
     ".py": "write package.module:function, without .py, for what builds the model",
     **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
