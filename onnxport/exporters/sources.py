@@ -30,6 +30,8 @@ KINDS: Mapping[str, str] = {
     "pickle": "a pickle",
     "skops": "a skops file",
 }
+# Those of which the framework is told by what is in them.
+CONTAINERS = frozenset({"python", "pickle", "skops"})
 
 # Kind to the function that loads such a source: framework.py has its contract.
 LOADERS: Mapping[str, str] = {
