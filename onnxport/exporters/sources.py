@@ -30,6 +30,8 @@ KINDS: Mapping[str, str] = {
     "pickle": "a pickle",
     "skops": "a skops file",
 }
+# Those of which the framework is told by what is in them.
+CONTAINERS = frozenset({"python", "pickle", "skops"})
 
 # Kind to the function that loads such a source: framework.py has its contract.
 LOADERS: Mapping[str, str] = {
@@ -76,10 +78,7 @@ _FOLDERS: Mapping[str, str] = {
 # What else a user may come with, and what to do instead.
 _OTHERWISE: Mapping[str, str] = {
     ".onnx": "it is ONNX already: onnxport optimize brings it to another opset and simplifies it",
-    **dict.fromkeys(
-        (".pt", ".pth", ".bin", ".ckpt", ".safetensors"),
-        "weights alone are no model: write package.module:function for what builds it, and give them with --weights",
-    ),
+    ".bin": "weights are no model: write package.module:function for what builds it, and give --weights",
     ".py": "write package.module:function, without .py, for what builds the model",
     **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
