@@ -114,12 +114,10 @@ def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
 
 def _joined(parts: list[Array], answer: Array) -> Array:
     """The answers for the rows as one for the batch; `answer` itself where the output has no row per row."""
+    if not answer.ndim:
+        return answer
     rows = [part[:1] for part in parts]
-    fits = (
-        answer.ndim
-        and answer.shape[0] == len(rows)
-        and all(row.shape[1:] == answer.shape[1:] for row in rows)
-    )
+    fits = answer.shape[0] == len(rows) and all(row.shape[1:] == answer.shape[1:] for row in rows)
     return np.concatenate(rows) if fits else answer
 
 
