@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import google.protobuf.message
 import onnx
@@ -46,6 +47,16 @@ _HARMLESS = (
 # What ONNX Runtime's optimizer writes into ONNX's own domain, below the opset that has it or without any that does.
 _ONNX_RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
 _FIRST_WITH_FREE_INITIALIZERS = 4  # IR version
+
+
+class Signed(Protocol):
+    """What takes and gives tensors."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]: ...
 
 
 class Model:
@@ -122,11 +133,11 @@ class Model:
         assert self.path is not None, "a model in memory is no artefact"
         return Artifact(self.path, "onnx", self.external_files)
 
-    def noted(self, manifest: Manifest, source: Model | None = None) -> Model:
+    def noted(self, manifest: Manifest, source: Signed | None = None) -> Model:
         """A copy that carries `manifest`, completed with this model's ports, as a metadata property.
 
         Args:
-            source: the model it was made of, whose inputs and outputs may be of wider types; itself unless given.
+            source: what it was made of, whose inputs and outputs may be of wider types; itself unless given.
         """
         had = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)} if source else {}
         inputs, outputs = (

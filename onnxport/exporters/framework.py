@@ -31,7 +31,11 @@ class Exported:
 
 
 class Framework(Protocol):
-    """A model, loaded and in inference mode."""
+    """A model, loaded and in inference mode.
+
+    One that knows more of its inputs than the exported graph shows, such as thresholds and that NaN is a missing value,
+    also has `domains: Mapping[str, Domain]` (samples.domain).
+    """
 
     @property
     def kind(self) -> str:

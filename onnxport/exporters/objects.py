@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from onnxport.errors import InputError, MissingDependencyError, UsageError
@@ -65,6 +66,97 @@ def from_factory(source: Source, params: ExportParams) -> Framework:
     return of_object(found, source, params)
 
 
+def from_pickle(source: Source, params: ExportParams) -> Framework:
+    """What a pickle or a joblib file holds; nothing of it is read without --trust.
+
+    Raises:
+        InputError: --trust is not given, or the file is damaged or needs what is not here.
+        MissingDependencyError: it is of classes of a library that is not installed.
+    """
+    if not params.trust:
+        raise InputError(
+            f"{source.name} is a pickle, which is not loaded",
+            why="reading one runs whatever code its author put into it",
+            fix="if you trust whoever wrote it, give --trust; a file of skops.io.dump needs none",
+        )
+    return _noted(source, params, lambda: _unpickled(source))
+
+
+def _unpickled(source: Source) -> Any:
+    """joblib reads plain pickles as well as its own files."""
+    try:
+        import joblib
+    except ModuleNotFoundError as error:
+        raise _module_missing(source, error) from error
+    try:
+        with current_directory_first():
+            return joblib.load(source.path)
+    except ModuleNotFoundError as error:
+        raise _module_missing(source, error) from error
+    except AttributeError as error:
+        raise InputError(
+            f"{source.name} cannot be read",
+            why=f"{_said(error)}: it was written with other versions, or in a script that defined the class itself",
+            fix="install the versions it was written with, or save it again with the class in a module",
+        ) from error
+    except Exception as error:  # whatever the code in it raises
+        raise InputError(f"{source.name} cannot be read as a pickle", why=_said(error)) from error
+
+
+def from_skops(source: Source, params: ExportParams) -> Framework:
+    """What a skops file holds: types that skops knows to be safe, others with --trust.
+
+    Raises:
+        InputError: it holds other types, or is damaged.
+        MissingDependencyError: it is of classes of a library that is not installed.
+    """
+    return _noted(source, params, lambda: _of_skops(source, params))
+
+
+def _of_skops(source: Source, params: ExportParams) -> Any:
+    import zipfile
+
+    import skops.io
+
+    try:
+        others = skops.io.get_untrusted_types(file=source.path)
+        if others and not params.trust:
+            raise InputError(
+                f"{source.name} holds types that skops does not know to be safe: {', '.join(others)}",
+                why="loading them may run code of whoever wrote it",
+                fix="if you trust that, give --trust",
+            )
+        with current_directory_first():
+            return skops.io.load(source.path, trusted=others)
+    except ModuleNotFoundError as error:
+        raise _module_missing(source, error) from error
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise InputError(
+            f"{source.name} cannot be read as a skops file",
+            why=_said(error),
+            fix="save it with skops.io.dump",
+        ) from error
+    except (TypeError, AttributeError, ImportError) as error:
+        raise InputError(
+            f"{source.name} cannot be read",
+            why=f"{_said(error)}: it was written with other versions",
+            fix="install the versions it was written with",
+        ) from error
+
+
+def _noted(source: Source, params: ExportParams, load: Callable[[], Any]) -> Framework:
+    """The Framework of what `load` gives; what libraries warn of meanwhile is told to the user with the result."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = load()
+    said = [" ".join(str(each.message).split()) for each in caught if issubclass(each.category, UserWarning)]
+    framework: Any = of_object(model, source, params)
+    if hasattr(framework, "notes"):
+        framework.notes += tuple(dict.fromkeys(said))
+    noted: Framework = framework
+    return noted
+
+
 def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
     """The Framework of an object; UsageError where it is none of a framework that is known."""
     for kind in type(model).__mro__:
@@ -76,6 +168,14 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
     raise UsageError(
         f"{source.name} gives {type(model).__module__}.{type(model).__qualname__}, which is no model we know",
         fix=f"known are those of {', '.join(OF_OBJECTS)}",
+    )
+
+
+def _module_missing(source: Source, error: ModuleNotFoundError) -> MissingDependencyError:
+    missing = (error.name or str(error)).partition(".")[0]
+    return MissingDependencyError(
+        f"{source.name} needs the module {missing}, which is not here",
+        fix=f"run: pip install {missing}, or put the folder that holds it on PYTHONPATH",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
@@ -15,6 +16,9 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
 from onnxport.isolation import Child
 from onnxport.validate.runtimes.base import Array, Feeds, check_feeds, check_taps
+
+if TYPE_CHECKING:
+    from onnxport.samples.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Description:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     has_other_kernels: bool
+    domains: Mapping[str, Domain]
 
 
 class Host:
@@ -39,7 +44,12 @@ class Host:
         framework: Framework = getattr(importlib.import_module(module), function)(source, params)
         self._framework = framework
         return Description(
-            framework.kind, framework.name, framework.inputs, framework.outputs, framework.has_other_kernels
+            framework.kind,
+            framework.name,
+            framework.inputs,
+            framework.outputs,
+            framework.has_other_kernels,
+            getattr(framework, "domains", {}),
         )
 
     def export(self, output: Path, opset: int | None) -> Exported:
@@ -93,6 +103,10 @@ class SourceRuntime(Closing):
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return self.described.outputs
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        return self.described.domains
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         return self._run(feeds, taps, other_kernels=False)

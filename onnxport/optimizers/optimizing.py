@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxport.model import Model
-from onnxport.optimizers import shapes as shape_passes
+from onnxport.optimizers.census import Census, census, row
 from onnxport.optimizers.opset import brought_to
-from onnxport.optimizers.params import NEWEST_OPSET, OptimizeParams
+from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.pinning import pinned
 from onnxport.optimizers.prepare import Equivalence
+from onnxport.optimizers.pruning import pruned, unread_inputs
 
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+
+# Attributes that are numbers and words.
+_PLAIN = frozenset(
+    getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,8 @@ class Optimized:
     """The model, and what the report should say of its making.
 
     Attributes:
-        facts: "passes": what changed in each, as a list of {"pass", "nodes", "parameters", "bytes", "skipped"}.
+        facts: "changed": nodes, parameters and opset, each before and after; "passes": by how much each pass changed
+            nodes, parameters and bytes (census.row).
     """
 
     model: Model
@@ -50,26 +59,117 @@ def optimized(
 
     Raises:
         UsageError: sizes that do not fit the model.
-        CannotConvertError: nodes that have no form at the opset asked for.
+        CannotConvertError: nodes that have no form at the opset asked for, or nothing that can be float16.
     """
-    candidate = model.clone()
-    notes: list[str] = []
-    facts: dict[str, Any] = {}
+    work = _Bench(model.clone(), phase)
     if params.shape:
-        shape_passes.pin_inputs(candidate, params.shape)
+        with work.step("fix sizes"):
+            work.notes += pinned(work.model, params.shape)
     if params.opset is not None:
-        with phase("opset"):
-            candidate = brought_to(candidate, NEWEST_OPSET if params.opset == "latest" else params.opset)
+        with work.step("opset"):
+            brought = brought_to(work.model, params.opset)
+            work.model = brought.model
+            work.notes += brought.notes
     if params.simplify:
+        work.simplify(params, folder, equivalence)
+    if params.prune_unused:
+        with work.step("prune unused"):
+            work.prune()
+    if params.fp16:
+        with work.step("float16"):
+            work.halve(folder, samples, io=params.io == "fp16")
+    return work.finished(model, params)
+
+
+class _Bench:
+    """The model that is worked on, with the notes and rows of what was done to it."""
+
+    def __init__(self, model: Model, phase: Callable[[str], AbstractContextManager[None]]) -> None:
+        self.model, self._phase = model, phase
+        self.notes: list[str] = []
+        self._rows: list[dict[str, Any]] = []
+        self._facts: dict[str, Any] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A pass of its own: a phase for the progress, a row for the report."""
+        before = census(self.model)
+        with self._phase(name):
+            yield
+        self._rows.append(row(name, before, census(self.model)))
+
+    def simplify(self, params: OptimizeParams, folder: Path, equivalence: Equivalence | None) -> None:
         from onnxport.optimizers.simplification import simplified
 
-        with phase("simplify"):
-            done = simplified(candidate, params, folder, equivalence=equivalence)
-        candidate, notes, facts = done.model, [*done.notes], dict(done.facts)
-    if params.fp16:
+        with self._phase("simplify"):
+            done = simplified(self.model, params, folder, equivalence=equivalence)
+        facts = dict(done.facts)
+        self.model = done.model
+        self.notes += done.notes
+        self._rows += facts.pop("passes", ())
+        self._facts |= facts
+
+    def prune(self) -> None:
+        for name in pruned(self.model):
+            self.notes.append(f"the input {name!r} is removed: no output depends on it")
+
+    def halve(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
         from onnxport.optimizers.float16.conversion import to_float16
 
-        with phase("float16"):
-            halved = to_float16(candidate, folder, samples, io=params.io == "fp16")
-        candidate, notes, facts = halved.model, [*notes, *halved.notes], {**facts, **halved.facts}
-    return Optimized(candidate, tuple(notes), facts)
+        taken = {spec.name for spec in self.model.inputs}
+        fed = [{name: array for name, array in feeds.items() if name in taken} for feeds in samples]
+        halved = to_float16(self.model, folder, fed, io=io)
+        self.model = halved.model
+        self.notes += halved.notes
+        self._facts |= halved.facts
+
+    def finished(self, source: Model, params: OptimizeParams) -> Optimized:
+        if _form(self.model) == _form(source):
+            self.notes.append("nothing changed: the model is as small and as new as was asked for")
+        if not params.prune_unused:
+            self.notes += (
+                f"no output depends on the input {name!r}; --prune-unused removes it"
+                for name in unread_inputs(self.model)
+            )
+        facts = {
+            "changed": _changed(census(source), census(self.model), source.opset, self.model.opset),
+            "passes": self._rows,
+        }
+        return Optimized(self.model, tuple(self.notes), facts | self._facts)
+
+
+def _changed(before: Census, after: Census, opset: int, new_opset: int) -> dict[str, dict[str, int]]:
+    return {
+        "nodes": {"before": before.nodes, "after": after.nodes},
+        "parameters": {"before": before.parameters, "after": after.parameters},
+        "opset": {"before": opset, "after": new_opset},
+    }
+
+
+def _form(model: Model) -> tuple[object, ...]:
+    """All of a model but the numbers in its weights: who changes these changes nodes, too."""
+    nodes = [
+        (
+            node.domain,
+            node.op_type,
+            [value and value.name for value in node.inputs],
+            [value.name for value in node.outputs],
+            {name: _setting(each) for name, each in node.attributes.items()},
+        )
+        for node in model.graph.all_nodes()
+    ]
+    stored = {
+        value.name: (value.dtype, value.shape)
+        for graph in model.ir.graphs()
+        for value in graph.initializers.values()
+    }
+    return nodes, stored, dict(model.ir.opset_imports), model.inputs, model.outputs
+
+
+def _setting(attribute: ir.Attr) -> object:
+    if attribute.is_ref():
+        return attribute.ref_attr_name
+    if attribute.type == ir.AttributeType.TENSOR:
+        tensor = attribute.as_tensor()
+        return tensor.dtype, tensor.shape
+    return attribute.value if attribute.type in _PLAIN else attribute.type

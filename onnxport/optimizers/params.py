@@ -6,10 +6,11 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from onnxport.errors import UsageError
 from onnxport.shapes import Shapes
 
 # The oldest that a model may be brought down to, and the newest that ONNX Runtime (1.31) runs.
@@ -75,3 +76,25 @@ class OptimizeParams(BaseModel):
         default="float",
         description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
     )
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.io != "float" and not self.fp16:
+            raise UsageError(
+                "--io fp16 is about a float16 model", fix="give --fp16 as well, or leave --io out"
+            )
+        for name in _OF_SIMPLIFYING:
+            if not self.simplify and getattr(self, name) != type(self).model_fields[name].default:
+                raise UsageError(
+                    f"--{name} is about simplifying, which --no-simplify leaves out",
+                    fix="give the one or the other",
+                )
+        if not (self.simplify or self.opset or self.prune_unused or self.shape or self.fp16):
+            raise UsageError(
+                "nothing is asked for that would change the model",
+                fix="leave --no-simplify out, or give --opset, --shape, --prune-unused or --fp16",
+            )
+        return self
+
+
+_OF_SIMPLIFYING = ("level", "passes", "skip")

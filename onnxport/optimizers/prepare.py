@@ -16,7 +16,7 @@ from onnxport.optimizers.decompose import decompose
 from onnxport.optimizers.fold import fold_constants
 from onnxport.optimizers.fuse import fuse_gelu
 from onnxport.optimizers.impossible import drop_impossible_branches
-from onnxport.optimizers.opset import lift
+from onnxport.optimizers.opset import inline_functions, lift
 from onnxport.optimizers.quantization import settle_quantization
 from onnxport.optimizers.scans import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
@@ -129,8 +129,7 @@ def _run(model: Model, step: PassBase) -> None:
 
 
 def _inline(model: Model) -> None:
-    if model.ir.functions:
-        _run(model, common.InlinePass())
+    inline_functions(model.ir)
     # Constants as initializers, which are constants and no inputs: one form for everything after.
     _run(model, common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0))
     _run(model, common.RemoveInitializersFromInputsPass())

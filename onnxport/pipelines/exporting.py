@@ -141,8 +141,10 @@ def _exported(
     with clock.phase("export"):
         exported = runtime.export(raw, opset)
     model, _ = load(Artifact.open(exported.path))
-    if opset is not None:
-        model = brought_to(model, opset)
+    notes = exported.notes
+    if job.params.opset is not None:
+        brought = brought_to(model, job.params.opset)
+        model, notes = brought.model, (*notes, *brought.notes)
     manifest = Manifest(
         source=digest,
         made_by=versions(_libraries(job, runtime)),
@@ -151,8 +153,8 @@ def _exported(
     )
     with clock.phase("write"):
         (folder / "0").mkdir()
-        artifact = model.noted(manifest).save(folder / "0" / job.output.name)
-    return Product(artifact, exported.notes, exported.facts), load(artifact)[0]
+        artifact = model.noted(manifest, runtime).save(folder / "0" / job.output.name)
+    return Product(artifact, notes, exported.facts), load(artifact)[0]
 
 
 def _rejected(job: Export) -> Path | None:

@@ -52,7 +52,10 @@ def optimize() -> Iterator[Worker]:
 
     def make(model: Model, params: OptimizeParams, work: Work) -> Product:
         from onnxport.optimizers.optimizing import optimized
+        from onnxport.quantize.sources import check_float
 
+        if params.fp16:
+            check_float(model)
         samples = _samples(model, work) if params.fp16 else ()
         folder = work.output.parent / "scratch"
         folder.mkdir()

@@ -17,10 +17,11 @@ from onnx_ir.passes import common
 
 from onnxport.artifact import TensorSpec
 from onnxport.model import Model
+from onnxport.samples.columns import Column
 from onnxport.samples.ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.uses import constant, made_by, uses
 
-Kind = Literal["real", "integer", "mask", "length", "choice", "position", "one-hot", "state"]
+Kind = Literal["real", "integer", "mask", "length", "choice", "position", "one-hot", "state", "table"]
 
 # (operator, index of the input) -> the input that is indexed there.
 _INDICES = {
@@ -52,12 +53,13 @@ class Domain:
     Attributes:
         kind: "real" floats, "integer" in [low, high], "mask" of two values (0 and 1 unless told), "length" in 1..size
             of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along the last
-            axis, "state" of a recurrent network in -1..1.
+            axis, "state" of a recurrent network in -1..1, "table" whose values are compared as they are, unrounded.
         low, high: both included.
         values: of a mask what hides and what keeps.
         positive: floats that go into a logarithm, a root, a power or below a fraction bar.
         bounds: the range of an image before the graph normalises it.
         center, spread: mean and standard deviation of each feature on the last axis, where a Scaler tells them.
+        columns: of a table, its last axis.
     """
 
     kind: Kind
@@ -68,6 +70,7 @@ class Domain:
     bounds: Bounds | None = None
     center: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
+    columns: tuple[Column, ...] = ()
 
 
 def domains(model: Model) -> dict[str, Domain]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxport.artifact import TensorSpec
+from onnxport.samples import columns
 from onnxport.samples.domain import Domain
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -80,6 +81,8 @@ def _draw(
     index: int,
     longest: int,
 ) -> Array:
+    if domain.kind == "table":
+        return columns.draw(random, shape, domain.columns, kind, dtype)
     if dtype == "string":
         return random.choice(np.array(["a", "onnx", "text"], dtype=object), shape)
     if domain.kind == "state":

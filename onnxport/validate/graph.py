@@ -19,6 +19,9 @@ UNKNOWN_LENGTH = 1152
 
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvTranspose", "DeformConv", "QLinearConv"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+# What sees of a value no more than how large it is.
+_SIZES = frozenset(("Shape", "Size"))
+_NOTHING = frozenset[str]()
 _REDUCTIONS = frozenset(
     "ReduceSum ReduceMean GlobalAveragePool ReduceL2 ReduceSumSquare ReduceLogSumExp".split()
 )
@@ -130,6 +133,16 @@ def constant_outputs(model: Model) -> frozenset[str]:
     )
 
 
+def unread_inputs(model: Model) -> frozenset[str]:
+    """Inputs that no output depends on, not through their shape either."""
+    read = {id(source) for output in model.graph.outputs for source in _sources(output, None, _NOTHING)}
+    return frozenset(
+        value.name
+        for value in model.graph.inputs
+        if value.name and value.name not in model.graph.initializers and id(value) not in read
+    )
+
+
 def saturating_outputs(model: Model) -> frozenset[str]:
     """Graph outputs that hold what a saturating function gave, maybe moved, averaged or joined with others."""
     return frozenset(
@@ -143,17 +156,19 @@ def saturating_outputs(model: Model) -> frozenset[str]:
     )
 
 
-def _sources(value: ir.Value, through: frozenset[str] | None) -> Iterator[ir.Value]:
+def _sources(
+    value: ir.Value, through: frozenset[str] | None, never: frozenset[str] = _SIZES
+) -> Iterator[ir.Value]:
     """`value` and the values it is made from, back to the inputs; only through the operators named, if any are.
 
-    The way leads into the bodies of If and Loop, and never through Shape and Size.
+    The way leads into the bodies of If and Loop, and not through the operators in `never`.
     """
     pending, seen = [value], {id(value)}
     while pending:
         current = pending.pop()
         yield current
         producer = current.producer()
-        if producer is None or producer.op_type in ("Shape", "Size"):
+        if producer is None or producer.op_type in never:
             continue
         inner = _inner_outputs(producer)
         needed: list[ir.Value | None] = list(inner)

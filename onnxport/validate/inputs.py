@@ -27,6 +27,7 @@ Loader = Callable[[], Sample]
 Try = Callable[[Loader], None]
 
 BATCH = 3  # of the sets that are not of batch 1
+ROWS = 256  # of a table, which has as many branches to visit
 # Further sets made, one at a time, for outputs about which the planned ones say nothing.
 _FURTHER = 6
 # Bytes of one generated set. A network that takes more per run is none that we met.
@@ -95,6 +96,7 @@ class GeneratedInputs:
     ) -> None:
         self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
         self._sizes = OpenSizes(inputs, shapes, limits)
+        self._rows = ROWS if any(domain.kind == "table" for domain in domains.values()) else BATCH
         self._count, self._further = 0, 0
         self._accepted: Shapes | None = None
         self.notes: list[str] = []
@@ -130,7 +132,7 @@ class GeneratedInputs:
 
     def _feed_another_size(self, kind: FloatKind, shapes: Shapes) -> None:
         """A set at another batch, and at other sizes that the model accepts, odd ones if it does, if there are any."""
-        batch = BATCH if self._sizes.has_batch else 1
+        batch = self._rows if self._sizes.has_batch else 1
         proposed = list(self._sizes.proposals(batch))
         odd = [each for each in self._sizes.proposals(batch, odd=True) if each not in proposed]
         before = list(self._sizes.proposals(1))

@@ -100,8 +100,8 @@ class Judge(Closing):
         started = time.perf_counter()
         with self._loaded(candidate) as runtime:  # first, so that a process starts while the reference works
             self.prepare()
-            model = self._prepared.rolled(self._renamed(candidate, runtime))
-            return self._judged(candidate, model, started)
+            seen = self._renamed(candidate, runtime)
+            return self._judged(candidate, seen, started)
 
     def differs(self, candidate: Model) -> str | None:
         """Why a model in memory does not compute what the reference computes; None if it does.
@@ -119,7 +119,7 @@ class Judge(Closing):
         try:
             with OrtRuntime.of_model(candidate) as runtime:
                 faults = (
-                    self._fault(reference.rolled(Oriented(runtime)), each)
+                    self._fault(reference.rolled(Oriented(runtime, unread=reference.unread)), each)
                     for each in reference.sets[:_EARLY_SETS]
                 )
                 return next(filter(None, faults), None)
@@ -169,9 +169,15 @@ class Judge(Closing):
     def _renamed(self, candidate: Artifact, runtime: Runtime) -> Oriented:
         """The candidate under the reference's names, as far as the user maps them."""
         names = str(self._artifact.path), str(candidate.path)
-        dtypes = source_dtypes(candidate, runtime)
+        wanted = {spec.name: spec.dtype for spec in (*self._prepared.inputs, *self._prepared.outputs)}
+        dtypes = {
+            name: dtype
+            for name, dtype in source_dtypes(candidate, runtime).items()
+            if wanted.get(name, dtype) == dtype  # else the reference is as narrow
+        }
         seen = Oriented(runtime, dtypes=dtypes)
-        return Oriented(runtime, *mapped(self._params.map, self._prepared, seen, names), dtypes)
+        renames = mapped(self._params.map, self._prepared, seen, names)
+        return Oriented(runtime, *renames, dtypes, self._prepared.unread)
 
     def _fault(self, candidate: Run, answered: Answered) -> str:
         """What is wrong with the candidate's answer to one set, in one sentence; empty when nothing is."""
@@ -186,8 +192,8 @@ class Judge(Closing):
                 return f"{name!r}: {found.fault}"
         return ""
 
-    def _judged(self, candidate: Artifact, model: Run, started: float) -> Report:
-        reference = self._prepared
+    def _judged(self, candidate: Artifact, seen: Oriented, started: float) -> Report:
+        reference, model = self._prepared, self._prepared.rolled(seen)
         check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
         function = self._params.candidate_runtime.get("function", "")
         precision = precision_of(candidate, function=function)
@@ -195,7 +201,7 @@ class Judge(Closing):
         metrics = self._budgets.user
         with Hearing(reference, precision, self._params, metrics, kept, self._only) as hearing:
             judgements = self._judgements(hearing, model)
-            notes = (*hearing.notes, *self._notes(model))
+            notes = (*hearing.notes, *self._notes(seen))
         verdict, reason = overall(judgements)
         fed = tuple(
             InputSet(label=s.label, shapes=s.shapes, source=s.source, steps=reference.steps)
@@ -260,16 +266,22 @@ class Judge(Closing):
                 if not hearing.is_doubtful:
                     return
 
-    def _notes(self, model: Run) -> tuple[str, ...]:
+    def _notes(self, model: Oriented) -> tuple[str, ...]:
         reference = self._prepared
+        gone = {spec.name for spec in model.lacking}
         notes = [*reference.notes, *getattr(model.runtime, "remarks", ())]
         if all(answered.source == "generated" for answered in reference.sets):
             notes.append(_SYNTHETIC)
+        if gone:
+            named = ", ".join(map(repr, sorted(gone)))
+            notes.append(f"the candidate does not take {named}, on which no output of the reference depends")
         for kind, ours, theirs in (
             ("inputs", reference.inputs, model.inputs),
             ("outputs", reference.outputs, model.outputs),
         ):
-            if [spec.name for spec in ours] != [spec.name for spec in theirs]:
+            if [spec.name for spec in ours if spec.name not in gone] != [
+                spec.name for spec in theirs if spec.name not in gone
+            ]:
                 notes.append(
                     f"the {kind} are in another order than the reference's; they were matched by name"
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,23 @@ _MOST_WEIGHTS = 512 * 2**20
 _MIXED = 1e-3
 
 
-def perturbed_inputs(run: Run, seed: int, precision: Precision = "float32") -> Probe:
+def perturbed_inputs(
+    run: Run, seed: int, precision: Precision = "float32", exact: Collection[str] = ()
+) -> Probe:
     """Every other float32 of the inputs moved to a neighbour, a relative change of 1e-7.
 
     float64 moves as far, since float32 is what artefacts compute in; float16 stays, whose neighbours are 1e-3 away.
-    For a reference of lower precision the inputs move by what matters there (MOVES).
+    For a reference of lower precision the inputs move by what matters there (MOVES). Those called `exact` stay: what is
+    compared with thresholds as it comes is on the same side in every right artefact.
     """
     move = MOVES.get(precision, _moved)
 
     def probe(feeds: Feeds, answers: Answers) -> Answers:
         return run(
             {
-                name: move(array, np.random.PCG64([seed, zlib.crc32(name.encode())]))
+                name: array
+                if name in exact
+                else move(array, np.random.PCG64([seed, zlib.crc32(name.encode())]))
                 for name, array in feeds.items()
             }
         )
@@ -49,15 +54,15 @@ def perturbed_inputs(run: Run, seed: int, precision: Precision = "float32") -> P
     return probe
 
 
-def nudged_zeros(run: Run) -> Probe:
+def nudged_zeros(run: Run, exact: Collection[str] = ()) -> Probe:
     """The zeros among other numbers moved by the rounding of the largest, up or down.
 
     A zero has no neighbour, and yet every sum that it goes into rounds. Between sparse inputs a spectrum has magnitudes
-    of nothing but that.
+    of nothing but that. For `exact` see `perturbed_inputs`.
     """
 
     def probe(feeds: Feeds, answers: Answers) -> Answers:
-        moved = {name: _nudged(array) for name, array in feeds.items()}
+        moved = {name: array if name in exact else _nudged(array) for name, array in feeds.items()}
         if all(moved[name] is array for name, array in feeds.items()):
             return answers
         try:

@@ -12,7 +12,8 @@ import numpy as np
 from onnxport.artifact import Referent, TensorSpec
 from onnxport.errors import InputError
 from onnxport.model import Model
-from onnxport.samples.domain import declared_domains, domains, without_functions
+from onnxport.samples.columns import is_odd_nan
+from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
 from onnxport.shapes import apply_shapes, limits
@@ -25,6 +26,7 @@ from onnxport.validate.graph import (
     output_nodes,
     output_steps,
     saturating_outputs,
+    unread_inputs,
 )
 from onnxport.validate.inputs import GeneratedInputs, Loader, feed_from_folder
 from onnxport.validate.params import ValidateParams
@@ -64,7 +66,7 @@ class Answered:
         noise: of each output.
         kept: the inputs and the answers, or None where all sets together are too large to be kept.
         adversarial: see Sample.
-        nan: whether an input holds NaN, so that an answer of NaN says nothing.
+        nan: whether an input holds NaN that is no missing value, so that an answer of NaN says nothing.
     """
 
     load: Loader
@@ -106,10 +108,12 @@ class Reference:
         self._runtime = runtime
         model = Oriented(runtime)
         check_tensors(model, str(artifact.path))
-        known = domains(self.graph) if self.graph else declared_domains(model.inputs)
+        read = domains(self.graph) if self.graph else declared_domains(model.inputs)
+        known = {**read, **runtime.domains}
         rolling = Rolling(model, self.graph, known, params)
         self.rolled, self.steps, self._states = rolling.rolled, rolling.steps, rolling.states
         self._domains = rolling.domains
+        self._tables = frozenset(name for name, domain in known.items() if domain.kind == "table")
         self._model = self.rolled(model)
         self.name = runtime.name
         self.shapes = apply_shapes(self.inputs, params.shape)
@@ -136,6 +140,14 @@ class Reference:
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return self._model.outputs
+
+    @property
+    def unread(self) -> tuple[TensorSpec, ...]:
+        """Inputs that no output depends on, told by the graph: a candidate may do without them."""
+        if self.graph is None or not self._is_its_graph:
+            return ()
+        names = unread_inputs(self.graph)
+        return tuple(spec for spec in self.inputs if spec.name in names)
 
     @property
     def nodes(self) -> dict[str, NodeRef]:
@@ -255,8 +267,8 @@ class Reference:
         if beside is not None:
             yield beside
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
-        if any(spec.dtype in movable for spec in self.inputs):
-            yield from (perturbed_inputs(run, seed, self.precision) for seed in (1, 2))
+        if any(spec.dtype in movable and spec.name not in self._tables for spec in self.inputs):
+            yield from (perturbed_inputs(run, seed, self.precision, self._tables) for seed in (1, 2))
         elif self._is_its_graph and (shaken := self._shaken()) is not None:
             yield from self._other_kernels(lambda: _in_memory(shaken))
         yield from self._other_kernels(self._runtime.other_kernels)
@@ -283,12 +295,12 @@ class Reference:
     def _answer(self, load: Loader) -> None:
         """Runs the reference and its probes on one set."""
         sample = load()
-        nan = any(_holds_nan(array) for array in sample.feeds.values())
+        nan = any(_holds_nan(array, self._domains[name]) for name, array in sample.feeds.items())
         answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ in how
         # The last two, other inputs or weights and other kernels, have to do for companions, which are full of zeros.
-        companion = [*self._probes[-2:], nudged_zeros(self._model.run)]
+        companion = [*self._probes[-2:], nudged_zeros(self._model.run, self._tables)]
         chosen = companion if sample.adversarial else self._probes
         probes = [probe(sample.feeds, answers) for probe in chosen]
         noise = {
@@ -313,8 +325,12 @@ def _is_finite(answer: Array) -> bool:
     return answer.dtype.kind != "f" or bool(np.isfinite(answer).all())
 
 
-def _holds_nan(values: Array) -> bool:
-    return values.dtype.kind == "f" and bool(np.isnan(values).any())
+def _holds_nan(values: Array, domain: Domain) -> bool:
+    """Whether there is NaN that stands for no missing value."""
+    if values.dtype.kind != "f":
+        return False
+    odd = is_odd_nan(values, domain.columns) if domain.kind == "table" else np.isnan(values)
+    return bool(odd.any())
 
 
 def _in_memory(model: Model) -> Runtime:

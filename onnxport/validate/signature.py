@@ -18,9 +18,13 @@ Permutations = Mapping[str, tuple[int, ...]]
 class Oriented:
     """A runtime seen in the axis order of the source, whatever layout the artefact has, and under other names if asked.
 
+    Attributes:
+        lacking: inputs of the source that the runtime does not have.
+
     Args:
         inputs, outputs: names to show, each with the runtime's own; the others stay.
         dtypes: the runtime's own names of what the source has in another float type, with that.
+        unread: inputs of the source that the runtime need not have: what is fed to them goes nowhere.
     """
 
     def __init__(
@@ -29,13 +33,16 @@ class Oriented:
         inputs: Names | None = None,
         outputs: Names | None = None,
         dtypes: Mapping[str, str] | None = None,
+        unread: Sequence[TensorSpec] = (),
     ) -> None:
         self.runtime = runtime
         self._inputs, self._outputs, self._dtypes = inputs or {}, outputs or {}, dtypes or {}
+        own = {spec.name for spec in self._own_inputs}
+        self.lacking = tuple(spec for spec in unread if spec.name not in own)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        return renamed(map(self._source_order, self.runtime.inputs), self._inputs)
+        return (*self._own_inputs, *self.lacking)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -43,8 +50,8 @@ class Oriented:
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         """As `Runtime.run`, but arrays in and out have the source's axes."""
-        permutations = self._permutations
-        feeds = {self._inputs.get(name, name): array for name, array in feeds.items()}
+        permutations, gone = self._permutations, {spec.name for spec in self.lacking}
+        feeds = {self._inputs.get(name, name): array for name, array in feeds.items() if name not in gone}
         physical = {
             name: array.transpose(permutations[name]) if name in permutations else array
             for name, array in feeds.items()
@@ -67,6 +74,10 @@ class Oriented:
             fed = {name: each.astype(own[name]) if name in own else each for name, each in feeds.items()}
         answers = self.runtime.run(fed, taps=taps)
         return {name: each.astype(self._dtypes.get(name, each.dtype)) for name, each in answers.items()}
+
+    @property
+    def _own_inputs(self) -> tuple[TensorSpec, ...]:
+        return renamed(map(self._source_order, self.runtime.inputs), self._inputs)
 
     @property
     def _permutations(self) -> Permutations:

@@ -19,8 +19,10 @@ import pytest
 from onnx import numpy_helper
 
 from fixtures import models
-from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, lift
-from onnxport.optimizers.opset_adapters import ADAPTERS
+from onnxport.model import Model
+from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, brought_to, lift
+from onnxport.optimizers.opset.upward import ADAPTERS
+from onnxport.optimizers.params import NEWEST_OPSET
 
 # Opset, then the graph in ONNX's own text form. `_` is an absent input, `float[]` says nothing of the shape.
 ADAPTED = """
@@ -174,16 +176,24 @@ KEPT = """
 FED: dict[str, Any] = {"grow": [1, 1, 2, 3], "mixed": [1, 1, 0.6, 1.7], "shape": [2, 4, -1], "v": [0.5, 2, 3]}
 SIZES = {"N": 2, "C": 6, "H": 4, "W": 5, "R": 3}
 
+# What ONNX Runtime 1.31 has no kernels for from opset 22 on.
+UNRUN = {"RoiAlign"}
+
 # Changes of a schema from one version to the next that ask for no adapter, and why.
 NO_ADAPTER = {
     "new option, off by default": [
         ("ArgMax", 12, "select_last_index"),
         ("ArgMin", 12, "select_last_index"),
+        ("Attention", 25, "left_window_size"),
+        ("Attention", 25, "right_window_size"),
         ("AveragePool", 10, "ceil_mode"),
         ("Cast", 19, "saturate"),  # concerns float8, which came with it
+        ("Cast", 24, "round_mode"),  # concerns float8e8m0, which came with it
         ("CastLike", 19, "saturate"),
+        ("CastLike", 24, "round_mode"),
         ("DepthToSpace", 11, "mode"),
         ("DequantizeLinear", 21, "block_size"),
+        ("DequantizeLinear", 23, "output_dtype"),
         ("GRU", 14, "layout"),
         ("GatherND", 12, "batch_dims"),
         ("LSTM", 14, "layout"),
@@ -193,6 +203,7 @@ NO_ADAPTER = {
         ("QuantizeLinear", 19, "saturate"),
         ("QuantizeLinear", 21, "block_size"),
         ("QuantizeLinear", 21, "output_dtype"),
+        ("QuantizeLinear", 23, "precision"),
         ("RNN", 14, "layout"),
         ("Reshape", 14, "allowzero"),
         ("Resize", 18, "antialias"),
@@ -264,6 +275,15 @@ def lifted(model: onnx.ModelProto, to: int = CANONICAL_OPSET) -> onnx.ModelProto
     return result
 
 
+def latest(model: onnx.ModelProto) -> onnx.ModelProto:
+    """At the newest opset at which ONNX Runtime runs it."""
+    result = ir.to_proto(brought_to(Model(ir.from_proto(model)), "latest").model.ir)
+    check(result)
+    found = {entry.domain: entry.version for entry in result.opset_import}[""]
+    assert found == (CANONICAL_OPSET if UNRUN & {node.op_type for node in model.graph.node} else NEWEST_OPSET)
+    return result
+
+
 def check(model: onnx.ModelProto) -> None:
     """ONNX's full check, which wants a shape for every output, told or found."""
     model = onnx.shape_inference.infer_shapes(model)
@@ -323,7 +343,9 @@ def _branch(graph: onnx.GraphProto, prefix: str) -> onnx.GraphProto:
 def test_a_lifted_node_answers_as_the_old_one(opset: int, text: str) -> None:
     model = build(opset, text)
     fed = feeds(model)
-    assert_same(run(lifted(model), fed), run(model, fed))
+    expected = run(model, fed)
+    assert_same(run(lifted(model), fed), expected)
+    assert_same(run(latest(model), fed), expected)
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(ADAPTED))
@@ -361,7 +383,7 @@ def schema_changes() -> Iterator[tuple[str, int, str]]:
             schemas.setdefault(schema.name, []).append(schema)
     for name, versions in schemas.items():
         for old, new in itertools.pairwise(versions):
-            if OLDEST_OPSET < new.since_version <= CANONICAL_OPSET:
+            if OLDEST_OPSET < new.since_version <= NEWEST_OPSET:
                 for what in differences(old, new):
                     yield name, new.since_version, what
 
@@ -584,12 +606,45 @@ def test_opsets_before_seven_are_refused() -> None:
         lift(ir.from_proto(build(6, "(float[2] x) => (float[] y) { y = Abs(x) }")))
 
 
-def test_functions_must_be_inlined_first() -> None:
-    text = """<ir_version: 8, opset_import: ["": 16, "own": 1]>
-        graph (float[2] x) => (float[2] y) { y = own.twice(x) }
-        <opset_import: ["": 16], domain: "own"> twice (a) => (b) { b = Add(a, a) }"""
-    with pytest.raises(LiftError, match="twice must be inlined"):
-        lift(ir.from_proto(onnx.parser.parse_model(text)))
+FUNCTIONS = """<ir_version: 8, opset_import: ["": 16, "own": 1]>
+    graph (float[2,3] x) => (float[] y) { a = own.squared<power=2.0>(x) y = own.ranked(a) }
+    <opset_import: ["": 16], domain: "own"> squared<power: float = 3.0>(a) => (b)
+        { p = Constant<value_float: float = @power>() c = Pow(a, p) b = own.total(c) }
+    <opset_import: ["": 12], domain: "own"> total(a) => (b) { b = ReduceSum<axes = [0]>(a) }
+    <opset_import: ["": 18], domain: "own"> ranked(a) => (b) { n = Constant<value_ints = [1]>() b = ReduceMax(a, n) }
+"""
+
+
+def test_functions_are_inlined_whatever_their_opsets() -> None:
+    model = onnx.parser.parse_model(FUNCTIONS)
+    for function in model.functions:
+        function.opset_import.add(domain="own", version=1)
+    fed = feeds(model)
+    expected = [
+        (fed["x"] ** 2).sum(0, keepdims=True).max(1, keepdims=True)
+    ]  # ONNX Runtime refuses mixed opsets
+    for to in (CANONICAL_OPSET, NEWEST_OPSET):
+        brought = brought_to(Model(ir.from_proto(model)), to)
+        result = ir.to_proto(brought.model.ir)
+        check(result)
+        assert not result.functions
+        assert_same(run(result, fed), expected)
+        assert brought.notes == (
+            "its functions were written out where they are called: ranked, squared, total",
+        )
+
+
+def test_functions_must_be_inlined_before_a_lift() -> None:
+    with pytest.raises(LiftError, match="ranked, squared, total must be inlined"):
+        lift(ir.from_proto(onnx.parser.parse_model(FUNCTIONS)))
+
+
+def test_a_function_whose_parameter_decides_on_its_form_is_refused() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18, "own": 1]> graph (float[2,3] x) => (float[] y)
+        { y = own.total<over=[1]>(x) }
+        <opset_import: ["": 12], domain: "own"> total<over>(a) => (b) { b = ReduceSum<axes: ints = @over>(a) }"""
+    with pytest.raises(LiftError, match="'axes' is a parameter of the function"):
+        brought_to(Model(ir.from_proto(onnx.parser.parse_model(text))), 21)
 
 
 def test_operators_that_onnx_never_had_are_left_alone() -> None:
@@ -600,8 +655,27 @@ def test_operators_that_onnx_never_had_are_left_alone() -> None:
 
 
 def test_there_is_no_lift_beyond_the_adapters() -> None:
-    with pytest.raises(ValueError, match="adapters exist for opset 7 to 21"):
-        lift(ir.from_proto(build(9, "(float[2] x) => (float[] y) { y = Abs(x) }")), CANONICAL_OPSET + 1)
+    with pytest.raises(ValueError, match="adapters exist for opset 7 to 26"):
+        lift(ir.from_proto(build(9, "(float[2] x) => (float[] y) { y = Abs(x) }")), NEWEST_OPSET + 1)
+
+
+def test_latest_is_what_onnx_runtime_has_kernels_for() -> None:
+    text = """(float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
+        { y = RoiAlign(x, r, i) }"""
+    brought = brought_to(Model(ir.from_proto(build(17, text))), "latest")
+    assert brought.model.opset == 21
+    assert [re.sub("Runtime [0-9.]+", "Runtime", note) for note in brought.notes] == [
+        "its newest opset is 21, not 26: ONNX Runtime lacks RoiAlign-22"
+    ]
+    with pytest.raises(LiftError, match="1 of 1 nodes would not run at opset 24") as caught:
+        brought_to(Model(ir.from_proto(build(17, text))), 24)
+    assert [(refusal.op, refusal.node) for refusal in caught.value.refusals] == [("RoiAlign", "y")]
+    assert "has no kernel for RoiAlign-22" in str(caught.value)
+
+
+def test_what_did_not_run_before_is_no_reason_against_an_opset() -> None:
+    model = build(20, "(uint8[9] x) => (uint8[] y) { y = ImageDecoder(x) }")
+    assert brought_to(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
 
 
 # ONNX's own tests, with how many of them at least are of opset 6 to 20 and answered by ONNX Runtime.

@@ -71,7 +71,10 @@ def note_in_ort(data: bytes) -> Manifest | None:
 def is_half(note: Manifest | None) -> bool:
     """Whether it was made to be float16 but for what has to be float32."""
     options = () if note is None else note.options.values()
-    return any(isinstance(each, dict) and each.get("precision") == "fp16" for each in options)
+    return any(
+        isinstance(each, dict) and (each.get("precision") == "fp16" or each.get("fp16") is True)
+        for each in options
+    )
 
 
 def _note(text: str) -> Manifest | None:

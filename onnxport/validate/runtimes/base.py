@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from onnxport.artifact import TensorSpec
 from onnxport.errors import MachineError, UsageError
+
+if TYPE_CHECKING:
+    from onnxport.samples.domain import Domain
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Feeds = Mapping[str, Array]
@@ -67,7 +70,12 @@ class Runtime(Protocol):
 
 
 class ReferenceRuntime(Runtime, Protocol):
-    """A Runtime that can say what its own noise is."""
+    """A Runtime that can say what its own noise is, and maybe what its inputs may hold."""
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """Of the inputs of which it knows more than a graph shows."""
+        ...
 
     def other_kernels(self) -> Runtime | None:
         """The same model computed by other kernels; it ends with the first of the two to close. None for none.

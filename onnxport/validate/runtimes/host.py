@@ -16,6 +16,7 @@ from onnxport.validate.runtimes.base import Array, Feeds, Runtime
 from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
 
 if TYPE_CHECKING:
+    from onnxport.samples.domain import Domain
     from onnxport.validate.params import ValidateParams
 
 Role = Literal["reference", "candidate"]
@@ -101,7 +102,7 @@ def isolated(artifact: Artifact, params: ValidateParams, role: Role) -> Isolated
 
 
 class IsolatedRuntime(Closing):
-    """The Runtime contract over a child process.
+    """The Runtime contract over a child process; what its inputs may hold is read from the graph.
 
     The child starts at once and without waiting, so that its imports overlap with the caller's work; the file is
     opened by the first use, and may be written until then.
@@ -111,6 +112,8 @@ class IsolatedRuntime(Closing):
         options: how its runtime is to run it.
         timeout: seconds that one call may take.
     """
+
+    domains: Mapping[str, Domain] = {}
 
     def __init__(
         self, path: Path, options: RuntimeOptions = _DEFAULT, *, timeout: float = RUN_TIMEOUT

@@ -1,4 +1,4 @@
-"""How each operator's old form becomes its new one: an adapter per version in which form or meaning changed.
+"""How each operator's old form becomes its newer one: an adapter per version in which form or meaning changed.
 
 `lift` applies them in the order of versions, so an adapter writes the form of its own version, and later ones
 take that further. Most changes of ONNX only add types or options and need none; the test walks through the
@@ -10,223 +10,15 @@ artefact is compared with the original model under ONNX Runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-# What shape inference found for a value of the original model.
-Known = dict[ir.Value, tuple[ir.DataType | None, ir.Shape | None]]
+from onnxport.optimizers.opset.node import Node, NoForm, required
 
 _FLOAT_MAX = float(np.finfo(np.float32).max)
-_CAST_LIKE_SINCE = 15
-
-
-class CannotLift(Exception):
-    """The node has no form at the newer opset; the text says why."""
-
-
-class Lifting:
-    """What all adapters of one lift share: where it goes, what is known of values, which names are taken."""
-
-    def __init__(self, model: ir.Model, to: int, known: Known) -> None:
-        self.graph = model.graph
-        self.to = to
-        self.known = known
-        self.changed: set[ir.Node] = set()
-        self._names = _names(model)
-
-    def free_name(self, wish: str) -> str:
-        name, count = wish, 1
-        while name in self._names:
-            name, count = f"{wish}_{count}", count + 1
-        self._names.add(name)
-        return name
-
-
-def _names(model: ir.Model) -> set[str]:
-    """Names of all values and nodes: a value in a subgraph may not shadow one outside (ONNX IR, Graphs)."""
-    names: set[str] = set()
-    for graph in model.graphs():
-        names.update(value.name for value in graph.inputs if value.name)
-        names.update(graph.initializers)
-    for node in model.graph.all_nodes():
-        names.update(name for name in (node.name, *(value.name for value in node.outputs)) if name)
-    return names
-
-
-class Node:
-    """A node being lifted, with the few ways in which an adapter reads and changes it."""
-
-    def __init__(self, node: ir.Node, lifting: Lifting) -> None:
-        self.ir = node
-        self._lifting = lifting
-
-    @property
-    def x(self) -> ir.Value:
-        """The first input."""
-        value = self.input(0)
-        if value is None:
-            raise CannotLift("its first input is missing")
-        return value
-
-    def input(self, index: int) -> ir.Value | None:
-        return self.ir.inputs[index] if index < len(self.ir.inputs) else None
-
-    def uses_output(self, index: int) -> bool:
-        if index >= len(self.ir.outputs):
-            return False
-        value = self.ir.outputs[index]
-        return bool(value.uses()) or value.is_graph_output()
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        attribute = self.ir.attributes.get(name)
-        return default if attribute is None else attribute.value
-
-    def dtype(self, value: ir.Value) -> ir.DataType | None:
-        if value.dtype is not None and value.dtype != ir.DataType.UNDEFINED:
-            return value.dtype
-        if value.const_value is not None:
-            return value.const_value.dtype
-        return self._lifting.known.get(value, (None, None))[0]
-
-    def shape(self, value: ir.Value) -> list[int | None] | None:
-        """Sizes that hold whatever is fed, None for an open one; None when not even the rank is known."""
-        if value.is_initializer() and value.const_value is not None:
-            shape: Any = value.const_value.shape
-        else:
-            shape = self._lifting.known.get(value, (None, None))[1]
-        return None if shape is None else [dim if isinstance(dim, int) else None for dim in shape]
-
-    def array(self, value: ir.Value | None) -> npt.NDArray[Any] | None:
-        """The value of a constant; None for what a run decides."""
-        if value is None or value.is_graph_input():
-            return None
-        tensor = ir.convenience.get_const_tensor(value)
-        return None if tensor is None else tensor.numpy()
-
-    def take(self, name: str, default: Any = None) -> Any:
-        """The attribute's value; the node has it no more."""
-        if name not in self.ir.attributes:
-            return default
-        self._lifting.changed.add(self.ir)
-        return self.ir.attributes.pop(name).value
-
-    def demand(self, name: str) -> Any:
-        """The value of an attribute that must be there; the node has it no more."""
-        if name not in self.ir.attributes:
-            raise CannotLift(f"its attribute {name!r} is missing, which the model's opset demands")
-        return self.take(name)
-
-    def put(self, **attributes: Any) -> None:
-        """Sets attributes; one that has its value already changes nothing."""
-        for name, value in attributes.items():
-            if name not in self.ir.attributes or self.ir.attributes[name].value != value:
-                self.ir.attributes.add(ir.convenience.convert_attribute(name, value))
-                self._lifting.changed.add(self.ir)
-
-    def put_input(self, index: int, value: ir.Value | None) -> None:
-        self._lifting.changed.add(self.ir)
-        if index >= len(self.ir.inputs):
-            self.ir.resize_inputs(index + 1)
-        self.ir.replace_input_with(index, value)
-
-    def become(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> None:
-        """Another operator, with the outputs that this node has."""
-        self._lifting.changed.add(self.ir)
-        self.ir.op_type = op_type
-        self.ir.resize_inputs(len(inputs))
-        for index, value in enumerate(inputs):
-            self.ir.replace_input_with(index, value)
-        self.ir.attributes.clear()
-        self.put(**attributes)
-
-    def before(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """The output of a new node, put in front of this one."""
-        node, value = self._new(op_type, inputs, attributes)
-        self.ir.prepend(node)
-        return value
-
-    def after(self, index: int, op_type: str, *more: ir.Value, **attributes: Any) -> None:
-        """Puts a new node between output `index` and its consumers; the name goes to what they now read."""
-        value = self.ir.outputs[index]
-        node, result = self._new(op_type, (), attributes)
-        self.hand_over(index, result)
-        node.resize_inputs(1 + len(more))
-        for position, source in enumerate((value, *more)):
-            node.replace_input_with(position, source)
-        self.ir.append(node)
-
-    def hand_over(self, index: int, value: ir.Value) -> None:
-        """Gives output `index`'s name, type, place among the graph's outputs and consumers to `value`."""
-        old, known = self.ir.outputs[index], self._lifting.known
-        if old in known:
-            known[value] = known.pop(old)
-        name, value.type, value.shape = old.name, old.type, old.shape
-        old.shape = None
-        old.replace_all_uses_with(value, replace_graph_outputs=True)
-        old.name = self._lifting.free_name(f"{name}_lifted")
-        value.name = name
-        self._lifting.changed.add(self.ir)
-
-    def drop_outputs(self, count: int) -> None:
-        """Keeps the first `count` outputs; the others must be unused."""
-        if len(self.ir.outputs) > count:
-            self._lifting.changed.add(self.ir)
-            self.ir.resize_outputs(count)
-
-    def constant(self, values: npt.ArrayLike, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
-        """A new constant: an initializer, or a Constant node in a subgraph."""
-        tensor = ir.tensor(np.asarray(values).astype(dtype.numpy()))
-        if self.ir.graph is not self._lifting.graph:
-            return self.before("Constant", value=tensor)
-        value = ir.Value(
-            name=self._wish("constant"),
-            shape=ir.Shape(tensor.shape.numpy()),
-            type=ir.TensorType(dtype),
-            const_value=tensor,
-        )
-        self._lifting.graph.register_initializer(value)
-        return value
-
-    def scalar(self, number: float, like: ir.Value) -> ir.Value:
-        """A 0-D constant of the type that `like` has."""
-        dtype = self.dtype(like)
-        if dtype is not None:
-            return self.constant(number, dtype)
-        if self._lifting.to < _CAST_LIKE_SINCE:
-            raise CannotLift(f"the type of its input {like.name!r} is not known; declare it in the file")
-        return self.before("CastLike", self.constant(number, ir.DataType.FLOAT), like)
-
-    def twin(self, value: ir.Value) -> ir.Value:
-        """A new value of the same type and an open shape."""
-        dtype = None if value.dtype is None else ir.TensorType(value.dtype)
-        return ir.Value(name=self._wish(f"{value.name}"), type=dtype)
-
-    def forget(self, value: ir.Value) -> None:
-        """Removes a constant that nobody reads any more."""
-        if value.uses() or value.is_graph_output() or value.is_graph_input():
-            return
-        if value.is_initializer() and value.graph is not None and value.name is not None:
-            value.graph.initializers.pop(value.name)
-        elif (producer := value.producer()) is not None and producer.graph is not None:
-            producer.graph.remove(producer, safe=True)
-
-    def _new(
-        self, op_type: str, inputs: Iterable[ir.Value | None], attributes: dict[str, Any]
-    ) -> tuple[ir.Node, ir.Value]:
-        self._lifting.changed.add(self.ir)
-        name = self._wish(op_type)
-        value = ir.Value(name=name)
-        converted = ir.convenience.convert_attributes(attributes)
-        node = ir.Node("", op_type, inputs, converted, outputs=[value], name=name)
-        return node, value
-
-    def _wish(self, what: str) -> str:
-        return self._lifting.free_name(f"{self.ir.outputs[0].name}_{what}")
 
 
 Adapter = Callable[[Node], None]
@@ -290,8 +82,8 @@ def batch_normalization_spatial(node: Node) -> None:
         node.take("spatial")
         return
     if any(node.uses_output(index) for index in range(1, 5)):
-        raise CannotLift("it trains statistics per element (spatial=0); export the model for inference")
-    x, scale, bias, mean, variance = (_required(value) for value in node.ir.inputs)
+        raise NoForm("it trains statistics per element (spatial=0); export the model for inference")
+    x, scale, bias, mean, variance = (required(value) for value in node.ir.inputs)
     epsilon = node.scalar(node.attribute("epsilon", 1e-5), like=variance)
     deviation = node.before("Sqrt", node.before("Add", variance, epsilon))
     normal = node.before("Div", node.before("Sub", x, mean), deviation)
@@ -303,18 +95,12 @@ def batch_normalization_spatial(node: Node) -> None:
 def batch_normalization_training(node: Node) -> None:
     """More outputs than y meant training; now `training_mode` does, and saved_mean and saved_var are gone."""
     if any(node.uses_output(index) for index in (3, 4)):
-        raise CannotLift("its outputs saved_mean and saved_var are read, which opset 14 has no more")
+        raise NoForm("its outputs saved_mean and saved_var are read, which opset 14 has no more")
     if any(value.name for value in node.ir.outputs[1:]):
         node.drop_outputs(3)
         node.put(training_mode=1)
     else:
         node.drop_outputs(1)
-
-
-def _required(value: ir.Value | None) -> ir.Value:
-    if value is None:
-        raise CannotLift("one of its inputs is missing")
-    return value
 
 
 @adapts("MeanVarianceNormalization", version=9)
@@ -331,7 +117,7 @@ def mean_variance_normalization(node: Node) -> None:
 def scan_batch(node: Node) -> None:
     """Scan-8 had a batch in front: now a Scan over the batch, whose body is the Scan over the sequence."""
     if node.input(0) is not None:
-        raise CannotLift("it has sequence_lens, and so a length of its own for each entry of the batch")
+        raise NoForm("it has sequence_lens, and so a length of its own for each entry of the batch")
     body = node.attribute("body")
     options = {"body": body, "num_scan_inputs": node.attribute("num_scan_inputs")}
     if directions := node.attribute("directions"):
@@ -353,7 +139,7 @@ def dropout_mask_type(node: Node) -> None:
         return
     dtype = node.dtype(node.x)
     if dtype is None:
-        raise CannotLift(f"its mask is read and the type of its input {node.x.name!r} is not known")
+        raise NoForm(f"its mask is read and the type of its input {node.x.name!r} is not known")
     node.after(1, "Cast", to=int(dtype))
     node.ir.outputs[1].type = ir.TensorType(ir.DataType.BOOL)
 
@@ -385,7 +171,7 @@ def resize_coordinates(node: Node) -> None:
     The rounding is ONNX Runtime's (NearestMode::SIMPLE in upsamplebase.h), the specification had none. Axes
     are independent, so a Resize that may shrink some and grow others becomes two.
     """
-    x, scales = node.x, _required(node.input(1))
+    x, scales = node.x, required(node.input(1))
     roi = node.constant([], ir.DataType.FLOAT)
     options = {"mode": node.attribute("mode", "nearest"), "coordinate_transformation_mode": "asymmetric"}
     if options["mode"] == "nearest":
@@ -420,7 +206,7 @@ def resize_half_pixel_for_nn(node: Node) -> None:
     if node.attribute("coordinate_transformation_mode") != "tf_half_pixel_for_nn":
         return
     if node.attribute("nearest_mode") != "floor":
-        raise CannotLift("it has tf_half_pixel_for_nn, which newer opsets can say for floor only")
+        raise NoForm("it has tf_half_pixel_for_nn, which newer opsets can say for floor only")
     node.put(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
 
 
@@ -504,7 +290,7 @@ def dft(node: Node) -> None:
 @adapts("GroupNormalization", version=21, needs_types=True)
 def group_normalization(node: Node) -> None:
     """Scale and bias were per group and are per channel: each is repeated for the channels of its group."""
-    x, scale, bias = (_required(value) for value in node.ir.inputs)
+    x, scale, bias = (required(value) for value in node.ir.inputs)
     groups = node.attribute("num_groups")
     shape = node.shape(x)
     if shape is not None and shape[1] is not None:

@@ -1,0 +1,150 @@
+"""What a fitted estimator takes: one tensor of all columns, or a tensor per column where a ColumnTransformer takes
+columns of several types by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import UsageError
+from onnxport.exporters.classical.tabular import ROWS, Columns
+
+# The name of the one tensor, as in skl2onnx's own examples.
+_ONE = "X"
+
+
+def columns_of(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, source: str) -> Columns:
+    """The columns of `model`, by --input where that says something, else by what was fitted.
+
+    Raises:
+        UsageError: --input contradicts the estimator, or is needed and missing.
+    """
+    number = "float64" if float64 else "float32"
+    names = tuple(str(name) for name in getattr(model, "feature_names_in_", ()))
+    count = _count(model)
+    if given:
+        return _of_given(given, names, count, source)
+    read = dict(_read_by_first(model, names, count))
+    used = [name for name in names or map(str, range(count)) if name in read]
+    dtypes = {name: read[name] or number for name in used}
+    if len(set(dtypes.values())) > 1:
+        if not names:
+            dtypes = {f"x{name}": dtype for name, dtype in dtypes.items()}
+        return Columns.each(dtypes)
+    if not count:
+        raise UsageError(
+            f"{source} does not tell how many columns it takes",
+            fix="give --input X=1,COLUMNS:float32",
+        )
+    return Columns.one_tensor(_ONE, next(iter(dtypes.values()), number), count, names)
+
+
+def _count(model: Any) -> int:
+    """The columns that it was fitted on; 1 for what was fitted on texts, 0 where nothing tells."""
+    if is_text(model):
+        return 1
+    return int(getattr(model, "n_features_in_", 0) or 0)
+
+
+def is_text(model: Any) -> bool:
+    """Whether its first step reads a sequence of texts, which is no table."""
+    return hasattr(_first(model), "vocabulary_")
+
+
+def _of_given(given: Mapping[str, TensorSpec], names: Sequence[str], count: int, source: str) -> Columns:
+    for spec in given.values():
+        if len(spec.shape) != 2:
+            raise UsageError(
+                f"--input {spec} has {len(spec.shape)} axes",
+                why="a table has two, rows and columns",
+                fix=f"write --input {spec.name}=1,COLUMNS:float32",
+            )
+    width = sum(int(str(spec.shape[1])) for spec in given.values())
+    if len(given) == 1:
+        (spec,) = given.values()
+        if count and width != count:
+            raise UsageError(
+                f"--input {spec.name} has {width} columns",
+                why=f"{source} was fitted on {count}",
+                fix=f"write --input {spec.name}=1,{count}:{spec.dtype}",
+            )
+        return Columns.one_tensor(spec.name, spec.dtype, width, names)
+    unknown = [name for name in given if names and name not in names]
+    if unknown:
+        raise UsageError(
+            f"--input names {unknown[0]!r}, which is no column of {source}", fix=f"it has {', '.join(names)}"
+        )
+    if not names and count != width:
+        raise UsageError(f"--input gives {width} columns", why=f"{source} was fitted on {count}")
+    return Columns(
+        tuple(TensorSpec(spec.name, spec.dtype, (ROWS, spec.shape[1])) for spec in given.values()),
+        tuple(given),
+    )
+
+
+def _first(model: Any) -> Any:
+    """The step that sees the table first."""
+    for attribute in ("best_estimator_", "estimator_"):
+        if hasattr(model, attribute):
+            return _first(getattr(model, attribute))
+    steps = [step for _, step in getattr(model, "steps", ()) if step not in (None, "passthrough")]
+    return _first(steps[0]) if steps else model
+
+
+def _read_by_first(model: Any, names: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
+    """Name (or place, as text, of columns without) and dtype of every column that is read; "" for a number."""
+    first = _first(model)
+    known = list(names) or [str(place) for place in range(count)]
+    if is_text(model):
+        yield known[0] if known else "0", "string"
+    elif hasattr(first, "transformers_"):
+        yield from _of_transformers(first, known)
+    else:
+        yield from zip(known, _dtypes_in(first, len(known)), strict=True)
+
+
+def _of_transformers(transformer: Any, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The columns of a ColumnTransformer; a column that several read has the type of the one that is no number."""
+    found: dict[str, str] = {}
+    for _, step, chosen in transformer.transformers_:
+        if isinstance(step, str) and step == "drop":
+            continue
+        places = list(_places(chosen, known))
+        dtypes = [""] * len(places) if isinstance(step, str) else _dtypes_in(_first(step), len(places))
+        for place, dtype in zip(places, dtypes, strict=True):
+            found[known[place]] = found.get(known[place]) or dtype
+    yield from found.items()
+
+
+def _places(chosen: Any, known: Sequence[str]) -> Iterator[int]:
+    """Positions of columns that were chosen by name, number, mask or slice."""
+    if isinstance(chosen, (str, int)):
+        chosen = [chosen]
+    if isinstance(chosen, slice):
+        chosen = list(range(len(known)))[chosen]
+    chosen = list(chosen)
+    if chosen and len(chosen) == len(known) and all(str(each) in ("True", "False") for each in chosen):
+        chosen = [place for place, wanted in enumerate(chosen) if wanted]
+    for each in chosen:
+        yield known.index(each) if isinstance(each, str) else int(each) % len(known)
+
+
+def _dtypes_in(step: Any, count: int) -> list[str]:
+    """Dtype of each column that `step` reads, told by what it learned; "" for a number."""
+    if is_text(step):
+        return ["string"] * count
+    categories = getattr(step, "categories_", None)
+    if categories is not None:
+        return [_dtype_of(each) for each in categories]
+    learned = getattr(step, "statistics_", None)
+    if learned is not None:
+        return [_dtype_of([each]) for each in learned]
+    return [""] * count
+
+
+def _dtype_of(values: Any) -> str:
+    if any(isinstance(each, str) for each in values):
+        return "string"
+    kind = getattr(getattr(values, "dtype", None), "kind", "f")
+    return "int64" if kind in "iu" else "bool" if kind == "b" else ""

@@ -1,0 +1,261 @@
+"""skl2onnx as we call it: its options, what it trips over, and what it says when it refuses."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+import skl2onnx
+from skl2onnx.common import _container, data_types, exceptions
+from skl2onnx.common._registration import get_converter
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+
+from onnxport.errors import CannotConvertError
+from onnxport.exporters.classical.tabular import Columns
+
+# What a missing text is: ONNX's strings have no NaN, and skl2onnx writes the category NaN as this.
+MISSING = "nan"
+# The newest opset is not every converter's; what is asked for beyond is the business of optimizers.opset.
+_OPSET = 21
+_ML = 3  # of ai.onnx.ml: thresholds in float64; 4 and 5 are not every converter's
+_TYPES = {
+    "float32": data_types.FloatTensorType,
+    "float64": data_types.DoubleTensorType,
+    "int64": data_types.Int64TensorType,
+    "int32": data_types.Int32TensorType,
+    "bool": data_types.BooleanTensorType,
+    "string": data_types.StringTensorType,
+}
+
+
+def converted(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
+    """The estimator as ONNX, probabilities as a tensor.
+
+    Raises:
+        CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
+    """
+    model = _with_texts_missing(model)
+    types = [(spec.name, _type_of(spec.dtype, spec.shape[1])) for spec in columns.specs]
+    try:
+        with warnings.catch_warnings(), _flags_as_integers():
+            warnings.simplefilter("ignore")
+            proto: onnx.ModelProto = skl2onnx.convert_sklearn(
+                model,
+                "model",
+                types,
+                target_opset={"": min(opset or _OPSET, _OPSET), "ai.onnx.ml": _ML},
+                options=_options(model),
+            )
+    except (exceptions.MissingShapeCalculator, exceptions.MissingConverter) as error:
+        raise _without_converter(model, source) from error
+    except _REFUSALS as error:
+        without = _unknown(model)
+        if without:
+            raise _without_converter(model, source) from error
+        raise CannotConvertError(
+            f"{source} cannot be converted, skl2onnx {skl2onnx.__version__} refuses it", why=_said(error)
+        ) from error
+    _merge_opsets(proto)
+    return proto
+
+
+# What converters raise beside skl2onnx's own exceptions.
+_REFUSALS = (
+    exceptions.MissingShapeCalculator,
+    RuntimeError,  # NotImplementedError among them
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    IndexError,
+    NameError,
+    AssertionError,
+)
+
+
+def _type_of(dtype: str, width: Any) -> Any:
+    if dtype not in _TYPES:
+        raise CannotConvertError(
+            f"a column of {dtype} is none that skl2onnx takes", fix=f"give one of {', '.join(_TYPES)}"
+        )
+    return _TYPES[dtype]([None, width])
+
+
+def _options(model: Any) -> dict[int, dict[str, Any]]:
+    """Tensors in place of dictionaries, and of a classifier without probabilities its decision function."""
+    last = final(model)
+    if not is_classifier(last):
+        return {}
+    try:
+        allowed = get_converter(_alias(last)).get_allowed_options()
+    except (KeyError, ValueError):
+        return {}
+    wanted: dict[str, Any] = {"zipmap": False}
+    if not hasattr(model, "predict_proba"):
+        wanted["raw_scores"] = True
+    chosen = {name: value for name, value in wanted.items() if name in (allowed or ())}
+    return {id(last): chosen} if chosen else {}
+
+
+def _alias(estimator: Any) -> str:
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+
+    alias: str = sklearn_operator_name_map[type(estimator)]
+    return alias
+
+
+def final(model: Any) -> Any:
+    """The estimator that answers: the last step, the best of a search."""
+    if hasattr(model, "best_estimator_"):
+        return final(model.best_estimator_)
+    return final(model.steps[-1][1]) if hasattr(model, "steps") else model
+
+
+def _with_texts_missing(model: Any) -> Any:
+    """The model, or a copy whose imputers of texts take MISSING for missing, as the ONNX model is fed."""
+    imputers = [each for each in parts(model) if _imputes_texts(each)]
+    if not imputers:
+        return model
+    twin = copy.deepcopy(model)
+    for each in parts(twin):
+        if _imputes_texts(each):
+            each.missing_values = MISSING
+    return twin
+
+
+def _imputes_texts(step: Any) -> bool:
+    learned = getattr(step, "statistics_", None)
+    missing = getattr(step, "missing_values", None)
+    texts = learned is not None and any(isinstance(each, str) for each in learned)
+    return texts and (missing is None or (isinstance(missing, float) and np.isnan(missing)))
+
+
+def parts(model: Any) -> Iterator[Any]:
+    """The fitted estimators that `model` is made of, itself first."""
+    yield model
+    if hasattr(model, "best_estimator_"):
+        yield from parts(model.best_estimator_)
+        return
+    if hasattr(model, "transformers_"):
+        inner = [step for _, step, _ in model.transformers_]
+    elif hasattr(model, "steps"):
+        inner = [step for _, step in model.steps]
+    elif hasattr(model, "transformer_list"):
+        inner = [step for _, step in model.transformer_list]
+    else:
+        inner = []
+        for name in (
+            "estimator_",
+            "estimators_",
+            "final_estimator_",
+            "calibrated_classifiers_",
+            "transformer_",
+        ):
+            inner += _listed(getattr(model, name, None))
+    for step in inner:
+        if isinstance(step, BaseEstimator):
+            yield from parts(step)
+
+
+def _listed(found: Any) -> list[Any]:
+    if isinstance(found, np.ndarray):
+        return list(found.ravel())
+    return list(found) if isinstance(found, (list, tuple)) else [] if found is None else [found]
+
+
+def _unknown(model: Any) -> list[type]:
+    """The classes in `model` that skl2onnx has no converter for."""
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+
+    known = set(sklearn_operator_name_map)
+    found = [type(each) for each in parts(model) if type(each) not in known and not _is_wrapping(each)]
+    return list(dict.fromkeys(found))
+
+
+def _is_wrapping(step: Any) -> bool:
+    """What skl2onnx takes apart before it looks for a converter."""
+    return type(step).__name__ in ("Pipeline", "ColumnTransformer", "FeatureUnion", "_CalibratedClassifier")
+
+
+def _without_converter(model: Any, source: str) -> CannotConvertError:
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+
+    missing = _unknown(model) or [type(final(model))]
+    alike = _family(final(model))
+    known = sorted({each.__name__ for each in sklearn_operator_name_map if _family_of_class(each) == alike})
+    names = " and ".join(f"{each.__module__.partition('.')[0]}'s {each.__name__}" for each in missing)
+    return CannotConvertError(
+        f"{source} cannot be converted",
+        why=f"skl2onnx {skl2onnx.__version__} has no converter for {names}",
+        fix=f"{alike} that it converts: {', '.join(known)}",
+    )
+
+
+def _family(estimator: Any) -> str:
+    return (
+        "classifiers"
+        if is_classifier(estimator)
+        else "regressors"
+        if is_regressor(estimator)
+        else "transformers and others"
+    )
+
+
+def _family_of_class(kind: type) -> str:
+    from sklearn.base import ClassifierMixin, RegressorMixin
+
+    return (
+        "classifiers"
+        if issubclass(kind, ClassifierMixin)
+        else "regressors"
+        if issubclass(kind, RegressorMixin)
+        else "transformers and others"
+    )
+
+
+@contextmanager
+def _flags_as_integers() -> Iterator[None]:
+    """onnx 1.23 refuses booleans where skl2onnx 1.20 gives them for integers (HistGradientBoosting)."""
+    made = _container.make_node
+
+    def make_node(*args: Any, **attributes: Any) -> Any:
+        return made(*args, **{name: _integers(value) for name, value in attributes.items()})
+
+    _container.make_node = make_node
+    try:
+        yield
+    finally:
+        _container.make_node = made
+
+
+def _integers(value: Any) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], (bool, np.bool_)):
+        return [int(each) for each in value]
+    return value
+
+
+def _merge_opsets(proto: onnx.ModelProto) -> None:
+    """One entry per domain, the highest: skl2onnx writes some twice."""
+    versions: Mapping[str, int] = {}
+    for entry in proto.opset_import:
+        versions = {**versions, entry.domain: max(entry.version, versions.get(entry.domain, 0))}
+    del proto.opset_import[:]
+    proto.opset_import.extend(
+        onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()
+    )
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    for boilerplate in (
+        " You may raise an issue at",
+        " You may raise an isue at",
+        " Please fill an issue at",
+    ):
+        text = text.partition(boilerplate)[0]
+    return text[:300].rstrip(".") or type(error).__name__

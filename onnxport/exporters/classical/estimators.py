@@ -1,0 +1,114 @@
+"""scikit-learn: fitted estimators and pipelines, converted by skl2onnx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import skl2onnx
+import sklearn
+from sklearn.base import is_outlier_detector, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from onnxport.errors import InputError
+from onnxport.exporters.classical.columns import columns_of, is_text
+from onnxport.exporters.classical.conversion import MISSING, converted, final
+from onnxport.exporters.classical.tabular import Columns, TabularModel, widened
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.validate.runtimes.base import Array, Feeds
+
+
+def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
+    """A fitted estimator.
+
+    Raises:
+        InputError: it is not fitted.
+        UsageError: --input does not fit it.
+        CannotConvertError: skl2onnx has no converter for a part of it.
+    """
+    _check_fitted(model, source)
+    columns = columns_of(model, params.input, float64=params.float64, source=source.name)
+    convert = lru_cache(partial(converted, model, columns, source=source.name))
+    names = [value.name for value in convert(None).graph.output]
+    return TabularModel(
+        kind="sklearn",
+        name=f"scikit-learn {sklearn.__version__}",
+        exporter=f"skl2onnx {skl2onnx.__version__}",
+        inputs=widened(columns.specs),
+        convert=convert,
+        answer=partial(_answers, model, columns, names),
+    )
+
+
+def _check_fitted(model: Any, source: Source) -> None:
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise InputError(
+            f"{source.name} holds a {type(model).__name__} that is not fitted",
+            why="it has learned nothing that could be exported",
+            fix="save it after fit()",
+        ) from error
+    except TypeError as error:
+        raise InputError(f"{source.name} holds no estimator", why=str(error)) from error
+
+
+def _answers(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
+    table = _table(model, columns, feeds)
+    return {name: _OUTPUTS.get(name, _values)(model, table) for name in names}
+
+
+def _table(model: Any, columns: Columns, feeds: Feeds) -> Any:
+    """What the estimator's methods take: texts, a DataFrame where it was fitted on one, else an array."""
+    arrays = [_with_missing(feeds[spec.name]) for spec in columns.specs]
+    if is_text(model):
+        return arrays[0][:, 0]
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return arrays[0] if len(arrays) == 1 else np.concatenate([each.astype(object) for each in arrays], 1)
+    import pandas
+
+    if len(arrays) == 1:
+        return pandas.DataFrame(arrays[0], columns=names)
+    frame = {spec.name: each[:, 0] for spec, each in zip(columns.specs, arrays, strict=True)}
+    # Columns that no step reads are none of the inputs; what stands in them does not matter.
+    return pandas.DataFrame({name: frame.get(name, 0.0) for name in names})
+
+
+def _with_missing(values: Array) -> Array:
+    if values.dtype.kind not in "OUS":
+        return values
+    texts = values.astype(object)
+    texts[texts == MISSING] = np.nan
+    return texts
+
+
+def _probabilities(model: Any, table: Any) -> Any:
+    """What a classifier is sure of: its decision function where it has no probabilities, one column per class."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(table)
+    scores = np.asarray(model.decision_function(table))
+    # LinearSVC and RidgeClassifier have one column for two classes in ONNX, too; tabular.py sees to the axis.
+    return scores if scores.ndim > 1 else np.stack([-scores, scores], axis=1)
+
+
+def _scores(model: Any, table: Any) -> Any:
+    """Of outlier detectors what is below 0 for outliers, of clusters the distance to each."""
+    return model.decision_function(table) if is_outlier_detector(final(model)) else model.transform(table)
+
+
+def _values(model: Any, table: Any) -> Any:
+    found = model.predict(table) if is_regressor(model) else model.transform(table)
+    return found.toarray() if hasattr(found, "toarray") else found
+
+
+# What skl2onnx calls the outputs, and who answers for them; every other name is a prediction or a transformed table.
+_OUTPUTS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "label": lambda model, table: model.predict(table),
+    "probabilities": _probabilities,
+    "scores": _scores,
+}

@@ -1,0 +1,133 @@
+"""TabularModel: an estimator or booster as a Framework; what the modules here have in common.
+
+A model of a table takes either one tensor [N, C] of all columns, or a tensor [N, 1] per column, where columns are of
+several types. It reads float64, whatever its ONNX form takes: `inputs` says float64 then, where the ONNX file says
+float32, and the judge hands each side its own (validate/ports.py). So it shows where float32 falls on the other side
+of a threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxport.artifact import TensorSpec
+from onnxport.exporters.framework import Exported
+from onnxport.validate.runtimes.base import Array, Feeds, RunError
+
+# The open first dimension of every tensor.
+ROWS = "batch"
+
+# Makes the ONNX model at an opset, None for the exporter's own.
+Convert = Callable[[int | None], onnx.ModelProto]
+# Answers by output name; shapes may lack or have a last axis of 1 that the ONNX output has or lacks.
+Answer = Callable[[Feeds], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the ONNX file takes.
+
+    Attributes:
+        specs: one tensor [ROWS, C], or one [ROWS, 1] per column.
+        names: the features in their order; empty where nobody named them.
+    """
+
+    specs: tuple[TensorSpec, ...]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def one_tensor(cls, name: str, dtype: str, count: int, names: Sequence[str] = ()) -> Columns:
+        return cls((TensorSpec(name, dtype, (ROWS, count)),), tuple(names))
+
+    @classmethod
+    def each(cls, dtypes: Mapping[str, str]) -> Columns:
+        """A tensor per column, name to dtype."""
+        specs = tuple(TensorSpec(name, dtype, (ROWS, 1)) for name, dtype in dtypes.items())
+        return cls(specs, tuple(dtypes))
+
+
+def widened(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """As a model takes them that computes in float64."""
+    return tuple(
+        TensorSpec(spec.name, "float64" if spec.dtype == "float32" else spec.dtype, spec.shape)
+        for spec in specs
+    )
+
+
+class TabularModel:
+    """A Framework (framework.py) of two functions: one converts, the other answers.
+
+    Args:
+        kind: a key of sources.KINDS.
+        name: who answers: "scikit-learn 1.9.1".
+        exporter: who converts: "skl2onnx 1.20.0".
+        inputs: what `answer` takes, in its own types (`widened`).
+        notes: sentences for the user about what was loaded.
+
+    Raises:
+        CannotConvertError: what `convert` raises; it is tried at once, since the outputs are known from what it makes.
+    """
+
+    has_other_kernels = False
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        name: str,
+        exporter: str,
+        inputs: Sequence[TensorSpec],
+        convert: Convert,
+        answer: Answer,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
+        self.inputs = tuple(inputs)
+        self._convert, self._answer = convert, answer
+        self._model = convert(None)
+        self.outputs = tuple(map(_spec, self._model.graph.output))
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        model = self._model if opset is None else self._convert(opset)
+        output.write_bytes(model.SerializeToString(deterministic=True))
+        return Exported(output, self.notes, {"exporter": self._exporter})
+
+    def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        try:
+            answers = self._answer(feeds)
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            raise RunError(f"{self.name} refuses these inputs", why=_first_line(error)) from error
+        return {spec.name: _as(spec, answers[spec.name]) for spec in self.outputs}
+
+
+def _as(spec: TensorSpec, answer: Any) -> Array:
+    """The answer in the dtype and rank that the ONNX output has."""
+    array = np.asarray(answer)
+    array = array.astype(str).astype(object) if spec.dtype == "string" else array.astype(spec.dtype)
+    if len(spec.shape) == array.ndim + 1:
+        return array[:, None]
+    if len(spec.shape) == array.ndim - 1 and array.shape[-1] == 1:
+        return array[..., 0]
+    return array
+
+
+def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
+    tensor = value.type.tensor_type
+    dtype = "string"
+    if tensor.elem_type != onnx.TensorProto.STRING:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    dims = tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim
+    )
+    return TensorSpec(value.name, dtype, dims)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

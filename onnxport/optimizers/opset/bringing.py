@@ -1,0 +1,93 @@
+"""The whole step: a model brought to the opset asked for, as far as ONNX Runtime can run it there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx
+import onnx_ir as ir
+import onnxruntime
+
+from onnxport.model import Model
+from onnxport.optimizers.opset.functions import inline_functions
+from onnxport.optimizers.opset.kernels import lacking
+from onnxport.optimizers.opset.lifting import lift
+from onnxport.optimizers.opset.schemas import LiftError, default_domain, refusal, since
+from onnxport.optimizers.params import NEWEST_OPSET
+
+
+@dataclass(frozen=True)
+class Brought:
+    """The model at its opset, and what the report should say of the way there."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+
+
+def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
+    """A copy of `model` at `opset`, newer or older; "latest" is the newest at which ONNX Runtime runs its nodes.
+
+    The weights are shared. A file's own functions are inlined unless nothing changes; imports of other domains stay
+    as they are.
+
+    Raises:
+        LiftError: nodes that have no form there, or none that ONNX Runtime runs.
+    """
+    copy = model.clone()
+    own = default_domain(copy.ir.opset_imports)
+    if own is None and not copy.ir.functions:
+        return Brought(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
+    to = min(NEWEST_OPSET, onnx.defs.onnx_opset_version()) if opset == "latest" else opset
+    if own == to:
+        return Brought(copy)
+    notes = []
+    if inlined := inline_functions(copy.ir):
+        notes.append(f"its functions were written out where they are called: {', '.join(inlined)}")
+    if opset == "latest":
+        newest, why = _newest_that_runs(copy, to)
+        return Brought(newest, (*notes, *why))
+    brought = _at(copy, to)
+    if refused := _newly_lacking(brought, copy):
+        raise LiftError(
+            f"{len(refused)} of {_count(brought)} nodes would not run at opset {to}, so nothing could prove them",
+            refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
+            fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
+        )
+    return Brought(brought, tuple(notes))
+
+
+def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:
+    """The model at the newest opset up to `newest` at which ONNX Runtime runs its nodes, and why it is none newer."""
+    to = newest
+    why: tuple[str, ...] = ()
+    while to > model.opset:
+        brought = _at(model, to)
+        refused = {node.op_type: since(node.op_type, to) for node in _newly_lacking(brought, model)}
+        if not refused:
+            return brought, why
+        # None of its versions between the two opsets: that is what makes it lack a kernel.
+        named = ", ".join(f"{op}-{first}" for op, first in sorted(refused.items()))
+        to = max(min(refused.values()) - 1, model.opset)
+        why = (
+            f"its newest opset is {to}, not {newest}: ONNX Runtime {onnxruntime.__version__} lacks {named}",
+        )
+    return (model if to >= model.opset else _at(model, to)), why
+
+
+def _at(model: Model, opset: int) -> Model:
+    copy = model.clone()
+    lift(copy.ir, opset)
+    return copy
+
+
+def _newly_lacking(brought: Model, model: Model) -> Mapping[ir.Node, str]:
+    """The nodes that ONNX Runtime would refuse, but for those of operators that it refuses in `model` as well."""
+    refused = lacking(brought.ir)
+    before = {node.op_type for node in lacking(model.ir)} if refused else set()
+    return {node: why for node, why in refused.items() if node.op_type not in before}
+
+
+def _count(model: Model) -> int:
+    return sum(1 for _ in model.graph.all_nodes())

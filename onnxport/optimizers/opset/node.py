@@ -1,0 +1,227 @@
+"""A node on its way to another opset: what an adapter may read of it, and the few ways in which it may change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnxport.optimizers.opset.knowledge import Known
+
+_CAST_LIKE_SINCE = 15
+
+
+class NoForm(Exception):
+    """The node has no form at the opset asked for; the text says why."""
+
+
+class Change:
+    """What all adapters of one change of opset share: where it goes, what is known of values, which names are taken.
+
+    Attributes:
+        holds_constants: whether the graph may have initializers, as a function's may not.
+        changed: the nodes that an adapter touched.
+    """
+
+    def __init__(self, model: ir.Model, to: int, known: Known, *, holds_constants: bool = True) -> None:
+        self.graph = model.graph
+        self.to = to
+        self.known = known
+        self.holds_constants = holds_constants
+        self.changed: set[ir.Node] = set()
+        self._names = _names(model)
+
+    def free_name(self, wish: str) -> str:
+        name, count = wish, 1
+        while name in self._names:
+            name, count = f"{wish}_{count}", count + 1
+        self._names.add(name)
+        return name
+
+
+def _names(model: ir.Model) -> set[str]:
+    """Names of all values and nodes: a value in a subgraph may not shadow one outside (ONNX IR, Graphs)."""
+    names: set[str] = set()
+    for graph in model.graphs():
+        names.update(value.name for value in graph.inputs if value.name)
+        names.update(graph.initializers)
+    for node in model.graph.all_nodes():
+        names.update(name for name in (node.name, *(value.name for value in node.outputs)) if name)
+    return names
+
+
+class Node:
+    """A node, with the few ways in which an adapter reads and changes it."""
+
+    def __init__(self, node: ir.Node, change: Change) -> None:
+        self.ir = node
+        self._change = change
+
+    @property
+    def x(self) -> ir.Value:
+        """The first input."""
+        value = self.input(0)
+        if value is None:
+            raise NoForm("its first input is missing")
+        return value
+
+    def input(self, index: int) -> ir.Value | None:
+        return self.ir.inputs[index] if index < len(self.ir.inputs) else None
+
+    def uses_output(self, index: int) -> bool:
+        if index >= len(self.ir.outputs):
+            return False
+        value = self.ir.outputs[index]
+        return bool(value.uses()) or value.is_graph_output()
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        attribute = self.ir.attributes.get(name)
+        return default if attribute is None else _settled(attribute).value
+
+    def dtype(self, value: ir.Value) -> ir.DataType | None:
+        return self._change.known.dtype(value)
+
+    def shape(self, value: ir.Value) -> list[int | None] | None:
+        """Sizes that hold whatever is fed, None for an open one; None when not even the rank is known."""
+        return self._change.known.shape(value)
+
+    def array(self, value: ir.Value | None) -> npt.NDArray[Any] | None:
+        """The value of a constant; None for what a run decides."""
+        if value is None or value.is_graph_input():
+            return None
+        tensor = ir.convenience.get_const_tensor(value)
+        return None if tensor is None else tensor.numpy()
+
+    def take(self, name: str, default: Any = None) -> Any:
+        """The attribute's value; the node has it no more."""
+        if name not in self.ir.attributes:
+            return default
+        self._change.changed.add(self.ir)
+        return _settled(self.ir.attributes.pop(name)).value
+
+    def demand(self, name: str) -> Any:
+        """The value of an attribute that must be there; the node has it no more."""
+        if name not in self.ir.attributes:
+            raise NoForm(f"its attribute {name!r} is missing, which the model's opset demands")
+        return self.take(name)
+
+    def put(self, **attributes: Any) -> None:
+        """Sets attributes; one that has its value already changes nothing."""
+        for name, value in attributes.items():
+            if name not in self.ir.attributes or self.ir.attributes[name].value != value:
+                self.ir.attributes.add(ir.convenience.convert_attribute(name, value))
+                self._change.changed.add(self.ir)
+
+    def put_input(self, index: int, value: ir.Value | None) -> None:
+        self._change.changed.add(self.ir)
+        if index >= len(self.ir.inputs):
+            self.ir.resize_inputs(index + 1)
+        self.ir.replace_input_with(index, value)
+
+    def become(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> None:
+        """Another operator, with the outputs that this node has."""
+        self._change.changed.add(self.ir)
+        self.ir.op_type = op_type
+        self.ir.resize_inputs(len(inputs))
+        for index, value in enumerate(inputs):
+            self.ir.replace_input_with(index, value)
+        self.ir.attributes.clear()
+        self.put(**attributes)
+
+    def before(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """The output of a new node, put in front of this one."""
+        node, value = self._new(op_type, inputs, attributes)
+        self.ir.prepend(node)
+        return value
+
+    def after(self, index: int, op_type: str, *more: ir.Value, **attributes: Any) -> None:
+        """Puts a new node between output `index` and its consumers; the name goes to what they now read."""
+        value = self.ir.outputs[index]
+        node, result = self._new(op_type, (), attributes)
+        self.hand_over(index, result)
+        node.resize_inputs(1 + len(more))
+        for position, source in enumerate((value, *more)):
+            node.replace_input_with(position, source)
+        self.ir.append(node)
+
+    def hand_over(self, index: int, value: ir.Value) -> None:
+        """Gives output `index`'s name, type, place among the graph's outputs and consumers to `value`."""
+        old = self.ir.outputs[index]
+        self._change.known.hand_over(old, value)
+        name, value.type, value.shape = old.name, old.type, old.shape
+        old.shape = None
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+        old.name = self._change.free_name(f"{name}_before")
+        value.name = name
+        self._change.changed.add(self.ir)
+
+    def drop_outputs(self, count: int) -> None:
+        """Keeps the first `count` outputs; the others must be unused."""
+        if len(self.ir.outputs) > count:
+            self._change.changed.add(self.ir)
+            self.ir.resize_outputs(count)
+
+    def constant(self, values: npt.ArrayLike, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
+        """A new constant: an initializer, or a Constant node in a subgraph."""
+        tensor = ir.tensor(np.asarray(values).astype(dtype.numpy()))
+        if self.ir.graph is not self._change.graph or not self._change.holds_constants:
+            return self.before("Constant", value=tensor)
+        value = ir.Value(
+            name=self._wish("constant"),
+            shape=ir.Shape(tensor.shape.numpy()),
+            type=ir.TensorType(dtype),
+            const_value=tensor,
+        )
+        self._change.graph.register_initializer(value)
+        return value
+
+    def scalar(self, number: float, like: ir.Value) -> ir.Value:
+        """A 0-D constant of the type that `like` has."""
+        dtype = self.dtype(like)
+        if dtype is not None:
+            return self.constant(number, dtype)
+        if self._change.to < _CAST_LIKE_SINCE:
+            raise NoForm(f"the type of its input {like.name!r} is not known; declare it in the file")
+        return self.before("CastLike", self.constant(number, ir.DataType.FLOAT), like)
+
+    def twin(self, value: ir.Value) -> ir.Value:
+        """A new value of the same type and an open shape."""
+        dtype = None if value.dtype is None else ir.TensorType(value.dtype)
+        return ir.Value(name=self._wish(f"{value.name}"), type=dtype)
+
+    def forget(self, value: ir.Value) -> None:
+        """Removes a constant that nobody reads any more."""
+        if value.uses() or value.is_graph_output() or value.is_graph_input():
+            return
+        if value.is_initializer() and value.graph is not None and value.name is not None:
+            value.graph.initializers.pop(value.name)
+        elif (producer := value.producer()) is not None and producer.graph is not None:
+            producer.graph.remove(producer, safe=True)
+
+    def _new(
+        self, op_type: str, inputs: Iterable[ir.Value | None], attributes: dict[str, Any]
+    ) -> tuple[ir.Node, ir.Value]:
+        self._change.changed.add(self.ir)
+        name = self._wish(op_type)
+        value = ir.Value(name=name)
+        converted = ir.convenience.convert_attributes(attributes)
+        node = ir.Node("", op_type, inputs, converted, outputs=[value], name=name)
+        return node, value
+
+    def _wish(self, what: str) -> str:
+        return self._change.free_name(f"{self.ir.outputs[0].name}_{what}")
+
+
+def _settled(attribute: ir.Attr) -> ir.Attr:
+    if attribute.is_ref():
+        raise NoForm(f"its attribute {attribute.name!r} is a parameter of the function around it")
+    return attribute
+
+
+def required(value: ir.Value | None) -> ir.Value:
+    if value is None:
+        raise NoForm("one of its inputs is missing")
+    return value

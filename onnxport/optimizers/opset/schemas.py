@@ -1,0 +1,56 @@
+"""What ONNX's schemas say of operators at an opset, and the opsets between which models can be brought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+import onnx_ir as ir
+
+from onnxport.errors import CannotConvertError, Refusal
+
+# The form that every converter takes (prepare.py).
+CANONICAL_OPSET = 21
+# ONNX Runtime promises nothing below, so nothing could prove what a lift from there did.
+OLDEST_OPSET = 7
+
+
+class LiftError(CannotConvertError):
+    """The model cannot be brought to the opset asked for; `refusals` lists every node in the way."""
+
+
+def default_domain(opset_imports: Mapping[str, int]) -> int | None:
+    """The default domain's version; "ai.onnx" is its other spelling (ONNX IR, Operator Sets)."""
+    return opset_imports.get("", opset_imports.get("ai.onnx"))
+
+
+def state(model: ir.Model, opset: int) -> None:
+    """Has the model say that its default domain is at `opset`."""
+    model.opset_imports.pop("ai.onnx", None)
+    model.opset_imports[""] = opset
+
+
+def is_default(node: ir.Node) -> bool:
+    return node.domain in ("", "ai.onnx")
+
+
+def schema(op: str, opset: int) -> onnx.defs.OpSchema | None:
+    """The schema that a model of `opset` uses; None when the operator is unknown, not yet there or gone."""
+    try:
+        found = onnx.defs.get_schema(op, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+    return None if found.deprecated else found
+
+
+def since(op: str, opset: int) -> int:
+    """The version of the operator that a model of `opset` uses, 0 when there is none."""
+    try:
+        return int(onnx.defs.get_schema(op, opset, "").since_version)
+    except onnx.defs.SchemaError:
+        return 0
+
+
+def refusal(node: ir.Node, op_type: str, why: str) -> Refusal:
+    """Names the node as Netron shows it: its own name, else that of what it makes."""
+    return Refusal(op_type, node.name or next((o.name for o in node.outputs if o.name), "") or "", why)

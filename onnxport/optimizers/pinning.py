@@ -1,0 +1,52 @@
+"""The user's sizes written into the model (`--shape`), so that it holds for these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnx_ir import Shape
+
+from onnxport.artifact import Dim
+from onnxport.model import Model, dims_of
+from onnxport.optimizers.shapes import drop_declared, infer, pin_inputs
+from onnxport.shapes import GivenShape
+
+
+def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
+    """Fixes open dimensions of the inputs in place, and lets every other shape follow.
+
+    An output of which inference learns nothing keeps the shape that it declares, with what is fixed now put in.
+
+    Returns:
+        A sentence on what was fixed; none where nothing was.
+
+    Raises:
+        UsageError: an input that there is not, or sizes that contradict the model.
+    """
+    before = {spec.name: spec.shape for spec in model.inputs}
+    declared = {value.name: dims_of(value) for value in model.graph.outputs if value.shape is not None}
+    pin_inputs(model, shapes)
+    after = {spec.name: spec.shape for spec in model.inputs}
+    sizes = _sizes(before, after)
+    drop_declared(model)
+    infer(model)
+    for value in model.graph.outputs:
+        if value.shape is None and value.name in declared:
+            value.shape = Shape([sizes.get(dim, dim) for dim in declared[value.name]])
+    fixed = [
+        f"{name}[{axis}]" + (f" {was}" if was else "") + f" = {dim}"
+        for name in before
+        for axis, (was, dim) in enumerate(zip(before[name], after[name], strict=True))
+        if isinstance(dim, int) and not isinstance(was, int)
+    ]
+    return (f"fixed for these sizes alone: {', '.join(fixed)}",) if fixed else ()
+
+
+def _sizes(before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]) -> dict[Dim, Dim]:
+    """What each name of a dimension has become."""
+    return {
+        was: now
+        for name in before
+        for was, now in zip(before[name], after[name], strict=True)
+        if isinstance(was, str) and isinstance(now, int)
+    }

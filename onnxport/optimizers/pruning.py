@@ -1,0 +1,33 @@
+"""Inputs that no output depends on, found and removed."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.model import Model
+
+
+def unread_inputs(model: Model) -> tuple[str, ...]:
+    """Those of the inputs that no output depends on, whatever reads them, in the model's order."""
+    copy = model.clone()
+    return tuple(value.name or "" for value in _unread(copy))
+
+
+def pruned(model: Model) -> tuple[str, ...]:
+    """Removes them in place, with the nodes that nothing needs; gives their names."""
+    unread = _unread(model)
+    for value in unread:
+        model.graph.inputs.remove(value)
+    return tuple(value.name or "" for value in unread)
+
+
+def _unread(model: Model) -> list[ir.Value]:
+    """The inputs that nothing reads once the nodes are gone that nothing needs; initializers that IR 3 files list as
+    inputs are none."""
+    common.RemoveUnusedNodesPass()(model.ir)
+    return [
+        value
+        for value in model.graph.inputs
+        if value.name not in model.graph.initializers and not value.uses() and not value.is_graph_output()
+    ]

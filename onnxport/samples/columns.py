@@ -1,0 +1,83 @@
+"""Columns of a table, as a model that compares them sees them: drawn where its answer may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MISSING = 0.1  # share of missing values
+_EDGES = 0.4  # share of values at a threshold or right beside it
+_LARGE = 1e4
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column may hold.
+
+    Attributes:
+        levels: thresholds, ascending: between two of them the model's answer is the same.
+        codes: the categories of a categorical column; numbers, or texts of a column of strings.
+        missing: whether NaN stands for a missing value, of which the model knows what to make.
+    """
+
+    levels: tuple[float, ...] = ()
+    codes: tuple[Any, ...] = ()
+    missing: bool = False
+
+
+def draw(
+    random: np.random.Generator, shape: tuple[int, ...], columns: Sequence[Column], kind: str, dtype: str
+) -> Array:
+    """A table of `shape` whose last axis are `columns`; one column stands for all of them."""
+    width = shape[-1] if shape else 1
+    each = list(columns) * width if len(columns) == 1 else list(columns)
+    drawn = [_column(random, shape[:-1], column, kind, dtype) for column in each]
+    return np.stack(drawn, axis=-1).reshape(shape)
+
+
+def is_odd_nan(table: Array, columns: Sequence[Column]) -> Array:
+    """Where a table holds NaN that is no missing value: bool[shape]."""
+    missing = np.array([column.missing for column in columns])
+    return np.asarray(np.isnan(table) & ~(missing if table.ndim else missing[0]))
+
+
+def _column(
+    random: np.random.Generator, shape: tuple[int, ...], column: Column, kind: str, dtype: str
+) -> Array:
+    if column.codes:
+        codes = np.array(column.codes, "object" if dtype == "string" else np.float64)
+        values = codes[random.integers(0, len(codes), shape)]
+    elif kind in ("zeros", "constant"):
+        values = np.full(shape, float(kind == "constant"))
+    elif kind == "large":
+        values = _LARGE * random.standard_normal(shape)
+    else:
+        values = _numbers(random, shape, column.levels, dtype)
+    if not column.missing or kind in ("zeros", "constant", "large"):
+        return values
+    share = 1.0 - _MISSING if kind == "sparse" else _MISSING
+    return np.where(random.random(shape) < share, np.nan, values)
+
+
+def _numbers(
+    random: np.random.Generator, shape: tuple[int, ...], levels: Sequence[float], dtype: str
+) -> Array:
+    """Numbers between thresholds, beyond the outer ones, at one and at its neighbours in the column's own type."""
+    if not levels:
+        return random.standard_normal(shape)
+    known = np.asarray(levels, np.float64)
+    reach = max(float(known[-1] - known[0]), abs(float(known[0])), 1.0) / 2
+    bounds = np.concatenate([[known[0] - reach], known, [known[-1] + reach]])
+    slot = random.integers(0, len(known) + 1, shape)
+    between = bounds[slot] + random.random(shape) * (bounds[slot + 1] - bounds[slot])
+    own = np.dtype(dtype) if dtype in ("float32", "float64") else np.dtype(np.float64)
+    level = known[random.integers(0, len(known), shape)].astype(own)
+    side = random.integers(-1, 2, shape)
+    beside = np.nextafter(level, np.where(side < 0, -np.inf, np.inf).astype(own))
+    at = np.where(side == 0, level, beside)
+    return np.where(random.random(shape) < _EDGES, at, between)
