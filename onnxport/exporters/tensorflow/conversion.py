@@ -64,10 +64,32 @@ def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any,
     """The function's graph with its variables as constants, and the contents of its tables."""
     from tf2onnx import tf_loader
 
+    tables: dict[Any, Any] = {}
     if traced.owner is None:
-        return tf_loader.from_function(traced.function, inputs, outputs), {}
-    graph, tables = tf_loader.from_trackable(traced.owner, traced.function, inputs, outputs, False)
+        graph = tf_loader.from_function(traced.function, inputs, outputs)
+    else:
+        graph, tables = tf_loader.from_trackable(traced.owner, traced.function, inputs, outputs, False)
+    if _uncompiled(graph):
+        again = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(graph, name=""), [])
+        ends = [[again.graph.get_tensor_by_name(name) for name in names] for names in (inputs, outputs)]
+        return tf_loader.from_function(again.prune(*ends), inputs, outputs), tables
     return graph, tables
+
+
+def _uncompiled(graph: Any) -> bool:
+    """Has XLA's functions inlined as any other: Keras has one for a grouped convolution. Whether there were any."""
+    functions = graph.library.function
+    marked = [
+        each
+        for each in (*functions, *graph.node, *(node for function in functions for node in function.node_def))
+        if _COMPILED in each.attr
+    ]
+    for each in marked:
+        del each.attr[_COMPILED]
+    return bool(marked)
+
+
+_COMPILED = "_XlaMustCompile"
 
 
 def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from onnxport.errors import InputError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.exporters.tensorflow.keras_2 import as_keras_3_reads, is_of_keras_2, objects
 from onnxport.exporters.tensorflow.keras_models import of_model, weights_alone
 from onnxport.exporters.tensorflow.library import tf
 from onnxport.exporters.tensorflow.model import TensorflowModel, said
@@ -33,28 +35,57 @@ def load(source: Source, params: ExportParams) -> TensorflowModel:
             why=f"in {', '.join(code)}",
             fix="give --trust if you know where it comes from",
         )
+    return of_model(_loaded(path, config, trust=params.trust), source, params)
+
+
+def _loaded(path: Path, config: Any, *, trust: bool) -> Any:
     import keras
 
     try:
-        model = keras.models.load_model(path, compile=False, safe_mode=not params.trust)
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OSError,
-        ImportError,
-        tf.errors.OpError,
-    ) as error:
+        with as_keras_3_reads(path, config) as readable:
+            return keras.models.load_model(readable, compile=False, safe_mode=not trust)
+    except _REFUSALS as error:
         custom = sorted({str(each["class_name"]) for each in objects(config) if _is_custom(each)})
-        if custom:
+        of_keras_2 = is_of_keras_2(path)
+        if of_keras_2 and find_spec("tf_keras"):
+            return _loaded_by_keras_2(path, trust=trust)
+        if custom and not of_keras_2:
             raise InputError(
                 f"{path} needs {', '.join(custom)}, which Keras does not have",
                 why="a file holds no code of custom layers",
                 fix="give a factory (package.module:function) that imports them and loads the file",
             ) from error
-        raise InputError(f"Keras {keras.__version__} cannot load {path}", why=said(error)) from error
-    return of_model(model, source, params)
+        raise InputError(
+            f"Keras {keras.__version__} cannot load {path}",
+            why=f"it has no {', '.join(custom)}" if custom else said(error),
+            fix="Keras 2 wrote it, which can load it: pip install tf_keras" if of_keras_2 else "",
+        ) from error
+
+
+def _loaded_by_keras_2(path: Path, *, trust: bool) -> Any:
+    import tf_keras
+
+    try:
+        return tf_keras.models.load_model(path, compile=False, safe_mode=not trust)
+    except _REFUSALS as error:
+        raise InputError(
+            f"neither Keras 3 nor tf_keras {tf_keras.__version__} can load {path}",
+            why=said(error),
+            fix="give a factory (package.module:function) that imports its custom layers and loads it by tf_keras",
+        ) from error
+
+
+# What Keras raises where it does not know a class or an argument, or misses a weight.
+_REFUSALS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OSError,
+    ImportError,
+    NotImplementedError,
+    tf.errors.OpError,
+)
 
 
 def _config(path: Path) -> Any:
@@ -80,18 +111,6 @@ def _config_of_h5(path: Path) -> str:
     if text is None:
         raise weights_alone(path)
     return text.decode() if isinstance(text, bytes) else str(text)
-
-
-def objects(config: Any) -> Iterator[Mapping[str, Any]]:
-    """Everything in a configuration that names a class."""
-    if isinstance(config, dict):
-        if isinstance(config.get("class_name"), str):
-            yield config
-        for value in config.values():
-            yield from objects(value)
-    elif isinstance(config, list):
-        for value in config:
-            yield from objects(value)
 
 
 def _is_code(each: Mapping[str, Any]) -> bool:

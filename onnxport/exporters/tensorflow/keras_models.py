@@ -68,7 +68,7 @@ def _functional(
     model: Any,
 ) -> tuple[Callable[[Mapping[str, Any]], Any], tuple[Declared, ...], tuple[str, ...]]:
     """A model that was built: of its symbolic tensors."""
-    names = _unique([tensor.name.partition(":")[0] for tensor in model.inputs])
+    names = _unique([_input_name(tensor) for tensor in model.inputs])
     declared = tuple(
         Declared(name, _dtype(tensor.dtype), tuple(tensor.shape))
         for name, tensor in zip(names, model.inputs, strict=True)
@@ -80,6 +80,13 @@ def _functional(
         return model(_packed(structure, flat), training=False)
 
     return call, declared, _output_names(model)
+
+
+def _input_name(tensor: Any) -> str:
+    """The input layer's name, which a summary shows; the tensor has another where the user gave none."""
+    history = getattr(tensor, "_keras_history", None)
+    layer = getattr(history, "operation", None) or getattr(history, "layer", None)
+    return str(getattr(layer, "name", None) or tensor.name.partition(":")[0])
 
 
 def _packed(structure: Any, flat: list[Any]) -> Any:

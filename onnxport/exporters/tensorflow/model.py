@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +60,9 @@ class TensorflowModel:
         callee.ready()
         self.outputs = tuple(map(self._output, self._names(params), traced.outputs[: len(self._paths)]))
         self._traced = traced
-        self._compiled = tf.function(self._flat, jit_compile=True, autograph=False)
+        # Not the traced one: tf2onnx takes its tables away from it.
+        self._compiled, self._optimized = self._function(jit_compile=True), self._function()
+        self._can_be_moved = any(spec.dtype.startswith("float") for spec in self.inputs)
 
     def export(self, output: Path, opset: int | None) -> Exported:
         """See Framework.export."""
@@ -65,11 +70,10 @@ class TensorflowModel:
         return write(traced, output, opset, self._callee.notes)
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
-        """See Framework.run; other kernels are those of XLA, which makes its own, or of TensorFlow's graph optimizer
-        where XLA does not know an operator."""
+        """See Framework.run; other kernels are XLA's, or those that TensorFlow's graph optimizer chooses."""
         tensors = [tf.convert_to_tensor(feeds[spec.name]) for spec in self.inputs]
         try:
-            answers = self._by_others(tensors) if other_kernels else self._flat(*tensors)
+            answers = self._by_others(tensors) if other_kernels else self._flat(self._callee.call, *tensors)
             arrays = [np.asarray(answer) for answer in answers]
         except tf.errors.ResourceExhaustedError as error:
             raise MemoryFullError(
@@ -85,18 +89,26 @@ class TensorflowModel:
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        try:
-            compiled: Sequence[Any] = self._compiled(*tensors)
-        except (tf.errors.OpError, ValueError, TypeError):
-            compiled = self._traced(*tensors)
-        return compiled
+        """XLA's kernels differ everywhere, but take 6 s for each new shape of an EfficientNet: they are for models
+        without float inputs, which the judge could move to learn of the noise. Else convolutions alone are fused."""
+        if not self._can_be_moved:
+            with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
+                compiled: Sequence[Any] = self._compiled(*tensors)
+                return compiled
+        optimized: Sequence[Any] = self._optimized(*tensors)
+        return optimized
 
-    def _flat(self, *tensors: Any) -> list[Any]:
+    def _flat(self, call: Callable[[Mapping[str, Any]], Any], *tensors: Any) -> list[Any]:
         """The function with tensors in, tensors out; remembers the paths of the results."""
         named = {spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)}
-        found = list(leaves(self._callee.call(named)))
+        found = list(leaves(call(named)))
         self._paths = tuple(path for path, _ in found)
         return [tf.identity(each) for _, each in found]
+
+    def _function(self, **options: Any) -> Any:
+        """The function as a graph; Python's ifs and loops over tensors in the model's own code become the graph's."""
+        converted = tf.function(self._callee.call)
+        return tf.function(partial(self._flat, converted), autograph=False, **options)
 
     def _trace(self) -> Any:
         signature = [
@@ -106,7 +118,7 @@ class TensorflowModel:
             for n, spec in enumerate(self.inputs)
         ]
         try:
-            return tf.function(self._flat, autograph=False).get_concrete_function(*signature)
+            return self._function().get_concrete_function(*signature)
         except (tf.errors.OpError, ValueError, TypeError, KeyError, AttributeError) as error:
             taken = ", ".join(map(str, self.inputs))
             raise InputError(f"{self._source.name} raises on {taken}", why=said(error)) from error
@@ -144,10 +156,13 @@ def _as_declared(array: Array, spec: TensorSpec) -> Array:
 
 
 def said(error: BaseException) -> str:
-    """What TensorFlow says, on one line: the last of its lines that is no place in a traceback or graph."""
-    lines = [line.strip() for line in str(getattr(error, "message", "") or error).splitlines()]
+    """What TensorFlow or Keras says, on one line, without colours, places in a traceback and dumps of arguments."""
+    text = _COLOURS.sub("", str(getattr(error, "message", "") or error)).partition("Arguments received by")[0]
+    text = text.partition("Exception encountered when")[2].partition("\n")[2] or text
+    lines = [line.strip() for line in text.splitlines()]
     telling = [line for line in lines if line and not line.startswith(_PLACES)]
     return f"{type(error).__name__}: {' '.join(telling)[:400]}" if telling else type(error).__name__
 
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PLACES = ("File ", "Traceback", "Detected at node", "Stack trace", "[[", "in user code", "~", "^")
