@@ -70,26 +70,24 @@ def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any,
     else:
         graph, tables = tf_loader.from_trackable(traced.owner, traced.function, inputs, outputs, False)
     if _uncompiled(graph):
-        again = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(graph, name=""), [])
-        ends = [[again.graph.get_tensor_by_name(name) for name in names] for names in (inputs, outputs)]
-        return tf_loader.from_function(again.prune(*ends), inputs, outputs), tables
+        with tf.Graph().as_default():
+            graph = tf_loader.tf_optimize(inputs, outputs, graph)
     return graph, tables
 
 
 def _uncompiled(graph: Any) -> bool:
     """Has XLA's functions inlined as any other: Keras has one for a grouped convolution. Whether there were any."""
     functions = graph.library.function
-    marked = [
-        each
-        for each in (*functions, *graph.node, *(node for function in functions for node in function.node_def))
-        if _COMPILED in each.attr
-    ]
-    for each in marked:
-        del each.attr[_COMPILED]
-    return bool(marked)
+    found = False
+    for each in (*functions, *graph.node, *(node for function in functions for node in function.node_def)):
+        for mark in _APART:
+            if mark in each.attr:
+                del each.attr[mark]
+                found = True
+    return found
 
 
-_COMPILED = "_XlaMustCompile"
+_APART = ("_XlaMustCompile", "_noinline")
 
 
 def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
