@@ -30,7 +30,7 @@ WIDTH = 4096  # features of every layer: 67 MB of weights
 _SEED = 0
 
 
-def write_chain(path: Path, size: float, *, width: int = WIDTH) -> Path:
+def write_chain(path: Path, size: float, *, width: int = WIDTH, opset: int = 21) -> Path:
     """Writes an ONNX model with `size` bytes of weights beside it, one layer in memory at a time."""
     data = path.with_suffix(".data")
     layers = max(round(size / (4 * width * width)), 1)
@@ -52,7 +52,7 @@ def write_chain(path: Path, size: float, *, width: int = WIDTH) -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", width])],
         weights,
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
     return path
 
 

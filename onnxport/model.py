@@ -27,6 +27,9 @@ _PROTOBUF_LIMIT = 2**31 - 1
 # What the graph itself (nodes, names, small tensors) may add to the weights counted by `weight_bytes`.
 _GRAPH_ALLOWANCE = 64 * 2**20
 
+# Weights beside a model stay beside what is made of it where they take more; less is handier in one file.
+_APART = 256 * 2**20
+
 # What stands for the checker's and onnx-ir's "name: add OpType: Add".
 _NODE = re.compile(r"name: (.*?) OpType: (\w+)")
 _MESSAGE_LINES, _MESSAGE_LENGTH = 3, 300
@@ -158,18 +161,33 @@ class Model:
             return None
         copy = self.ir.clone()
         ir.external_data.load_to_model(copy)
+        _hold_constants(copy)
         data: bytes = ir.to_proto(copy).SerializeToString(deterministic=True)
         return data
 
-    def save(self, path: Path) -> Artifact:
-        """Writes the model to `path`; its weights to `<name>.data` beside it if they are too large for protobuf."""
-        data = self.to_bytes()
+    def save(self, path: Path, source: Model | None = None) -> Artifact:
+        """Writes the model to `path`; its weights to `<name>.data` beside it if they are too large for protobuf, or
+        large and beside the source: from file to file, or one at a time as they are made.
+
+        Args:
+            source: the model it was made of; itself unless given.
+        """
+        apart = (source or self).external_files and self.weight_bytes > _APART
+        data = None if apart else self.to_bytes()
         if data is not None:
             path.write_bytes(data)
             return Artifact(path, "onnx")
         beside = path.name + ".data"
-        ir.save(self.ir, path, external_data=beside)
+        copy = self.ir.clone()
+        _hold_constants(copy)
+        ir.save(copy, path, external_data=beside)
         return Artifact(path, "onnx", (path.with_name(beside),))
+
+    def release(self) -> None:
+        """Lets go of weights that were read from files: what they took in memory goes to who runs the model."""
+        for tensor, _ in _tensors(self.ir):
+            if isinstance(tensor, ir.ExternalTensor):
+                tensor.release()
 
     def hand_over(self, path: Path) -> None:
         """Writes the model for another process of ours on this machine, which reads it with `received`.
@@ -202,6 +220,26 @@ class Model:
         return model
 
 
+def renamed(artifact: Artifact, name: str) -> Artifact:
+    """A saved model that is called `name` from now on, and its data file after it, as `save` names them.
+
+    Args:
+        artifact: files of ours that nobody else has, in `.onnx` format.
+    """
+    path = artifact.path.with_name(name)
+    if not artifact.companions or path == artifact.path:
+        return artifact
+    (data,) = artifact.companions
+    beside = data.rename(path.with_name(path.name + ".data"))
+    model = ir.load(artifact.path)
+    for tensor, put in _tensors(model):
+        if isinstance(tensor, ir.ExternalTensor):
+            put(_stored_in(tensor, beside.name))
+    ir.save(model, path)
+    artifact.path.unlink()
+    return Artifact(path, "onnx", (beside,))
+
+
 def _port(spec: TensorSpec) -> Port:
     shape = tuple(dim if isinstance(dim, int) else None for dim in spec.shape)
     return Port(spec.name, spec.name, spec.dtype, shape)
@@ -218,8 +256,13 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 def _in_place(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
     """The same bytes of the same file, named by its absolute path."""
+    return _stored_in(tensor, os.path.abspath(tensor.path))
+
+
+def _stored_in(tensor: ir.ExternalTensor, location: str) -> ir.ExternalTensor:
+    """The same bytes of a file of another name."""
     return ir.ExternalTensor(
-        os.path.abspath(tensor.path),
+        location,
         tensor.offset,
         tensor.length,
         tensor.dtype,
@@ -231,11 +274,18 @@ def _in_place(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
 _Put = Callable[[ir.TensorProtocol], None]
 
 
-def _tensors(model: ir.Model) -> Iterator[tuple[ir.TensorProtocol, _Put]]:
-    """Every tensor that the model holds, and what puts another one in its place."""
+def _hold_constants(model: ir.Model) -> None:
+    """Reads the tensors of Constant nodes that lie in files, which onnx-ir leaves there when it saves a model."""
+    for tensor, put in _tensors(model, initializers=False):
+        if isinstance(tensor, ir.ExternalTensor):
+            put(ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name))
+
+
+def _tensors(model: ir.Model, *, initializers: bool = True) -> Iterator[tuple[ir.TensorProtocol, _Put]]:
+    """Every tensor that the model holds, and what puts another one in its place; or those in nodes alone."""
     for graph in model.graphs():
         for value in graph.initializers.values():
-            if value.const_value is not None:
+            if initializers and value.const_value is not None:
                 yield value.const_value, partial(setattr, value, "const_value")
         for node in graph:
             for name, attribute in list(node.attributes.items()):
@@ -302,6 +352,12 @@ def _check_external_data(graph: ir.Graph, path: Path) -> None:
                 f"{where}, an absolute path",
                 why="it is found on no other machine",
                 fix="save the model with a path relative to its folder",
+            )
+        if file.is_file() and file.stat().st_nlink > 1:
+            raise InputError(
+                f"{where}, which has a second name elsewhere (a hard link)",
+                why="onnx-ir reads no such file: by another name it could be any file of this machine",
+                fix="copy the model and its data into a folder of their own",
             )
         if file.is_dir():
             raise InputError(f"{where}, which is a folder", fix="save the model again with its weights")

@@ -31,6 +31,7 @@ HEAVY = {
     "onnx_ir",
     "onnxruntime",
     "rich",
+    "sklearn",
     "sympy",
     "tensorflow",
     "torch",
@@ -87,6 +88,7 @@ def test_start_costs_little_more_than_click(
         (sys.executable, "-X", "importtime", "-m", "onnxport", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "convert", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "quantize", "--help"),
+        (sys.executable, "-X", "importtime", "-m", "onnxport", "export", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "validate", "--help"),
         (sys.executable, "-X", "importtime", "-m", "onnxport", "doctor"),
     ],
@@ -110,6 +112,30 @@ def test_conversion_spends_at_most_a_second_on_imports(target: str, tmp_path: Pa
 )
 def test_quantization_spends_at_most_a_second_on_imports(options: tuple[str, ...], tmp_path: Path) -> None:
     check_imports("quantize", str(DIGITS), *options, "-o", str(tmp_path / "small.onnx"))
+
+
+def test_core_ml_s_builder_comes_without_the_frameworks_that_it_looks_for() -> None:
+    """coremltools imports whichever of them is installed: nine seconds of every conversion."""
+    program = (
+        "import sys, onnxport.converters.coreml.worker\n"
+        "assert 'coremltools' in sys.modules\n"
+        "print(*{'torch', 'tensorflow', 'sklearn', 'xgboost'} & set(sys.modules))"
+    )
+    assert run(sys.executable, "-c", program).stdout.split() == []
+
+
+def test_an_export_leaves_the_framework_to_its_own_process(tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(
+        "def build():\n"
+        "    from sklearn.linear_model import LinearRegression\n"
+        "    return LinearRegression().fit([[0.0], [1.0]], [1, 2])\n"
+    )
+    command = (*ONNXPORT, "export", "models:build", "--samples", "1")
+    imported = imports(run(command[0], "-X", "importtime", *command[1:], cwd=tmp_path).stderr)
+    packages = {name.partition(".")[0] for name, _ in imported}
+    assert (tmp_path / "build.onnx").exists()
+    assert "onnxruntime" in packages
+    assert not packages & {"torch", "tensorflow", "sklearn", "skl2onnx", "scipy", "pandas", "xgboost"}
 
 
 def check_imports(*arguments: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import graphs
+from onnxport import model as model_module
 from onnxport.artifact import TensorSpec
 from onnxport.errors import CannotConvertError, InputError
 from onnxport.model import Model
@@ -280,3 +282,80 @@ def test_what_onnx_runtime_writes_into_onnx_s_own_domain_is_loaded(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     onnx.save(model, tmp_path / "model.onnx")
     assert Model.load(tmp_path / "model.onnx").graph[0].op_type == op
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if any weight took more than the limit."""
+    monkeypatch.setattr(model_module, "_APART", 0)
+
+
+def scattered(folder: Path) -> Path:
+    """y = x w + b c, with w and b each in a file of its own, and c in a Constant node, in a third."""
+    names = {"w": (4, 300), "b": (300,), "c": (300,)}
+    random = np.random.default_rng(0)
+    held = {
+        name: numpy_helper.from_array(random.random(shape, np.float32), name) for name, shape in names.items()
+    }
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=held["c"]),
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Mul", ["b", "c"], ["shift"]),
+        helper.make_node("Add", ["product", "shift"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, ["N", 4]), ("y", 1, ["N", 300]))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [held["w"], held["b"]])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (folder / "parts").mkdir(parents=True)
+    for tensor in (*proto.graph.initializer, proto.graph.node[0].attribute[0].t):
+        onnx.external_data_helper.set_external_data(tensor, f"parts/{tensor.name}.bin")
+        (folder / "parts" / f"{tensor.name}.bin").write_bytes(tensor.raw_data)
+        tensor.ClearField("raw_data")
+    (folder / "m.onnx").write_bytes(proto.SerializeToString())
+    return folder / "m.onnx"
+
+
+def answer(path: Path) -> np.ndarray:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"x": np.ones((2, 4), np.float32)})
+    return np.asarray(y)
+
+
+@pytest.mark.usefixtures("large")
+def test_large_weights_in_several_files_are_saved_in_one_beside_the_model(tmp_path: Path) -> None:
+    source = scattered(tmp_path / "theirs")
+    before = {file: file.read_bytes() for file in (tmp_path / "theirs").rglob("*") if file.is_file()}
+    (tmp_path / "ours").mkdir()
+    saved = Model.load(source).save(tmp_path / "ours" / "out.onnx")
+    assert [file.name for file in saved.files] == ["out.onnx", "out.onnx.data"]
+    np.testing.assert_array_equal(answer(saved.path), answer(source))
+    assert {file: file.read_bytes() for file in before} == before
+    assert Model.load(saved.path).artifact.files == saved.files
+
+
+def test_small_weights_in_several_files_are_saved_inside_the_model(tmp_path: Path) -> None:
+    source = scattered(tmp_path / "theirs")
+    saved = Model.load(source).save(tmp_path / "out.onnx")
+    assert saved.companions == ()
+    assert Model.load(saved.path).external_files == ()
+    np.testing.assert_array_equal(answer(saved.path), answer(source))
+
+
+@pytest.mark.usefixtures("large")
+def test_a_renamed_model_finds_its_weights_under_their_new_name(tmp_path: Path) -> None:
+    source = scattered(tmp_path / "theirs")
+    saved = Model.load(source).save(tmp_path / "out.onnx")
+    renamed = model_module.renamed(saved, "out.rejected.onnx")
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [
+        "out.rejected.onnx",
+        "out.rejected.onnx.data",
+    ]
+    assert Model.load(renamed.path).artifact == renamed
+    np.testing.assert_array_equal(answer(renamed.path), answer(source))
+
+
+def test_weights_with_a_second_name_are_refused(tmp_path: Path) -> None:
+    path = graphs.external_data(tmp_path)
+    os.link(tmp_path / "model.onnx.data", tmp_path / "other")
+    with pytest.raises(InputError, match=r"a second name elsewhere \(a hard link\).*copy the model"):
+        Model.load(path)

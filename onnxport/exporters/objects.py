@@ -1,4 +1,7 @@
-"""Objects that a factory, a pickle or a skops file gives: which framework they are of is told by their class."""
+"""Objects that a factory, a pickle or a skops file gives: which framework they are of is told by their class.
+
+Pickles and skops files are read here, too.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onnxport.errors import InputError, MissingDependencyError, UsageError
+from onnxport.errors import InputError, UsageError
 from onnxport.exporters.framework import Framework
+from onnxport.exporters.missing import module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.importing import current_directory_first
@@ -24,46 +28,6 @@ OF_OBJECTS: Mapping[str, str] = {
     "catboost": "onnxport.exporters.classical.boosters:of_object",
     "sklearn": "onnxport.exporters.classical.estimators:of_object",
 }
-
-
-def from_factory(source: Source, params: ExportParams) -> Framework:
-    """What `package.module:function` gives.
-
-    Raises:
-        InputError: it cannot be imported, or raises.
-        UsageError: no function, or what it gives is no model.
-    """
-    import yaml
-
-    module_name, _, name = source.name.partition(":")
-    try:
-        with current_directory_first():
-            found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if module_name == missing or module_name.startswith(f"{missing}."):
-            raise InputError(
-                f"{source.name} cannot be imported",
-                why=f"there is no module {missing!r}",
-                fix="run in the folder that holds it, or put that on PYTHONPATH",
-            ) from error
-        raise MissingDependencyError(
-            f"{source.name} needs {missing}, which is not installed", fix=f"run: pip install {missing}"
-        ) from error
-    except Exception as error:
-        raise InputError(f"{source.name} cannot be imported", why=_said(error)) from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise UsageError(f"{module_name} has no {name!r}", fix="write package.module:function")
-        found = getattr(found, part)
-    if isinstance(found, type) or not _is_model(found):
-        arguments = {key: yaml.safe_load(value) for key, value in params.arg.items()}
-        try:
-            found = found(**arguments)
-        except Exception as error:
-            given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-            raise InputError(f"{source.name}({given}) raises", why=_said(error)) from error
-    return of_object(found, source, params)
 
 
 def from_pickle(source: Source, params: ExportParams) -> Framework:
@@ -87,20 +51,20 @@ def _unpickled(source: Source) -> Any:
     try:
         import joblib
     except ModuleNotFoundError as error:
-        raise _module_missing(source, error) from error
+        raise module_missing(source.name, error) from error
     try:
         with current_directory_first():
             return joblib.load(source.path)
     except ModuleNotFoundError as error:
-        raise _module_missing(source, error) from error
+        raise module_missing(source.name, error) from error
     except AttributeError as error:
         raise InputError(
             f"{source.name} cannot be read",
-            why=f"{_said(error)}: it was written with other versions, or in a script that defined the class itself",
+            why=f"{said(error)}: it was written with other versions, or in a script that defined the class itself",
             fix="install the versions it was written with, or save it again with the class in a module",
         ) from error
     except Exception as error:  # whatever the code in it raises
-        raise InputError(f"{source.name} cannot be read as a pickle", why=_said(error)) from error
+        raise InputError(f"{source.name} cannot be read as a pickle", why=said(error)) from error
 
 
 def from_skops(source: Source, params: ExportParams) -> Framework:
@@ -129,17 +93,17 @@ def _of_skops(source: Source, params: ExportParams) -> Any:
         with current_directory_first():
             return skops.io.load(source.path, trusted=others)
     except ModuleNotFoundError as error:
-        raise _module_missing(source, error) from error
+        raise module_missing(source.name, error) from error
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise InputError(
             f"{source.name} cannot be read as a skops file",
-            why=_said(error),
+            why=said(error),
             fix="save it with skops.io.dump",
         ) from error
     except (TypeError, AttributeError, ImportError) as error:
         raise InputError(
             f"{source.name} cannot be read",
-            why=f"{_said(error)}: it was written with other versions",
+            why=f"{said(error)}: it was written with other versions",
             fix="install the versions it was written with",
         ) from error
 
@@ -166,23 +130,23 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
             framework: Framework = getattr(importlib.import_module(module), name)(model, source, params)
             return framework
     raise UsageError(
-        f"{source.name} gives {type(model).__module__}.{type(model).__qualname__}, which is no model we know",
-        fix=f"known are those of {', '.join(OF_OBJECTS)}",
+        f"{source.name} gives {_named(model)}, which is no model we know",
+        fix=f"known are models of {', '.join(OF_OBJECTS)}",
     )
 
 
-def _module_missing(source: Source, error: ModuleNotFoundError) -> MissingDependencyError:
-    missing = (error.name or str(error)).partition(".")[0]
-    return MissingDependencyError(
-        f"{source.name} needs the module {missing}, which is not here",
-        fix=f"run: pip install {missing}, or put the folder that holds it on PYTHONPATH",
-    )
+def _named(found: object) -> str:
+    kind = type(found)
+    if found is None:
+        return "None"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _is_model(found: Any) -> bool:
+def is_model(found: object) -> bool:
+    """Whether it is an object of a framework that is known, told by its class."""
     return any(base.__module__.partition(".")[0] in OF_OBJECTS for base in type(found).__mro__)
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

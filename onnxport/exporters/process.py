@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
 from onnxport.exporters.framework import Exported, Framework
+from onnxport.exporters.missing import EXTRAS, module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
 from onnxport.isolation import Child
@@ -37,12 +39,14 @@ class Host:
     """The child's side."""
 
     def __init__(self) -> None:
+        self._name = ""
         self._framework: Framework | None = None
 
     def open(self, source: Source, params: ExportParams) -> Description:
         module, _, function = LOADERS[source.kind].partition(":")
-        framework: Framework = getattr(importlib.import_module(module), function)(source, params)
-        self._framework = framework
+        with _installed(source.name):
+            framework: Framework = getattr(importlib.import_module(module), function)(source, params)
+        self._name, self._framework = source.name, framework
         return Description(
             framework.kind,
             framework.name,
@@ -54,18 +58,30 @@ class Host:
 
     def export(self, output: Path, opset: int | None) -> Exported:
         assert self._framework is not None, "open comes first"
-        return self._framework.export(output, opset)
+        with _installed(self._name):
+            return self._framework.export(output, opset)
 
     def run(self, feeds: Feeds, other_kernels: bool) -> dict[str, Array]:
         assert self._framework is not None, "open comes first"
         return self._framework.run(feeds, other_kernels=other_kernels)
 
 
+@contextmanager
+def _installed(name: str) -> Iterator[None]:
+    """Tells a framework that is not installed (MissingDependencyError) from a bug of ours."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRAS:
+            raise
+        raise module_missing(name, error) from error
+
+
 class SourceRuntime(Closing):
     """The framework's model as a Runtime (validate.runtimes.base), and as its own exporter.
 
     Args:
-        timeout: seconds that one run may take; loading and exporting have their own time.
+        timeout: seconds that loading, exporting or one run may take.
     """
 
     taps: frozenset[str] = frozenset()

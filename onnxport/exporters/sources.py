@@ -39,13 +39,18 @@ LOADERS: Mapping[str, str] = {
     "lightgbm": "onnxport.exporters.classical.boosters:load",
     "catboost": "onnxport.exporters.classical.boosters:load",
     "paddle": "onnxport.exporters.paddle:load",
-    "python": "onnxport.exporters.objects:from_factory",
+    "python": "onnxport.exporters.factory:from_factory",
     "pickle": "onnxport.exporters.objects:from_pickle",
     "skops": "onnxport.exporters.objects:from_skops",
 }
 
 _SUFFIXES: Mapping[str, str] = {
     ".pt2": "pytorch",
+    # Weights, or TorchScript: the loader says which, and what to give instead.
+    ".pt": "pytorch",
+    ".pth": "pytorch",
+    ".ckpt": "pytorch",
+    ".safetensors": "pytorch",
     ".keras": "tensorflow",
     ".h5": "tensorflow",
     ".hdf5": "tensorflow",
@@ -67,6 +72,16 @@ _FOLDERS: Mapping[str, str] = {
     "saved_model.pbtxt": "tensorflow",
     "inference.pdmodel": "paddle",
     "inference.json": "paddle",
+}
+# What else a user may come with, and what to do instead.
+_OTHERWISE: Mapping[str, str] = {
+    ".onnx": "it is ONNX already: onnxport optimize brings it to another opset and simplifies it",
+    **dict.fromkeys(
+        (".pt", ".pth", ".bin", ".ckpt", ".safetensors"),
+        "weights alone are no model: write package.module:function for what builds it, and give them with --weights",
+    ),
+    ".py": "write package.module:function, without .py, for what builds the model",
+    **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -95,6 +110,10 @@ class Source:
             InputError: missing, empty, unreadable, or of no kind that is known.
         """
         text = os.fspath(path_of(given, "a model", fix="give a path, or package.module:function"))
+        if weights is not None and not weights.is_file():
+            raise InputError(
+                f"the weights {weights} {'are a folder' if weights.is_dir() else 'do not exist'}"
+            )
         beside = (weights,) if weights is not None else ()
         if _FACTORY.fullmatch(text) and not Path(text).exists():
             return cls(text, "python", (_module_file(text.partition(":")[0]), *beside), is_factory=True)
@@ -150,6 +169,9 @@ def _module_file(name: str) -> Path:
 
 
 def _kind_of(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if path.exists() and suffix in _OTHERWISE:
+        raise UsageError(f"{path} is no model of a framework", fix=_OTHERWISE[suffix])
     if path.is_dir():
         kind = next((kind for name, kind in _FOLDERS.items() if (path / name).is_file()), None)
         if kind is None:
@@ -164,12 +186,12 @@ def _kind_of(path: Path) -> str:
         raise InputError(f"{path} does not exist")
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")
-    if path.suffix.lower() not in _SUFFIXES:
+    if suffix not in _SUFFIXES:
         raise InputError(
             f"{path} has an extension that names no model of a framework",
             fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
         )
-    return _SUFFIXES[path.suffix.lower()]
+    return _SUFFIXES[suffix]
 
 
 def _files(path: Path) -> tuple[Path, ...]:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxport.artifact import Artifact, Dim
 from onnxport.inspection.record import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
+from onnxport.inspection.waste import waste
 from onnxport.manifest import KEY
 from onnxport.model import Model, dims_of, dtype_name
 from onnxport.optimizers.shapes import drop_declared, infer
@@ -88,6 +89,7 @@ def _unusual(model: Model) -> Iterator[str]:
         yield f"weights lie in {listed(file.name for file in model.external_files)}, which has to travel with it"
     if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
         yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
+    yield from waste(model)
     yield from _stale(model)
 
 

@@ -8,7 +8,6 @@ is replaced by that very definition, taken from the schema.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -16,6 +15,7 @@ from onnx_ir.passes import common
 
 from onnxport.model import Model, dims_of
 from onnxport.optimizers import rewritings  # noqa: F401 - fills the registry
+from onnxport.optimizers.definitions import fit, own_definition, shared_definition
 from onnxport.optimizers.rewritings.registry import REASON, rewrite, rewritten_ops
 
 
@@ -49,68 +49,15 @@ def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
         if node.op_type in rewritten_ops() and REASON not in node.metadata_props:
             continue  # its turn comes when its types are known
         if node.op_type not in shared:
-            shared[node.op_type] = _shared_definition(model, node)
-        function = shared[node.op_type] or _own_definition(model, node)
+            shared[node.op_type] = shared_definition(node.op_type, model.opset)
+        function = shared[node.op_type] or own_definition(node, model.opset, _type_of)
         if function is None:
             continue
-        _fit(node, function, model.opset)
+        fit(node, function, model.opset)
         if shared[node.op_type] is None:
             node.overload = function.overload = str(number)
             own.append(function)
     return [*(function for function in shared.values() if function is not None), *own]
-
-
-def _shared_definition(model: Model, node: ir.Node) -> ir.Function | None:
-    # onnx's type stubs lack the function accessors.
-    schema: Any = onnx.defs.get_schema(node.op_type, model.opset)
-    version = _newest(schema.function_opset_versions, model.opset)
-    if version is None:
-        return None
-    return _function(schema.get_function_with_opset_version(version), model)
-
-
-def _fit(node: ir.Node, function: ir.Function, opset: int) -> None:
-    """Writes out what the node leaves to defaults: attributes and outputs to which the definition refers by name."""
-    for name, attribute in onnx.defs.get_schema(node.op_type, opset).attributes.items():
-        if name not in node.attributes and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
-            node.attributes[name] = ir.serde.deserialize_attribute(attribute.default_value)
-    node.resize_outputs(len(function.outputs))
-    for index, value in enumerate(node.outputs):
-        value.name = value.name or f"{node.outputs[0].name}.unused.{index}"
-
-
-def _own_definition(model: Model, node: ir.Node) -> ir.Function | None:
-    """The definition of an op that depends on the node's attributes and input types."""
-    schema: Any = onnx.defs.get_schema(node.op_type, model.opset)
-    version = _newest(schema.context_dependent_function_opset_versions, model.opset)
-    if version is None:
-        return None
-    types = [_type_of(value).SerializeToString() for value in node.inputs]
-    proto = ir.serde.serialize_node(node).SerializeToString()
-    return _function(schema.get_context_dependent_function_with_opset_version(version, proto, types), model)
-
-
-def _newest(versions: Collection[int], opset: int) -> int | None:
-    return max((version for version in versions if version <= opset), default=None)
-
-
-def _function(serialized: bytes, model: Model) -> ir.Function | None:
-    proto = onnx.FunctionProto()
-    proto.ParseFromString(serialized)
-    if not proto.node:
-        return None
-    made = {name for node in proto.node for name in node.output}
-    for name in proto.output:
-        # An optional output that this node does not ask for; nothing will use the stand-in.
-        if name not in made:
-            proto.node.append(onnx.helper.make_node("Constant", [], [name], value_float=0.0))
-    function: ir.Function = ir.serde.deserialize_function(proto)
-    # The schema gives the newest definition that holds at this opset, under the version it was written for.
-    function.opset_imports[""] = model.opset
-    for inner in function:
-        # A refusal has to lead back to the node that the user knows.
-        inner.name = f"{function.name}/{inner.op_type}"
-    return function
 
 
 def _type_of(value: ir.Value | None) -> onnx.TypeProto:

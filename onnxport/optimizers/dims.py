@@ -50,6 +50,10 @@ class Dimensions:
             if not any(element is None or isinstance(element, str) for element in partial.flat)
         }
 
+    def elements(self, value: ir.Value) -> Partial | None:
+        """What is known of a small value: a number, a symbol, or None, for each element."""
+        return _partial(value, self._partials)
+
     def result_shape(self, node: ir.Node) -> list[Dim] | None:
         """The dimensions that an op of TARGETED gives its result, as far as its target is known."""
         target = node.inputs[0 if node.op_type == "ConstantOfShape" else 1]

@@ -58,14 +58,18 @@ _KEPT = frozenset(
 )
 
 
-def fold_constants(model: Model) -> int:
-    """Replaces what is constant by initializers, branches and loop bodies included; returns how many nodes went."""
-    return sum(_fold_graph(model, graph) for graph in list(model.ir.graphs()))
+def fold_constants(model: Model, *, limit: int = SIZE_LIMIT) -> int:
+    """Replaces what is constant by initializers, branches and loop bodies included; returns how many nodes went.
+
+    Args:
+        limit: bytes; a larger result is left to run time, unless what it is made of is as large.
+    """
+    return sum(_fold_graph(model, graph, limit) for graph in list(model.ir.graphs()))
 
 
-def _fold_graph(model: Model, graph: ir.Graph) -> int:
+def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
     folded = _fold_known_dimensions(model, graph)
-    nodes = _constant_nodes(model, graph)
+    nodes = _constant_nodes(model, graph, limit)
     if not nodes:
         return folded
     if _constant_bytes(nodes) <= TOGETHER:
@@ -118,7 +122,7 @@ def _is_result_inside(model: Model, node: ir.Node) -> bool:
     return node.graph is not model.graph and any(value.is_graph_output() for value in node.outputs)
 
 
-def _constant_nodes(model: Model, graph: ir.Graph) -> list[ir.Node]:
+def _constant_nodes(model: Model, graph: ir.Graph, limit: int) -> list[ir.Node]:
     """The nodes that depend on constants alone, in graph order."""
     known: set[ir.Value] = set()
     nodes = []
@@ -126,7 +130,7 @@ def _constant_nodes(model: Model, graph: ir.Graph) -> list[ir.Node]:
         if not _foldable(node) or _is_result_inside(model, node):
             continue
         inputs = [value for value in node.inputs if value is not None]
-        if all(v in known or v.const_value is not None for v in inputs) and not _too_large(node):
+        if all(v in known or v.const_value is not None for v in inputs) and not _too_large(node, limit):
             nodes.append(node)
             known.update(node.outputs)
     return nodes
@@ -141,13 +145,14 @@ def _foldable(node: ir.Node) -> bool:
     return not has_body and all(value.dtype not in _KEPT for value in node.outputs)
 
 
-def _too_large(node: ir.Node) -> bool:
+def _too_large(node: ir.Node, limit: int) -> bool:
+    limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
     for value in node.outputs:
         dims = dims_of(value)
         if value.shape is None or value.dtype is None:
             continue
         size = prod(dim for dim in dims if isinstance(dim, int)) * value.dtype.itemsize
-        if size > SIZE_LIMIT:
+        if size > limit:
             return True
     return False
 

@@ -12,12 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.model import Model
-from onnxport.optimizers.census import Census, census, row
 from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.pinning import pinned
 from onnxport.optimizers.prepare import Equivalence
 from onnxport.optimizers.pruning import pruned, unread_inputs
+from onnxport.optimizers.simplification.size import Size, size_of
 
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -32,8 +32,8 @@ class Optimized:
     """The model, and what the report should say of its making.
 
     Attributes:
-        facts: "changed": nodes, parameters and opset, each before and after; "passes": by how much each pass changed
-            nodes, parameters and bytes (census.row).
+        facts: figures as [before, after]. "changed": of the whole its nodes, parameters, bytes of weights, and opset;
+            "passes": of each pass the same but the opset, and "skipped", why it was left out, if it was.
     """
 
     model: Model
@@ -93,21 +93,22 @@ class _Bench:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """A pass of its own: a phase for the progress, a row for the report."""
-        before = census(self.model)
+        before, opset = size_of(self.model), self.model.opset
         with self._phase(name):
             yield
-        self._rows.append(row(name, before, census(self.model)))
+        row = {"pass": name, **_between(before, size_of(self.model)), "skipped": None}
+        if self.model.opset != opset:
+            row["opset"] = [opset, self.model.opset]
+        self._rows.append(row)
 
     def simplify(self, params: OptimizeParams, folder: Path, equivalence: Equivalence | None) -> None:
         from onnxport.optimizers.simplification import simplified
 
         with self._phase("simplify"):
             done = simplified(self.model, params, folder, equivalence=equivalence)
-        facts = dict(done.facts)
         self.model = done.model
         self.notes += done.notes
-        self._rows += facts.pop("passes", ())
-        self._facts |= facts
+        self._rows += done.facts.get("passes", ())
 
     def prune(self) -> None:
         for name in pruned(self.model):
@@ -131,19 +132,16 @@ class _Bench:
                 f"no output depends on the input {name!r}; --prune-unused removes it"
                 for name in unread_inputs(self.model)
             )
-        facts = {
-            "changed": _changed(census(source), census(self.model), source.opset, self.model.opset),
-            "passes": self._rows,
-        }
-        return Optimized(self.model, tuple(self.notes), facts | self._facts)
+        changed = _between(size_of(source), size_of(self.model))
+        changed["opset"] = [source.opset, self.model.opset]
+        return Optimized(
+            self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
+        )
 
 
-def _changed(before: Census, after: Census, opset: int, new_opset: int) -> dict[str, dict[str, int]]:
-    return {
-        "nodes": {"before": before.nodes, "after": after.nodes},
-        "parameters": {"before": before.parameters, "after": after.parameters},
-        "opset": {"before": opset, "after": new_opset},
-    }
+def _between(before: Size, after: Size) -> dict[str, list[int]]:
+    """What a report says of a size before and after."""
+    return {name: [getattr(before, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")}
 
 
 def _form(model: Model) -> tuple[object, ...]:

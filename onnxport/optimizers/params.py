@@ -83,6 +83,10 @@ class OptimizeParams(BaseModel):
             raise UsageError(
                 "--io fp16 is about a float16 model", fix="give --fp16 as well, or leave --io out"
             )
+        if self.passes is not None and self.level != "basic":
+            raise UsageError(
+                "--passes and --level both say which passes run", fix="give the one or the other"
+            )
         for name in _OF_SIMPLIFYING:
             if not self.simplify and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from onnx_ir import Shape
+from onnx_ir import Shape, Value
 
 from onnxport.artifact import Dim
 from onnxport.model import Model, dims_of
@@ -32,7 +32,10 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     infer(model)
     for value in model.graph.outputs:
         if value.shape is None and value.name in declared:
-            value.shape = Shape([sizes.get(dim, dim) for dim in declared[value.name]])
+            value.shape = Shape(declared[value.name])
+    for value in _computed(model):
+        if value.shape is not None:
+            value.shape = Shape([sizes.get(dim, dim) for dim in dims_of(value)])
     fixed = [
         f"{name}[{axis}]" + (f" {was}" if was else "") + f" = {dim}"
         for name in before
@@ -40,6 +43,11 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
         if isinstance(dim, int) and not isinstance(was, int)
     ]
     return (f"fixed for these sizes alone: {', '.join(fixed)}",) if fixed else ()
+
+
+def _computed(model: Model) -> Iterator[Value]:
+    """Inference says nothing of operators that it does not know, whose declared shapes stay."""
+    return (value for node in model.graph.all_nodes() for value in node.outputs)
 
 
 def _sizes(before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]) -> dict[Dim, Dim]:

@@ -18,7 +18,7 @@ from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
 from onnxport.pipelines.jobs import check_waivable, fields_of
 from onnxport.pipelines.judging import JudgeAhead, verdict
-from onnxport.pipelines.records import moves, record_of, run_report
+from onnxport.pipelines.records import moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, check_known, params_of
@@ -63,6 +63,10 @@ def export_job(
     if not validate:
         check_waivable(options)
     found = Source.of(source, params.weights)
+    if params.arg and not found.is_factory:
+        raise UsageError(
+            f"--arg is for a factory, and {found.name} is {KINDS[found.kind]}", fix="leave it out"
+        )
     if found.kind in SOURCES:
         check_belongs(params, found.kind)
     chosen = (
@@ -114,12 +118,14 @@ def run(
                 )  # of a factory it was not known before
                 origin = origin_of(found)
             check_belongs(job.params, found.kind)
+            require(SOURCES.get(found.kind, ()), f"exporting {job.source.name}")
             product, model = _exported(job, runtime, origin.digest, staging.folder, clock)
             judge = None
             if job.validation is not None:
                 judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
             report = verdict(judge, found, product, clock)
         final = job.output if report.passed else _rejected(job)
+        product, report = named_for(product, report, final)
         record = record_of(product, final, _TARGET, report, origin, clock)
         whole = run_report((command, *arguments), origin, (record,), _libraries(job, runtime), clock)
         save(whole)

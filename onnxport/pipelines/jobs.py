@@ -82,6 +82,24 @@ class Job:
                 fix="remove it, or give -o another name",
             )
 
+    def check_spares(self, source: Artifact) -> None:
+        """Refuses an output whose weights would take the place of the source's own (UsageError).
+
+        Args:
+            source: with all its files.
+        """
+        if self.target.gives != "onnx":
+            return
+        beside = self.output.with_name(f"{self.output.name}.data")
+        for place in (self.output, beside):
+            with writing(self.output):
+                taken = place.exists() and any(place.samefile(file) for file in source.files)
+            if taken:
+                raise UsageError(
+                    f"the output {self.output} would take the place of {place}, which holds weights of the input",
+                    fix="give -o another name",
+                )
+
     @property
     def target(self) -> Stage:
         """The stage that makes the artefact."""
@@ -257,7 +275,7 @@ def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) ->
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):
         return {**wanted, "inputs": quantizing.calib, "part": "held-back"}
-    return wanted
+    return {**wanted, "preprocess_is_shared": quantizing.calib is not None}
 
 
 def _is_same(calib: Path, inputs: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,26 @@ def moves(artifact: Artifact, final: Path) -> dict[Path, Path]:
     """Each file of a staged artefact and where it goes, the main file last."""
     files = (*artifact.companions, artifact.path)
     return {file: placed(file, artifact, final) for file in files}
+
+
+def named_for(product: Product, report: Report, final: Path | None) -> tuple[Product, Report]:
+    """A product under the name that its main file is to have: a large ONNX model names its data file, called after it.
+
+    The report has another digest then, since that is of names as well.
+    """
+    artifact = product.artifact
+    if (
+        final is None
+        or artifact.format != "onnx"
+        or not artifact.companions
+        or final.name == artifact.path.name
+    ):
+        return product, report
+    from onnxport.model import renamed
+
+    artifact = renamed(artifact, final.name)
+    candidate = report.candidate.model_copy(update={"digest": artifact.digest()})
+    return replace(product, artifact=artifact), report.model_copy(update={"candidate": candidate})
 
 
 def record_of(

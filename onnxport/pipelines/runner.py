@@ -21,7 +21,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.judges import Judges
 from onnxport.pipelines.judging import blaming_the_model, started, verdict
-from onnxport.pipelines.records import function_records, moves, record_of, run_report
+from onnxport.pipelines.records import function_records, moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
@@ -56,6 +56,7 @@ def run(
         with clock.phase("load"), reading(job.source):
             model, source = load(job.source)
             origin = origin_of(source)
+        job.check_spares(source)
         models = functions.loaded(model, job.functions)
         further = {name: each.artifact for name, each in models.items() if name != MAIN}
         judge = None
@@ -85,6 +86,7 @@ def run(
                     judge,
                     staging.folder / "latency",
                 )
+        product, report = named_for(product, report, final)
         record = record_of(product, final, job.target.name, report, origin, clock, worth)
         records = function_records(record, dict(zip(further, others, strict=True)))
         whole = run_report((command, *arguments), origin, records, _libraries(job), clock)

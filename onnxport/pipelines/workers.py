@@ -63,7 +63,9 @@ def optimize() -> Iterator[Worker]:
             model, params, folder, samples, equivalence=work.equivalence, phase=work.phases.phase
         )
         with work.phases.phase("write"):
-            artifact = done.model.noted(work.manifest, model).save(work.output)
+            artifact = done.model.noted(work.manifest, model).save(work.output, model)
+        for each in (model, done.model):
+            each.release()
         return Product(artifact, done.notes, done.facts)
 
     yield make
@@ -80,7 +82,7 @@ def quantize() -> Iterator[Worker]:
         notes, facts = _linted(model, params, setting)
         quantized = quantization_to(params.precision)(model, params, setting)
         with work.phases.phase("write"):
-            artifact = quantized.model.noted(work.manifest, model).save(work.output)
+            artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
         return Product(artifact, (*notes, *quantized.notes), facts | dict(quantized.facts))
 
     yield make

@@ -13,6 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _MISSING = 0.1  # share of missing values
 _EDGES = 0.4  # share of values at a threshold or right beside it
 _LARGE = 1e4
+_FINITE = (-3e38, 3e38)  # of float32
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,16 @@ class Column:
 
 
 def draw(
-    random: np.random.Generator, shape: tuple[int, ...], columns: Sequence[Column], kind: str, dtype: str
+    random: np.random.Generator, shape: tuple[int, ...], columns: Sequence[Column], kind: str, precision: str
 ) -> Array:
-    """A table of `shape` whose last axis are `columns`; one column stands for all of them."""
+    """A table of `shape` whose last axis are `columns`; one column stands for all of them.
+
+    Args:
+        precision: the float dtype that numbers are rounded to.
+    """
     width = shape[-1] if shape else 1
     each = list(columns) * width if len(columns) == 1 else list(columns)
-    drawn = [_column(random, shape[:-1], column, kind, dtype) for column in each]
+    drawn = [_column(random, shape[:-1], column, kind, np.dtype(precision)) for column in each]
     return np.stack(drawn, axis=-1).reshape(shape)
 
 
@@ -47,37 +52,37 @@ def is_odd_nan(table: Array, columns: Sequence[Column]) -> Array:
 
 
 def _column(
-    random: np.random.Generator, shape: tuple[int, ...], column: Column, kind: str, dtype: str
+    random: np.random.Generator, shape: tuple[int, ...], column: Column, kind: str, precision: np.dtype[Any]
 ) -> Array:
     if column.codes:
-        codes = np.array(column.codes, "object" if dtype == "string" else np.float64)
+        texts = any(isinstance(code, str) for code in column.codes)
+        codes = np.array(column.codes, object if texts else precision)
         values = codes[random.integers(0, len(codes), shape)]
     elif kind in ("zeros", "constant"):
-        values = np.full(shape, float(kind == "constant"))
+        values = np.full(shape, kind == "constant", precision)
     elif kind == "large":
-        values = _LARGE * random.standard_normal(shape)
+        values = (_LARGE * random.standard_normal(shape)).astype(precision)
     else:
-        values = _numbers(random, shape, column.levels, dtype)
+        values = _numbers(random, shape, column.levels, precision)
     if not column.missing or kind in ("zeros", "constant", "large"):
         return values
     share = 1.0 - _MISSING if kind == "sparse" else _MISSING
-    return np.where(random.random(shape) < share, np.nan, values)
+    return np.where(random.random(shape) < share, precision.type(np.nan), values)
 
 
 def _numbers(
-    random: np.random.Generator, shape: tuple[int, ...], levels: Sequence[float], dtype: str
+    random: np.random.Generator, shape: tuple[int, ...], levels: Sequence[float], precision: np.dtype[Any]
 ) -> Array:
-    """Numbers between thresholds, beyond the outer ones, at one and at its neighbours in the column's own type."""
+    """Numbers between thresholds, beyond the outer ones, at one and at its neighbours."""
     if not levels:
-        return random.standard_normal(shape)
-    known = np.asarray(levels, np.float64)
+        return random.standard_normal(shape).astype(precision)
+    known = np.clip(np.asarray(levels, np.float64), *_FINITE)
     reach = max(float(known[-1] - known[0]), abs(float(known[0])), 1.0) / 2
-    bounds = np.concatenate([[known[0] - reach], known, [known[-1] + reach]])
+    bounds = np.clip([known[0] - reach, *known, known[-1] + reach], *_FINITE)
     slot = random.integers(0, len(known) + 1, shape)
     between = bounds[slot] + random.random(shape) * (bounds[slot + 1] - bounds[slot])
-    own = np.dtype(dtype) if dtype in ("float32", "float64") else np.dtype(np.float64)
-    level = known[random.integers(0, len(known), shape)].astype(own)
+    level = known[random.integers(0, len(known), shape)].astype(precision)
     side = random.integers(-1, 2, shape)
-    beside = np.nextafter(level, np.where(side < 0, -np.inf, np.inf).astype(own))
+    beside = np.nextafter(level, np.where(side < 0, -np.inf, np.inf).astype(precision))
     at = np.where(side == 0, level, beside)
-    return np.where(random.random(shape) < _EDGES, at, between)
+    return np.where(random.random(shape) < _EDGES, at, between.astype(precision))

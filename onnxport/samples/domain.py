@@ -60,6 +60,7 @@ class Domain:
         bounds: the range of an image before the graph normalises it.
         center, spread: mean and standard deviation of each feature on the last axis, where a Scaler tells them.
         columns: of a table, its last axis.
+        precision: of a table, the float dtype that its numbers fit: what is exported to float32 is asked in float32.
     """
 
     kind: Kind
@@ -71,6 +72,7 @@ class Domain:
     center: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
     columns: tuple[Column, ...] = ()
+    precision: str = "float32"
 
 
 def domains(model: Model) -> dict[str, Domain]:

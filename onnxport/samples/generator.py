@@ -82,7 +82,7 @@ def _draw(
     longest: int,
 ) -> Array:
     if domain.kind == "table":
-        return columns.draw(random, shape, domain.columns, kind, dtype)
+        return columns.draw(random, shape, domain.columns, kind, domain.precision)
     if dtype == "string":
         return random.choice(np.array(["a", "onnx", "text"], dtype=object), shape)
     if domain.kind == "state":

@@ -83,7 +83,11 @@ class Evidence:
         if batch > 1 and answer.ndim and len(answer) == batch:
             self.batched = True
             first = replace(known, answer=answer[:1])
-            self.rows_differ |= any(_moves(first, replace(known, answer=row[None])) for row in answer[1:])
+            self.rows_differ |= any(
+                # Slices: a row of a single text is no array.
+                _moves(first, replace(known, answer=answer[row : row + 1]))
+                for row in range(1, batch)
+            )
 
     @property
     def blind(self) -> bool:

@@ -57,6 +57,8 @@ def node_length(node: ir.Node) -> int | None:
         return None if weights is None or recurrence is None else weights[-1] + recurrence[-1]
     if node.op_type in _REDUCTIONS:
         return _reduced(node)
+    if node.op_type in ("TreeEnsembleRegressor", "TreeEnsembleClassifier"):
+        return len(set(node.attributes["nodes_treeids"].as_ints()))
     return None
 
 

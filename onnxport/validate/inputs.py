@@ -27,7 +27,7 @@ Loader = Callable[[], Sample]
 Try = Callable[[Loader], None]
 
 BATCH = 3  # of the sets that are not of batch 1
-ROWS = 256  # of a table, which has as many branches to visit
+ROWS = 256  # of a table: trees have many branches
 # Further sets made, one at a time, for outputs about which the planned ones say nothing.
 _FURTHER = 6
 # Bytes of one generated set. A network that takes more per run is none that we met.
@@ -46,6 +46,11 @@ def feed_from_folder(
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
     settings = preprocessing(params.preprocess, params.inputs)
     files = find_samples(params.inputs, specs, EVERYTHING, settings=settings, optional=frozenset(states))
+    if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
+        raise UsageError(
+            f"--preprocess is for images, and {params.inputs} holds none",
+            fix="prepare the arrays so, and leave it out",
+        )
     notes: list[str] = []
     if params.part == "held-back":
         spared = held_back(files)
@@ -74,7 +79,8 @@ class GeneratedInputs:
     """Sets of inputs made for a model.
 
     Planned are sets of every kind at one size and batch 1, then others at another size and batch 3 where the model
-    leaves these open, then adversarial companions, then a few more for as long as all say nothing about some output.
+    leaves these open (of a table many rows, then one), then adversarial companions, then a few more for as long as all
+    say nothing about some output.
 
     Args:
         inputs: the model's inputs.
@@ -96,7 +102,8 @@ class GeneratedInputs:
     ) -> None:
         self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
         self._sizes = OpenSizes(inputs, shapes, limits)
-        self._rows = ROWS if any(domain.kind == "table" for domain in domains.values()) else BATCH
+        is_table = any(domain.kind == "table" for domain in domains.values())
+        self._batch, self._other_batch = (ROWS, 1) if is_table else (1, BATCH)
         self._count, self._further = 0, 0
         self._accepted: Shapes | None = None
         self.notes: list[str] = []
@@ -107,11 +114,11 @@ class GeneratedInputs:
         The larger sets come early: the first two decide whether an optimizer's pass may stay (Judge.differs).
         """
         planned = samples or GENERATED
-        shapes = self._first_accepted(KINDS[0], self._sizes.proposals(1))
+        shapes = self._first_accepted(KINDS[0], self._sizes.proposals(self._batch))
         for number in range(max(1, planned // GENERATED) if self._sizes.is_open else 0):
             self._feed_another_size(_kind(number), shapes)
         for number in range(1, planned):
-            self._first_accepted(_kind(number), [shapes, *self._sizes.proposals(1)])
+            self._first_accepted(_kind(number), [shapes, *self._sizes.proposals(self._batch)])
         for other in KINDS[1:]:
             if blind():
                 self._feed_another_size(other, shapes)
@@ -127,15 +134,15 @@ class GeneratedInputs:
             return False
         kind = FURTHER_KINDS[self._further % len(FURTHER_KINDS)]
         self._further += 1
-        self._first_accepted(kind, [self._accepted, *self._sizes.proposals(1)])
+        self._first_accepted(kind, [self._accepted, *self._sizes.proposals(self._batch)])
         return True
 
     def _feed_another_size(self, kind: FloatKind, shapes: Shapes) -> None:
         """A set at another batch, and at other sizes that the model accepts, odd ones if it does, if there are any."""
-        batch = self._rows if self._sizes.has_batch else 1
+        batch = self._other_batch if self._sizes.has_batch else 1
         proposed = list(self._sizes.proposals(batch))
         odd = [each for each in self._sizes.proposals(batch, odd=True) if each not in proposed]
-        before = list(self._sizes.proposals(1))
+        before = list(self._sizes.proposals(self._batch))
         used = before.index(shapes) if shapes in before else 0
         try:
             self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])

@@ -48,6 +48,11 @@ class ValidateParams(BaseModel):
         description="Whether all of the folder is meant, or what calibration holds back of it (samples/parts.py).",
         json_schema_extra={"option": False},
     )
+    preprocess_is_shared: bool = Field(
+        default=False,
+        description="Whether `preprocess` may be for samples to calibrate on alone.",
+        json_schema_extra={"option": False},
+    )
     samples: int | None = Field(
         default=None,
         ge=1,

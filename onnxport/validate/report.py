@@ -346,5 +346,10 @@ class Report(_Record):
     @property
     def telling(self) -> OutputReport | None:
         """The output that the verdict is about, see `telling`; None without one."""
+        return telling(self.asked.outputs) if self.asked is not None else None
+
+    @property
+    def asked(self) -> Judgement | None:
+        """The first question whose answer is the verdict; None where nothing was asked."""
         found = (judgement for judgement in self.judgements if judgement.verdict == self.verdict)
-        return telling(next(found, self.judgements[0]).outputs) if self.judgements else None
+        return next(found, self.judgements[0]) if self.judgements else None

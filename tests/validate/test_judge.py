@@ -574,3 +574,42 @@ def test_another_float_type_at_the_border_is_refused_with_the_way_to_keep_it(tmp
     half = save(parsed("g (float16[2] x) => (float16[2] y) { y = Relu (x) }"), tmp_path / "b.onnx")
     with pytest.raises(UsageError, match=r"x: float16\[2\]\n(.*\n)*.*keep_io_types=True"):
         verdict(single, half)
+
+
+# y needs x alone; of `mask` no more than its shape is read, and of `left` nothing that an output needs.
+WITH_UNREAD = """g (float[N, 4] x, float[N, 4] left, float[N, 4] mask) => (float[N, 4] y, int64[2] sizes) {
+    h = Relu (x)
+    dead = Mul (h, left)
+    y = Neg (h)
+    sizes = Shape (mask)
+}"""
+WITHOUT_LEFT = """g (float[N, 4] x, float[N, 4] mask) => (float[N, 4] y, int64[2] sizes) {
+    h = Relu (x)
+    y = Neg (h)
+    sizes = Shape (mask)
+}"""
+
+
+def test_a_candidate_may_do_without_inputs_that_no_output_depends_on(tmp_path: Path) -> None:
+    reference = save(parsed(WITH_UNREAD), tmp_path / "reference.onnx")
+    candidate = save(parsed(WITHOUT_LEFT), tmp_path / "candidate.onnx")
+    report = verdict(reference, candidate)
+    assert report.verdict == "proven"
+    assert [note for note in report.notes if "left" in note] == [
+        "the candidate does not take 'left', on which no output of the reference depends"
+    ]
+    assert not any("another order" in note for note in report.notes)
+    with Judge(reference, ValidateParams()) as judge:
+        assert judge.differs(Model.load(candidate.path)) is None
+
+
+@pytest.mark.parametrize("gone", ["mask", "x"])
+def test_an_input_that_an_output_depends_on_has_to_be_there(gone: str, tmp_path: Path) -> None:
+    reference = save(parsed(WITH_UNREAD), tmp_path / "reference.onnx")
+    model = parsed(WITH_UNREAD)
+    kept = [value for value in model.graph.input if value.name != gone]
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 4), np.float32), gone))
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    with pytest.raises(UsageError, match=rf"do not take and give the same tensors[\s\S]*{gone}"):
+        verdict(reference, save(model, tmp_path / "candidate.onnx"))

@@ -11,10 +11,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import onnx_ir as onnx
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import Var, types
 
-from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.library import Var, mb, types
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import stored
 from onnxport.converters.coreml.values import LARGEST_RANK, Array, Value

@@ -1,5 +1,8 @@
-"""coremltools, imported without what it would drag in: TensorFlow, torch and their kind, its warnings about them, and
-its progress bars. Every module of this room that needs coremltools imports this one first.
+"""coremltools, imported without what it would drag in: TensorFlow, torch and their kind (nine seconds of processor time
+where all are installed), its warnings about them, and its progress bars.
+
+The other modules of this room take from here what they need of it: imported by its own name, by whichever of them comes
+first, it would come with all that.
 """
 
 from __future__ import annotations
@@ -15,14 +18,60 @@ _FRAMEWORKS = (
     "torch torchvision torchaudio torchao tensorflow sklearn xgboost libsvm transformers executorch".split()
 )
 
+os.environ.setdefault("TQDM_DISABLE", "1")
+logging.getLogger("coremltools").setLevel(logging.ERROR)
+with hidden(_FRAMEWORKS), warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from coremltools import proto
+    from coremltools import target as targets
+    from coremltools._deps import _kmeans1d as kmeans1d
+    from coremltools.converters.mil.backend.mil.load import MILProtoExporter
+    from coremltools.converters.mil.mil import Builder as mb
+    from coremltools.converters.mil.mil import (
+        Function,
+        Placeholder,
+        Program,
+        Var,
+        get_new_symbol,
+        mil_list,
+        types,
+    )
+    from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY
+    from coremltools.converters.mil.mil.program import StateTensorPlaceholder
+    from coremltools.converters.mil.mil.types.symbolic import any_symbolic
+    from coremltools.optimize.coreml import (
+        OpLinearQuantizerConfig,
+        OpMagnitudePrunerConfig,
+        OpPalettizerConfig,
+        OptimizationConfig,
+    )
+    from coremltools.optimize.coreml._quantization_passes import (
+        linear_quantize_weights,
+        palettize_weights,
+        prune_weights,
+    )
 
-def import_quietly() -> None:
-    """Imports coremltools."""
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    logging.getLogger("coremltools").setLevel(logging.ERROR)
-    with hidden(_FRAMEWORKS), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import coremltools  # noqa: F401
-
-
-import_quietly()
+__all__ = [
+    "PASS_REGISTRY",
+    "Function",
+    "MILProtoExporter",
+    "OpLinearQuantizerConfig",
+    "OpMagnitudePrunerConfig",
+    "OpPalettizerConfig",
+    "OptimizationConfig",
+    "Placeholder",
+    "Program",
+    "StateTensorPlaceholder",
+    "Var",
+    "any_symbolic",
+    "get_new_symbol",
+    "kmeans1d",
+    "linear_quantize_weights",
+    "mb",
+    "mil_list",
+    "palettize_weights",
+    "proto",
+    "prune_weights",
+    "targets",
+    "types",
+]

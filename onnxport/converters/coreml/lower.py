@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx_ir as onnx
-from coremltools import target as targets
-from coremltools.converters.mil.mil import Function, Program, Var
 
 from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
+from onnxport.converters.coreml.library import Function, Program, Var, targets
 from onnxport.converters.coreml.names import INNER, PREDICTED, PROBABILITIES, Keys
 from onnxport.converters.coreml.numbers.widths import is_natural
 from onnxport.converters.coreml.package.images import check_images

@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as onnx
-from coremltools.converters.mil.mil import Builder as mb
-from coremltools.converters.mil.mil import Function, Placeholder, Var, get_new_symbol, types
-from coremltools.converters.mil.mil.program import StateTensorPlaceholder
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
+from onnxport.converters.coreml.library import (
+    Function,
+    Placeholder,
+    StateTensorPlaceholder,
+    Var,
+    get_new_symbol,
+    mb,
+    types,
+)
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.package.images import from_pixels
 from onnxport.converters.coreml.values import Value

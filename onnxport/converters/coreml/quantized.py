@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import Var, types
+
+from onnxport.converters.coreml.library import Var, mb, types
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # What float16 rounds by, of the largest scale of a tensor: those of faint channels may be off by as much.
+
 _ROUNDING = 2.0**-11
 # Fewer numbers than these take less room as floats than with an operator of their own.
 _FEW = 64

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Var
 
+from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.quantized import Grid
 
 Array = np.ndarray[Any, np.dtype[Any]]

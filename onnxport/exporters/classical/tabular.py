@@ -103,6 +103,10 @@ class TabularModel:
             answers = self._answer(feeds)
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise RunError(f"{self.name} refuses these inputs", why=_first_line(error)) from error
+        return self.shaped(answers)
+
+    def shaped(self, answers: Mapping[str, Any]) -> dict[str, Array]:
+        """The answers as the ONNX outputs have them."""
         return {spec.name: _as(spec, answers[spec.name]) for spec in self.outputs}
 
 

@@ -8,6 +8,7 @@ types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Sca
 from onnxport.optimizers.opset.bringing import Brought, brought_to
 from onnxport.optimizers.opset.functions import inline_functions
 from onnxport.optimizers.opset.lifting import lift
+from onnxport.optimizers.opset.lowering import lower
 from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, OLDEST_OPSET, LiftError
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "brought_to",
     "inline_functions",
     "lift",
+    "lower",
 ]

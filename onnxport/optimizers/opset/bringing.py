@@ -14,6 +14,7 @@ from onnxport.model import Model
 from onnxport.optimizers.opset.functions import inline_functions
 from onnxport.optimizers.opset.kernels import lacking
 from onnxport.optimizers.opset.lifting import lift
+from onnxport.optimizers.opset.lowering import lower
 from onnxport.optimizers.opset.schemas import LiftError, default_domain, refusal, since
 from onnxport.optimizers.params import NEWEST_OPSET
 
@@ -79,6 +80,7 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
 def _at(model: Model, opset: int) -> Model:
     copy = model.clone()
     lift(copy.ir, opset)
+    lower(copy.ir, opset)
     return copy
 
 

@@ -24,6 +24,7 @@ class Change:
     Attributes:
         holds_constants: whether the graph may have initializers, as a function's may not.
         changed: the nodes that an adapter touched.
+        made: the nodes that adapters made.
     """
 
     def __init__(self, model: ir.Model, to: int, known: Known, *, holds_constants: bool = True) -> None:
@@ -32,6 +33,7 @@ class Change:
         self.known = known
         self.holds_constants = holds_constants
         self.changed: set[ir.Node] = set()
+        self.made: set[ir.Node] = set()
         self._names = _names(model)
 
     def free_name(self, wish: str) -> str:
@@ -80,6 +82,9 @@ class Node:
     def attribute(self, name: str, default: Any = None) -> Any:
         attribute = self.ir.attributes.get(name)
         return default if attribute is None else _settled(attribute).value
+
+    def type(self, value: ir.Value) -> ir.TypeProtocol | None:
+        return self._change.known.type(value)
 
     def dtype(self, value: ir.Value) -> ir.DataType | None:
         return self._change.known.dtype(value)
@@ -158,6 +163,22 @@ class Node:
         value.name = name
         self._change.changed.add(self.ir)
 
+    def trim(self) -> None:
+        """Drops absent inputs at the end."""
+        while self.ir.inputs and self.ir.inputs[-1] is None:
+            self.ir.resize_inputs(len(self.ir.inputs) - 1)
+
+    def name_output(self, index: int, what: str) -> None:
+        """Gives an output a name of its own unless it has one."""
+        value = self.ir.outputs[index]
+        value.name = value.name or self._wish(what)
+
+    def remove(self) -> None:
+        """Takes the node out of the graph; its outputs must be handed over."""
+        assert self.ir.graph is not None
+        self._change.changed.add(self.ir)
+        self.ir.graph.remove(self.ir, safe=True)
+
     def drop_outputs(self, count: int) -> None:
         """Keeps the first `count` outputs; the others must be unused."""
         if len(self.ir.outputs) > count:
@@ -209,6 +230,7 @@ class Node:
         value = ir.Value(name=name)
         converted = ir.convenience.convert_attributes(attributes)
         node = ir.Node("", op_type, inputs, converted, outputs=[value], name=name)
+        self._change.made.add(node)
         return node, value
 
     def _wish(self, what: str) -> str:

@@ -64,16 +64,21 @@ def rewritten_ops() -> frozenset[str]:
     return frozenset(_REWRITINGS)
 
 
-def rewrite(model: Model, native: Collection[str]) -> list[str]:
+def rewrite(model: Model, native: Collection[str], only: Collection[str] | None = None) -> list[str]:
     """Rewrites, once, the nodes outside `native` that have a rewriting; returns their operators, sorted.
 
     A node that cannot be rewritten stays, and notes the reason.
+
+    Args:
+        only: leaves all other operators alone, whatever their form.
     """
     found = set()
     for node in list(model.graph.all_nodes()):
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
         applies = _FORMS[op](node) if op in _FORMS else op not in native
         if op not in _REWRITINGS or REASON in node.metadata_props or not applies:
+            continue
+        if only is not None and op not in only:
             continue
         view = Rewrite(model, node)
         try:

@@ -1,32 +1,10 @@
-"""Fewer nodes that compute the same."""
+"""Fewer nodes that compute the same: a list of named passes (passes.yaml), run until nothing changes.
 
-from __future__ import annotations
+registry.py says what a pass is, scene.py what it works on; each family of passes has a file. plans.py reads the lists,
+conducting.py runs them: it has every pass that changed something checked, undoes one that changed the answers, the
+signature or the size, and counts.
+"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from onnxport.optimizers.simplification.conducting import Simplified, simplified
 
-from onnx_ir.passes import common
-
-from onnxport.model import Model
-from onnxport.optimizers.fold import fold_constants
-from onnxport.optimizers.params import OptimizeParams
-from onnxport.optimizers.prepare import Equivalence
-
-
-@dataclass(frozen=True)
-class Simplified:
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def simplified(
-    model: Model, params: OptimizeParams, folder: Path, *, equivalence: Equivalence | None
-) -> Simplified:
-    """A copy of `model` with fewer nodes."""
-    candidate = model.clone()
-    fold_constants(candidate)
-    common.RemoveUnusedNodesPass()(candidate.ir)
-    return Simplified(candidate)
+__all__ = ["Simplified", "simplified"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxport
 from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import charts, wording
+from onnxport.pipelines.reports import charts, facts, wording
 from onnxport.validate.report import Diagnosis, LayerFigure
 
 if TYPE_CHECKING:
@@ -57,7 +57,14 @@ def _printable(value: Any) -> Any:
 
 def _vocabulary() -> dict[str, Any]:
     """What the template may call."""
-    return {"w": wording, "charts": charts, "caps": CAPS, "shown_layers": _shown_layers, "sum": sum}
+    return {
+        "w": wording,
+        "charts": charts,
+        "facts": facts,
+        "caps": CAPS,
+        "shown_layers": _shown_layers,
+        "sum": sum,
+    }
 
 
 def _shown_layers(found: Diagnosis) -> tuple[list[tuple[LayerFigure, bool]], int]:

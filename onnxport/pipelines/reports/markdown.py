@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.errors import OnnxportError
 from onnxport.pipelines.report import ArtifactRecord, RunReport, Worth
-from onnxport.pipelines.reports import wording
+from onnxport.pipelines.reports import facts, wording
 from onnxport.validate.report import Diagnosis, Figure, InputSet, Judgement, OutputReport
 
 _ROWS = 50  # a job summary is read, not searched
@@ -49,7 +49,9 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
     report = artifact.report
     mark = wording.MARKS[report.verdict]
     yield f"## {mark} {escaped(artifact.label)}: {report.verdict}"
-    size = wording.human_size(artifact.size) + wording.ratio(artifact, " ({:.2f}x of the source)")
+    size = escaped(facts.change(artifact)) or wording.human_size(artifact.size) + wording.ratio(
+        artifact, " ({:.2f}x of the source)"
+    )
     kept = "" if artifact.path else ", not kept"
     yield (
         f"**{escaped(wording.summary(report))}**: {escaped(report.reason)}\n\n"
@@ -61,6 +63,9 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
         yield from _judgement(judgement)
     if report.diagnosis is not None:
         yield from _diagnosis(report.diagnosis)
+    for table in facts.tables(artifact):
+        yield f"### {escaped(table.title).capitalize()}"
+        yield _table([*map(escaped, table.columns)], [[*map(escaped, row)] for row in table.rows])
     if report.fed:
         yield _fed(report.fed)
     if artifact.notes:

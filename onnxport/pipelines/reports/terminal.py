@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from onnxport.artifact import TensorSpec
 from onnxport.pipelines.report import ArtifactRecord, RunReport
-from onnxport.pipelines.reports import wording
+from onnxport.pipelines.reports import facts, wording
 from onnxport.pipelines.reports.wording import human_size
 from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport, Report
 
@@ -26,6 +26,7 @@ def result_lines(run: RunReport, *, detailed: bool = False) -> str:
         parts.append(result_line(artifact, run.seconds))
         if detailed:
             parts += [output_table(judgement) for judgement in artifact.report.judgements]
+            parts += [fact_table(table) for table in facts.tables(artifact)]
     return "\n".join(parts)
 
 
@@ -48,7 +49,7 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
     report = artifact.report
     parts = [
         wording.text(artifact.label),
-        human_size(artifact.size) + wording.ratio(artifact, " ({:.2f}x)") if artifact.path else "not kept",
+        _size(artifact) if artifact.path else "not kept",
         wording.speed(latency) if (latency := artifact.worth and artifact.worth.latency) else "",
         f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
         _worst(report),
@@ -56,6 +57,10 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
         f"{seconds:.1f} s",
     ]
     return _GAP.join(part for part in parts if part)
+
+
+def _size(artifact: ArtifactRecord) -> str:
+    return facts.change(artifact) or human_size(artifact.size) + wording.ratio(artifact, " ({:.2f}x)")
 
 
 _ROWS = 20
@@ -66,28 +71,38 @@ _TOLERANCE = "beyond"
 
 def output_table(judgement: Judgement) -> str:
     """A question, its answer, and the figures per output, the worst first; as wide as the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     shown, rest = wording.cut(wording.worst_first(judgement.outputs), _ROWS)
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="")
     columns = wording.columns(_COLUMNS, judgement, _TOLERANCE)
-    for column in columns:
-        table.add_column(column, overflow="fold", min_width=8)
-    for output in shown:
-        cells = dict(zip(_COLUMNS, _cells(output), strict=True))
-        table.add_row(*(Text(cells[column]) for column in columns))
+    rows = [dict(zip(_COLUMNS, _cells(output), strict=True)) for output in shown]
     lines = [f"{judgement.question}: {judgement.verdict}   {wording.QUESTIONS[judgement.question]}"]
     if shown:
-        console = Console(color_system=None, width=_width())
-        with console.capture() as captured:
-            console.print(table)
-        lines += [line.rstrip() for line in captured.get().splitlines()]
+        lines += _table(columns, [[row[column] for column in columns] for row in rows])
     if rest:
         lines.append(f"... and {wording.count(rest, 'more output')}")
     lines += [f"{_named(figure)}" for figure in judgement.metrics]
     return "\n".join(["", lines[0], *textwrap.indent("\n".join(lines[1:]), "  ").splitlines()])
+
+
+def fact_table(table: facts.Table) -> str:
+    """A list of rows that a stage gave."""
+    return "\n".join(["", table.title, *(f"  {line}" for line in _table(table.columns, table.rows))])
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines as wide as the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="")
+    for column in columns:
+        table.add_column(column, overflow="fold", min_width=8)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(color_system=None, width=_width())
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 def _width() -> int:
@@ -121,7 +136,9 @@ def _worst(report: Report) -> str:
         return f"{output.broken} at {output.name!r}"
     if not output.share:
         return "" if output.mismatches else "identical to the last bit"
-    return f"worst {output.share:.1e} of scale at {output.name!r}"
+    asked = report.asked if len(report.judgements) > 1 else None
+    of = f"{asked.question}: " if asked is not None else ""
+    return f"{of}worst {output.share:.1e} of scale at {output.name!r}"
 
 
 def _tried_on(fed: tuple[InputSet, ...]) -> str:

@@ -24,6 +24,7 @@ from onnxport.validate.runtimes.base import (
     check_taps,
 )
 from onnxport.validate.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.validate.runtimes.stored import stored_bytes
 
 if TYPE_CHECKING:
     from onnxport.model import Model
@@ -36,6 +37,7 @@ _CPU = f"CPU{_PROVIDER}"
 
 _ONNX_BFLOAT16 = 16  # TensorProto.BFLOAT16, without an import of onnx
 
+_LARGE = 256 * 2**20  # bytes; what a smaller model takes twice is no more than what ONNX Runtime takes itself
 _SILENT = 4  # severity "fatal": what goes wrong comes as an exception, its echo on stderr would be noise
 
 
@@ -177,6 +179,9 @@ class OrtRuntime(Closing):
         options.log_severity_level = _SILENT
         # Spinning threads would starve the other runtime, which runs in a process of its own.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if stored_bytes(source, folder) > _LARGE:
+            # Kernels then keep no copy of their weights in an order of their own, which no two sessions share.
+            options.add_session_config_entry("session.disable_prepacking", "1")
         if folder is not None:
             options.add_session_config_entry(
                 "session.model_external_initializers_file_folder_path", str(folder)

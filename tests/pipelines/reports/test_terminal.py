@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.reports.terminal import result_lines
 from tests.pipelines.reports.handmade import (
     broken,
@@ -85,3 +86,49 @@ def test_line_and_table_have_the_numbers_of_the_worst_element_where_a_companion_
     shown = result_lines(run_of(asked, verdict="not equivalent"), detailed=True)
     assert "worst 4.0e-01 of scale at 'y'" in shown
     assert "  1.2          0.4        " in shown
+
+
+def optimized() -> RunReport:
+    run = passing()
+    facts = {
+        "changed": {"nodes": [310, 187], "parameters": [3_504_872, 3_487_816], "opset": [11, 26]},
+        "passes": [
+            {
+                "pass": "fold constants",
+                "nodes": [310, 200],
+                "bytes": [14_000_000, 14_000_512],
+                "skipped": None,
+            },
+            {"pass": "fuse", "skipped": "it changes the model's answers"},
+            {
+                "pass": "remove unused",
+                "nodes": [200, 187],
+                "bytes": [14_000_512, 14_000_512],
+                "skipped": None,
+            },
+        ],
+    }
+    artifact = run.artifacts[0].model_copy(update={"facts": facts})
+    return run.model_copy(update={"artifacts": (artifact,)})
+
+
+def test_what_an_optimization_changed_leads_its_line() -> None:
+    (line,) = result_lines(optimized()).splitlines()
+    assert line.startswith("out/model.tflite   nodes 310 -> 187, opset 11 -> 26, 4.7 MB   proven: ")
+
+
+def test_rows_of_a_stage_are_a_table_of_differences() -> None:
+    lines = result_lines(optimized(), detailed=True).splitlines()
+    assert lines[lines.index("passes") :] == [
+        "passes",
+        "  pass             nodes      bytes      skipped",
+        "  fold constants   -110       +512",
+        "  fuse                                   it changes the model's answers",
+        "  remove unused    -13        0",
+    ]
+
+
+def test_the_line_says_of_two_questions_to_which_its_figure_belongs() -> None:
+    assert "   worst 3.1e-07 of scale at 'scores'   " in result_lines(passing())
+    two = run_of(judgement(output()), judgement(output(), question="quality"))
+    assert "   fidelity: worst 3.1e-07 of scale at 'scores'   " in result_lines(two)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import Var, get_new_symbol, types
-
 from onnxport.converters.coreml.builder import MilBuilder, MilType, wrap
+from onnxport.converters.coreml.library import Var, get_new_symbol, mb, types
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import Var
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
 from onnxport.converters.coreml.control.blocks import emitted, returned
+from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.values import Value
 
 _LARGEST_RANK = 5

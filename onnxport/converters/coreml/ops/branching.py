@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import onnx_ir as onnx
-from coremltools.converters.mil.mil import Var
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.control.blocks import check_carried, opened, returned
+from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 import onnx_ir as onnx
-from coremltools.converters.mil.mil import Var
 
 from onnxport.converters.coreml.builder import MilBuilder, wrap
 from onnxport.converters.coreml.control.blocks import check_carried, emitted, entered, returned, widened
 from onnxport.converters.coreml.control.rows import Rows, rows
+from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.looping import dtype_in_body, shape_in_body, unchanged

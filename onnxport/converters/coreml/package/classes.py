@@ -9,9 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import mil_list
-
+from onnxport.converters.coreml.library import mb, mil_list
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.errors import InputError, UsageError

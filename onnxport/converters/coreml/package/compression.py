@@ -8,20 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from coremltools._deps import _kmeans1d
-from coremltools.optimize.coreml import (
+
+from onnxport.converters.coreml.library import (
     OpLinearQuantizerConfig,
     OpMagnitudePrunerConfig,
     OpPalettizerConfig,
     OptimizationConfig,
-)
-from coremltools.optimize.coreml._quantization_passes import (
+    kmeans1d,
     linear_quantize_weights,
     palettize_weights,
     prune_weights,
 )
-
-from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.errors import UsageError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -80,7 +77,7 @@ def _clustered(most: int, weights: Array) -> tuple[Array, Array]:
         np.rint(_GRID * np.copysign(np.sqrt(np.abs(shares)), shares)), return_inverse=True, return_counts=True
     )
     near = np.copysign(grid**2, grid)
-    clusters = _kmeans1d.cluster(near, min(most, len(near)), weights=counts).clusters
+    clusters = kmeans1d.cluster(near, min(most, len(near)), weights=counts).clusters
     indices = np.asarray(clusters)[which.ravel()]
     sums, sizes = (np.bincount(indices, each, minlength=most) for each in (exact, None))
     return (sums / np.maximum(sizes, 1)).astype(weights.dtype), indices.astype(np.uint8)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coremltools import proto
-from coremltools.converters.mil.mil import types
-from coremltools.converters.mil.mil.types.symbolic import any_symbolic
-
-from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.library import any_symbolic, proto, types
 from onnxport.converters.coreml.package.sizes import Sizes
 from onnxport.converters.describing import ImageInput
 

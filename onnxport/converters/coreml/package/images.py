@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import Var
 
 from onnxport.artifact import TensorSpec
+from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.describing import ImageInput
 from onnxport.errors import UsageError

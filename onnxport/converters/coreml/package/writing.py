@@ -17,11 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coremltools import proto
-from coremltools.converters.mil.backend.mil.load import MILProtoExporter
-from coremltools.converters.mil.mil import Program
-
-from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.library import MILProtoExporter, Program, proto
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.converters.coreml.package.description import describe_function

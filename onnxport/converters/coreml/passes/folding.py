@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil import Builder as mb
-from coremltools.converters.mil.mil import types
 
+from onnxport.converters.coreml.library import mb, types
 from onnxport.converters.coreml.passes.taps import TapTracker
 from onnxport.optimizers.float16.halves import to_half
 

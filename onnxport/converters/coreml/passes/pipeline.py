@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY
-
-from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.library import PASS_REGISTRY
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.passes.folding import fold_affine
 from onnxport.converters.coreml.passes.sharing import share_weights

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import types
+
+from onnxport.converters.coreml.library import types
 
 _Key = tuple[Any, ...]
 

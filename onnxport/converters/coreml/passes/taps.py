@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coremltools.converters.mil.mil import types
-
-from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
+from onnxport.converters.coreml.library import types
 from onnxport.manifest import Tap
 
 

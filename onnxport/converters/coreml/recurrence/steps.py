@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from coremltools.converters.mil.mil import Var
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.control.blocks import emitted, entered, returned, widened
 from onnxport.converters.coreml.control.rows import Rows, rows
+from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.numbers.formulas import Term
 from onnxport.converters.coreml.recurrence.cells import Direction, Outcome, State
 from onnxport.converters.recurrence.cells import Step

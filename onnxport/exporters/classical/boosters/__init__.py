@@ -1,0 +1,35 @@
+"""Boosted trees of XGBoost, LightGBM and CatBoost: each library's own model read into one form, and that as ONNX.
+
+Not by onnxmltools: docs/export.md says where it was wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+
+if TYPE_CHECKING:
+    from onnxport.exporters.classical.boosters.reading import Booster
+
+_MODULES: Mapping[str, str] = {kind: f"{__name__}.{kind}" for kind in ("xgboost", "lightgbm", "catboost")}
+
+
+def load(source: Source, params: ExportParams) -> Booster:
+    """What a file of one of the libraries holds; see framework.py."""
+    return _of(source.kind, "load", source, params)
+
+
+def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
+    """A booster, or an estimator of one of the libraries."""
+    packages = (base.__module__.partition(".")[0] for base in type(model).__mro__)
+    kind = next(package for package in packages if package in _MODULES)
+    return _of(kind, "of_object", model, source, params)
+
+
+def _of(kind: str, function: str, *args: Any) -> Booster:
+    booster: Booster = getattr(importlib.import_module(_MODULES[kind]), function)(*args)
+    return booster

@@ -1,0 +1,149 @@
+"""What boosted trees are, whichever library grew them: the form that xgboost.py, lightgbm.py and catboost.py read into.
+
+A tree asks columns of its table: those of the user, and those derived from them (`Derived`): membership in a set of
+categories, or a number with the library's own way to say "missing" turned into NaN. So every question is a comparison
+with a threshold, which each version of ONNX's tree operators and everything behind them knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from onnxport.samples.columns import Column
+from onnxport.samples.domain import Domain
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+Mode = Literal["BRANCH_LT", "BRANCH_LEQ", "BRANCH_GT"]
+
+# Codes beside the known ones that are tried of a categorical column.
+_STRANGERS = 2
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A question; `yes` and `no` are nodes of the same tree, NaN goes to `yes` where `missing` says so."""
+
+    column: int
+    mode: Mode
+    threshold: float
+    yes: int
+    no: int
+    missing: bool
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What a tree adds: target to weight."""
+
+    weights: Mapping[int, float]
+
+
+# The root first.
+Tree = Sequence[Branch | Leaf]
+
+
+@dataclass(frozen=True)
+class Member:
+    """1 where the column holds one of the categories `codes`, 0 where it holds another, NaN where it holds none.
+
+    Numbers are cut to integers first. What is below 0 is no category; what `cuts_negative` is cut before it is asked
+    (-0.5 is category 0 then).
+    """
+
+    column: int
+    codes: frozenset[int]
+    cuts_negative: bool = False
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The column with NaN for every value that is within `reach` of `value`."""
+
+    column: int
+    value: float
+    reach: float = 0.0
+
+
+Derived = Member | Missing
+
+
+@dataclass
+class Forest:
+    """Trees over a table of `width` columns, whose sums are `targets` numbers for each row.
+
+    Attributes:
+        base: what is added to the sums, one number per target.
+        derived: column `width + i` is derived[i].
+        linear: targets k + targets * (1 + f) of the leaves are factors of column f: leaves of linear functions.
+        nan: the columns in which NaN means something.
+    """
+
+    width: int
+    targets: int = 1
+    base: Sequence[float] = (0.0,)
+    trees: list[Tree] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)
+    linear: bool = False
+    nan: frozenset[int] | None = None
+    _places: dict[Derived, int] = field(default_factory=dict)
+
+    def place(self, derived: Derived) -> int:
+        """The number of a derived column, which is made once."""
+        if derived not in self._places:
+            self._places[derived] = self.width + len(self.derived)
+            self.derived.append(derived)
+        return self._places[derived]
+
+    def branches(self) -> Iterator[Branch]:
+        for tree in self.trees:
+            yield from (node for node in tree if isinstance(node, Branch))
+
+    def domain(self, precision: str) -> Domain:
+        """What the table may hold, for the judge: numbers beside every threshold, every category, missing values.
+
+        Args:
+            precision: the dtype of the ONNX file's input, to which numbers are rounded.
+        """
+        levels: dict[int, set[float]] = {column: set() for column in range(self.width)}
+        codes: dict[int, set[int]] = {}
+        for branch in filter(lambda each: np.isfinite(each.threshold), self.branches()):
+            source = self._source(branch.column)
+            if source is None:
+                levels[branch.column].add(branch.threshold)
+            elif isinstance(source, Missing):
+                levels[source.column] |= {branch.threshold, source.value}
+        for derived in self.derived:
+            if isinstance(derived, Member):
+                codes.setdefault(derived.column, set()).update(derived.codes)
+        return Domain(
+            "table",
+            precision=precision,
+            columns=tuple(self._column(i, levels[i], codes.get(i)) for i in levels),
+        )
+
+    def _source(self, column: int) -> Derived | None:
+        return self.derived[column - self.width] if column >= self.width else None
+
+    def _column(self, index: int, levels: Iterable[float], codes: set[int] | None) -> Column:
+        missing = self.nan is None or index in self.nan
+        if codes is not None:
+            return Column(codes=(-1, *range(max(codes) + 1 + _STRANGERS)), missing=missing)
+        return Column(tuple(sorted(levels)), missing=missing)
+
+
+def rounded(threshold: float, mode: Mode) -> float:
+    """The float32 that parts the float32 numbers as the float64 `threshold` parts them.
+
+    x <= t where x is no wider than float32 says the same as x <= the largest float32 that is not above t; x > t is its
+    contrary, and x < t asks for the smallest that is not below.
+    """
+    with np.errstate(over="ignore"):
+        near = np.float32(threshold)
+    if mode == "BRANCH_LT":
+        return float(np.nextafter(near, np.float32(np.inf))) if float(near) < threshold else float(near)
+    return float(np.nextafter(near, np.float32(-np.inf))) if float(near) > threshold else float(near)

@@ -1,0 +1,132 @@
+"""Booster: a Forest as a Framework, with the answers of the library that grew it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxport.errors import UsageError
+from onnxport.exporters.classical.boosters.forest import Forest
+from onnxport.exporters.classical.boosters.graph import INPUT, model_of
+from onnxport.exporters.classical.boosters.links import Answers, linked
+from onnxport.exporters.classical.tabular import Columns, TabularModel
+from onnxport.exporters.params import ExportParams
+from onnxport.validate.runtimes.base import Array, Feeds
+
+# How many parts a forest is summed in, each rounded to float32, for the noise of its sums.
+_PARTS = 8
+
+
+@dataclass(frozen=True)
+class Library:
+    """What a library answers of a table [rows, columns].
+
+    Attributes:
+        predict: the answers by output name.
+        margins: what the trees of the rounds from `start` to before `stop` sum up to, without the base:
+            [rows, targets], or [rows] for a single target.
+        rounds: how many there are.
+    """
+
+    predict: Callable[[Array], Mapping[str, Any]]
+    margins: Callable[[Array, int, int], Array]
+    rounds: int
+
+
+class Booster(TabularModel):
+    """Boosted trees. The input is one tensor of all columns, categories as their codes.
+
+    Args:
+        kind: a key of sources.KINDS.
+        name: the library with its version.
+        library: what it answers.
+        own: the dtype in which the library compares.
+        notes: sentences for the user.
+
+    Its "other kernels" are the library's own sums over parts of the trees, added in float32, the last first: what a
+    float32 sum in another order may give.
+
+    Raises:
+        UsageError: --input names other columns than the model has; --float64 of a library that compares in float32.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        name: str,
+        forest: Forest,
+        answers: Answers,
+        library: Library,
+        params: ExportParams,
+        own: str,
+        notes: Sequence[str] = (),
+    ) -> None:
+        if params.float64 and own == "float32":
+            raise UsageError(
+                f"--float64 says nothing to {name.partition(',')[0]}",
+                why="it compares in float32 itself",
+                fix="leave it out",
+            )
+        self.has_other_kernels = True
+        dtype = "float64" if params.float64 else "float32"
+        given = _named(forest, params)
+        read = Columns.one_tensor(given, "float64" if params.float64 else own, forest.width)
+        self.domains = {given: forest.domain(dtype)}
+        self._forest, self._links, self._library, self._table = forest, answers, library, given
+
+        def convert(opset: int | None) -> onnx.ModelProto:
+            return model_of(forest, answers, dtype, opset, given)
+
+        def predict(feeds: Feeds) -> Mapping[str, Any]:
+            return library.predict(feeds[given])
+
+        super().__init__(
+            kind=kind,
+            name=name,
+            exporter="onnxport",
+            inputs=read.specs,
+            convert=convert,
+            answer=predict,
+            notes=notes,
+        )
+
+    def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        if not other_kernels:
+            return super().run(feeds)
+        return self.shaped(linked(self._in_parts(feeds[self._table]), self._links))
+
+    def _in_parts(self, table: Array) -> Array:
+        """Sums [rows, targets] in float32."""
+        rounds, targets = self._library.rounds, self._forest.targets
+        ends = np.unique(np.linspace(0, rounds, _PARTS + 1).astype(int))
+        total = np.broadcast_to(np.array(self._forest.base, np.float32), (len(table), targets))
+        for start, stop in reversed(list(pairwise(ends.tolist()))):
+            part = self._library.margins(table, start, stop).reshape(len(table), targets)
+            total = total + part.astype(np.float32)
+        return np.asarray(total * np.float32(self._links.scale))
+
+
+def _named(forest: Forest, params: ExportParams) -> str:
+    """The name of the input, the user's own where there is one."""
+    if not params.input:
+        return INPUT
+    name, spec = next(iter(params.input.items()))
+    if len(params.input) > 1 or len(spec.shape) != 2 or spec.shape[1] != forest.width:
+        raise UsageError(
+            f"the model takes one table of {forest.width} columns",
+            why=f"--input says {', '.join(map(str, params.input.values()))}",
+            fix=f"give --input {name}=1,{forest.width}, or leave it out",
+        )
+    return name
+
+
+def first_line(error: BaseException) -> str:
+    """What a library says, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

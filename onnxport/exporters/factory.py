@@ -1,0 +1,146 @@
+"""A model that the user's own code makes: `package.module:function`, called in the framework's process."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import inspect
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from onnxport.errors import InputError, UsageError
+from onnxport.exporters.framework import Framework
+from onnxport.exporters.missing import module_missing
+from onnxport.exporters.objects import is_model, of_object, said
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.importing import current_directory_first
+
+# Where code lies that is none of the user's.
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OURS = str(Path(__file__).parents[1])
+
+
+def from_factory(source: Source, params: ExportParams) -> Framework:
+    """What `package.module:function` gives; a model that the module holds itself is taken as it is.
+
+    Raises:
+        InputError: the module cannot be imported, or the function raises; with the line at which it does.
+        MissingDependencyError: either needs a module that is not installed.
+        UsageError: no such function, other arguments than it takes, or what it gives is no model.
+    """
+    module_name, _, name = source.name.partition(":")
+    with _staying_here():
+        found = _found(_imported(source, module_name), module_name, name)
+        if isinstance(found, type) or not is_model(found):
+            found = _called(source, found, params)
+    return of_object(found, source, params)
+
+
+@contextlib.contextmanager
+def _staying_here() -> Iterator[None]:
+    """The user's code may change the folder; our paths are relative to this one."""
+    folder = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+
+
+def _imported(source: Source, module_name: str) -> ModuleType:
+    try:
+        with current_directory_first():
+            return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise InputError(
+                f"{source.name} cannot be imported",
+                why=f"there is no module {missing!r}",
+                fix="run in the folder that holds it, or put that on PYTHONPATH",
+            ) from error
+        raise module_missing(source.name, error) from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{source.name} cannot be imported", why=_with_line(error)) from error
+
+
+def _found(module: ModuleType, module_name: str, name: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, [each for each in dir(found) if not each.startswith("_")])
+            raise UsageError(
+                f"{module_name} has no {name!r}",
+                fix=f"did you mean {' or '.join(near)}?" if near else "write package.module:function",
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _called(source: Source, function: Any, params: ExportParams) -> Any:
+    if not callable(function):
+        raise UsageError(
+            f"{source.name} is no function and no model", fix="name a function that returns the model"
+        )
+    arguments = _arguments(params.arg)
+    _check_arguments(source, function, arguments)
+    try:
+        return function(**arguments)
+    except ModuleNotFoundError as error:
+        raise module_missing(source.name, error) from error
+    except (Exception, SystemExit) as error:
+        given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        raise InputError(f"{source.name}({given}) raises", why=_with_line(error)) from error
+
+
+def _arguments(given: Mapping[str, str]) -> dict[str, Any]:
+    import yaml
+
+    read = {}
+    for name, text in given.items():
+        try:
+            read[name] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise UsageError(
+                f"{text!r} of --arg {name} is no YAML",
+                why=str(error).splitlines()[0],
+                fix=f"quote what is text: --arg \"{name}='...'\"",
+            ) from error
+    return read
+
+
+def _check_arguments(source: Source, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Refuses arguments that the function does not take, or lacks (UsageError with its signature)."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise UsageError(
+            f"{source.name}{signature} cannot be called so",
+            why=str(error),
+            fix="give its arguments with --arg NAME=VALUE",
+        ) from error
+
+
+def _with_line(error: BaseException) -> str:
+    """What it says, and the innermost line of the user's own code that it came through."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    nearest = users[-1:] or frames[:1]  # a package of the user's that is installed lies among the libraries
+    places = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in nearest]
+    return f"{said(error)}{''.join(places)}"
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(("<", _OURS, importlib.__path__[0]))

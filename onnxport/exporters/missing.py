@@ -1,0 +1,37 @@
+"""A module that is not installed, as the user is told of it: the extra of ours that brings it, or its own name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from onnxport.errors import MissingDependencyError
+
+# Modules to the extra of ours that they come with.
+EXTRAS: Mapping[str, str] = {
+    "torch": "torch",
+    "onnxscript": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "tf2onnx": "tensorflow",
+    "sklearn": "sklearn",
+    "joblib": "sklearn",
+    "skl2onnx": "sklearn",
+    "skops": "sklearn",
+    "onnxmltools": "boosting",
+    "xgboost": "boosting",
+    "lightgbm": "boosting",
+    "catboost": "boosting",
+}
+
+
+def module_missing(name: str, error: ModuleNotFoundError) -> MissingDependencyError:
+    """`name` is what needs the module."""
+    missing = (error.name or str(error)).partition(".")[0]
+    extra = EXTRAS.get(missing)
+    return MissingDependencyError(
+        f"{name} needs {missing}, which is not installed",
+        fix=f"run: {sys.executable} -m pip install 'onnxport[{extra}]'"
+        if extra
+        else f"install what brings the module {missing}, or put the folder that holds it on PYTHONPATH",
+    )

@@ -1,0 +1,128 @@
+"""What a forward gives, taken apart: the tensors in it, and their names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from onnxport.errors import CannotConvertError, UsageError
+from onnxport.validate.runtimes.base import Array, RunError
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output: its name, and which of the leaves it is."""
+
+    name: str
+    leaf: int
+
+
+def leaves(answer: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Everything in nested dictionaries, sequences and dataclasses that is none of these, in torch.export's order."""
+    parts = _parts(answer)
+    if parts is None:
+        yield path, answer
+        return
+    for key, part in parts:
+        yield from leaves(part, (*path, key))
+
+
+def _parts(answer: Any) -> Sequence[tuple[str | int, Any]] | None:
+    if isinstance(answer, Mapping):
+        return [(str(key), part) for key, part in answer.items()]
+    if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+        fields = [(field.name, getattr(answer, field.name)) for field in dataclasses.fields(answer)]
+        return [(name, part) for name, part in fields if part is not None]  # as torch.export has them
+    if isinstance(answer, tuple) and hasattr(answer, "_fields"):
+        return list(zip(answer._fields, answer, strict=True))
+    if isinstance(answer, (list, tuple)):
+        return list(enumerate(answer))
+    return None
+
+
+def register_dataclasses(answer: Any) -> None:
+    """Has torch.export take the dataclasses in `answer` apart, which it else refuses."""
+    if dataclasses.is_dataclass(answer) and not isinstance(answer, (type, Mapping)):
+        kind = type(answer)
+        if kind not in torch.utils._pytree.SUPPORTED_NODES:
+            torch.export.register_dataclass(
+                kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}"
+            )
+    for _, part in _parts(answer) or ():
+        register_dataclasses(part)
+
+
+def named(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
+    """A name for each output: the user's, else its keys, else its place.
+
+    Raises:
+        UsageError: more or fewer names than outputs, or one twice.
+    """
+    names = list(given) or [_name(path) for path in paths]
+    if len(names) != len(paths):
+        found = ", ".join(map(_name, paths))
+        raise UsageError(
+            f"{len(names)} output names are given for {len(paths)} outputs", fix=f"the outputs are {found}"
+        )
+    taken = set(inputs)
+    for number, name in enumerate(names):
+        if name in taken and given:
+            raise UsageError(
+                f"the name {name!r} is given to two values", fix="give every input and output its own"
+            )
+        while names[number] in taken:  # a forward that gives back what it was given
+            names[number] += "_out"
+        taken.add(names[number])
+    return names
+
+
+def _name(path: Path) -> str:
+    if not path:
+        return "output"
+    name = "_".join(map(str, path))
+    return name if isinstance(path[0], str) else f"output_{name}"
+
+
+def array_of(leaf: Any) -> Array:
+    """A tensor, or a number that torch.export keeps open, as the ONNX model gives it."""
+    if not isinstance(leaf, torch.Tensor):
+        return np.asarray(leaf, np.float32 if isinstance(leaf, float) else None)
+    tensor = leaf.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return np.asarray(tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(tensor.resolve_conj().numpy())
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    array = np.ascontiguousarray(array).reshape(array.shape)  # which makes a vector of a scalar
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def picked(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
+    """The outputs among the leaves of `answer`.
+
+    Raises:
+        RunError: it has another number of leaves than the example's had.
+    """
+    found = [leaf for _, leaf in leaves(answer)]
+    if len(found) != count:
+        raise RunError(f"forward gives {len(found)} values", why=f"on the example it gave {count}")
+    return {output.name: array_of(found[output.leaf]) for output in outputs}
+
+
+def refuse_complex(dtype: torch.dtype, name: str) -> None:
+    if dtype.is_complex:
+        raise CannotConvertError(
+            f"{name!r} is complex, and no ONNX model takes or gives complex tensors",
+            fix="use torch.view_as_real and torch.view_as_complex at the border",
+        )

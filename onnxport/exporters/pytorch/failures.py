@@ -1,0 +1,174 @@
+"""What torch raises, as one sentence with the place in the user's own source."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+import onnxport
+from onnxport.errors import CannotConvertError, OnnxportError, Refusal
+
+# Whoever wrote code in one of these, it was not the user who exports.
+_LIBRARIES = tuple(
+    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(onnxport.__file__).parent)
+)
+_PYTHON = f"{Path(os.__file__).parent}{os.sep}"
+_SAID = 300  # characters of a library's message
+_OLDER = "or give --exporter torchscript, which keeps what the example took"
+
+# What torch says in a capture -> why, and the way out.
+_TELLING: tuple[tuple[str, str, str], ...] = (
+    (
+        r"pack_padded_sequence|_pack_padded_sequence|batch_sizes",
+        "packed sequences have sizes that depend on the data",
+        "run the recurrent layer on the padded batch and mask what it gives",
+    ),
+    (
+        r"\.numpy\(\)|numpy\(\) |Cannot access data pointer|FakeTensor.*NumPy",
+        "it leaves PyTorch: torch.export sees nothing of what NumPy or others compute",
+        "compute it with torch",
+    ),
+    (
+        r"could not convert .*(SymInt|SymFloat)|SymIntArrayRef expected",
+        "a size that is to stay open is needed as a number",
+        "compute it with torch, or leave the dimension out of --dynamic",
+    ),
+)
+
+
+def said(error: BaseException) -> str:
+    """The first line of what a library says, with the kind of error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0].rstrip(".") if lines else ""
+    text = text if len(text) <= _SAID else f"{text[:_SAID]}..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def place_of(trace: TracebackType | None, module: Any) -> str:
+    """Where in the user's module a traceback ends: its path (fqn), and the line of the user's own source."""
+    frames = []
+    while trace is not None:
+        frames.append((trace.tb_frame, trace.tb_lineno))
+        trace = trace.tb_next
+    return _place(frames, module)
+
+
+def place_of_frame(frame: FrameType | None, module: Any) -> str:
+    """As place_of, of what is running."""
+    frames: list[tuple[FrameType, int]] = []
+    while frame is not None:
+        frames.insert(0, (frame, frame.f_lineno))
+        frame = frame.f_back
+    return _place(frames, module)
+
+
+def _place(frames: list[tuple[FrameType, int]], module: Any) -> str:
+    names: Mapping[int, str] = {}
+    if isinstance(module, torch.nn.Module):
+        names = {id(each): name for name, each in module.named_modules()}
+    inside = [names[found] for frame, _ in frames if (found := id(frame.f_locals.get("self"))) in names]
+    own = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_code.co_filename)]
+    return _spelled(inside[-1] if inside else "", own[-1] if own else None)
+
+
+def _is_users(file: str) -> bool:
+    """Whether it is neither of torch, of ours, nor Python's own; other installed packages are the user's modules."""
+    is_pythons = file.startswith(_PYTHON) and "-packages" not in file
+    return not file.startswith(("<", *_LIBRARIES)) and not is_pythons
+
+
+def place_of_node(node: torch.fx.Node) -> str:
+    """Where a node of a program comes from."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    own = [(file, int(line)) for file, line in lines if _is_users(file)]
+    return _spelled(stack[-1][0] if stack else "", own[-1] if own else None)
+
+
+def _spelled(fqn: str, line: tuple[str, int] | None) -> str:
+    module = f"in module {fqn!r}" if fqn else ""
+    if line is None:
+        return module
+    file, number = line
+    source = linecache.getline(file, number).strip()
+    at = f"at {os.path.relpath(file) if _is_below_here(file) else Path(file).name}:{number}"
+    return " ".join(part for part in (module, at, f"({source})" if source else "") if part)
+
+
+def _is_below_here(file: str) -> bool:
+    return Path(file).is_relative_to(Path.cwd())
+
+
+def at(place: str) -> str:
+    return f" {place}" if place else ""
+
+
+def not_captured(error: BaseException, module: Any, name: str) -> OnnxportError:
+    """Why torch.export makes no program of a module that runs."""
+    if isinstance(error, OnnxportError):
+        return error
+    place = place_of(error.__traceback__, module)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return CannotConvertError(
+            f"{name} decides by the values of its tensors{at(place)}",
+            why="torch.export follows both ways of a branch, or none",
+            fix=f"use torch.where or torch.cond there, {_OLDER}",
+        )
+    text = str(error)
+    for pattern, why, fix in _TELLING:
+        if re.search(pattern, text):
+            return CannotConvertError(f"{name} cannot be captured{at(place)}", why=why, fix=fix)
+    return CannotConvertError(
+        f"{name} cannot be captured by torch.export{at(place)}",
+        why=said(error),
+        fix=f"change that line, {_OLDER}",
+    )
+
+
+def not_translated(error: BaseException, name: str) -> OnnxportError:
+    """Why torch.onnx makes no ONNX of a program: the operator at which it stopped."""
+    way_out = "write it with other operators of torch, or give --opset, since newer ones have more"
+    chain = list(_chain(error))
+    node = next((found for each in chain if (found := _node_at(each.__traceback__)) is not None), None)
+    if node is None:
+        return CannotConvertError(f"{name} cannot be written as ONNX", why=said(chain[-1]), fix=way_out)
+    missing = any(str(each).startswith(_NO_FUNCTION) for each in chain)
+    why = "torch.onnx has no ONNX equivalent" if missing else f"torch.onnx fails: {said(chain[-1])}"
+    place = place_of_node(node)
+    return CannotConvertError(
+        f"{name} cannot be written as ONNX",
+        refusals=[Refusal(str(node.target), _fqn(node), f"{why}; {place}" if place else why)],
+        fix=way_out,
+    )
+
+
+_NO_FUNCTION = "No ONNX function found"
+
+
+def _node_at(trace: TracebackType | None) -> torch.fx.Node | None:
+    """The node of a program that was at work where an error arose."""
+    found = None
+    while trace is not None:
+        node = trace.tb_frame.f_locals.get("node")
+        found = node if isinstance(node, torch.fx.Node) else found
+        trace = trace.tb_next
+    return found
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _fqn(node: torch.fx.Node) -> str:
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return f"{stack[-1][0]}/{node.name}" if stack and stack[-1][0] else node.name

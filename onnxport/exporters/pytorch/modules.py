@@ -1,0 +1,328 @@
+"""A PyTorch model as a Framework: it answers eagerly, and torch.onnx writes what torch.export captured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import CannotConvertError, InputError
+from onnxport.exporters.framework import Exported
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.pytorch import tracing
+from onnxport.exporters.pytorch.answers import (
+    Output,
+    leaves,
+    named,
+    picked,
+    refuse_complex,
+    register_dataclasses,
+    tensor_of,
+)
+from onnxport.exporters.pytorch.capturing import Dims, capture, inputs_of
+from onnxport.exporters.pytorch.examples import Call, bind, example, open_sizes
+from onnxport.exporters.pytorch.failures import at, place_of, said
+from onnxport.exporters.pytorch.naming import DimNames
+from onnxport.exporters.pytorch.states import States
+from onnxport.exporters.pytorch.writing import write
+from onnxport.validate.runtimes.base import Array, Feeds, MemoryFullError, RunError
+
+Tensors = Mapping[str, torch.Tensor]
+
+_LEFT_OUT = (
+    "{} output is a constant or None, and was left out",
+    "{} outputs are constants or None, and were left out",
+)
+
+
+class TorchModel:
+    """What every kind of PyTorch model has in common: eager answers.
+
+    Args:
+        forward: takes the inputs by name and gives what the model gives.
+        inputs, outputs: their specs; `picks` says which leaves of an answer, of `count`, the outputs are.
+        states: what forward changes from call to call, which is put back behind each.
+        notes: what is to be said of it.
+    """
+
+    kind = "pytorch"
+
+    def __init__(
+        self,
+        forward: Callable[[Tensors], Any],
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        picks: Sequence[Output],
+        count: int,
+        states: States,
+        notes: Sequence[str],
+    ) -> None:
+        self._forward, self._picks, self._count, self._states = forward, picks, count, states
+        self.inputs, self.outputs, self.notes = tuple(inputs), tuple(outputs), tuple(notes)
+        self.name = f"PyTorch {torch.__version__}, eager, CPU"
+
+    @property
+    def has_other_kernels(self) -> bool:
+        return bool(torch.backends.mkldnn.is_available())
+
+    def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        tensors = {spec.name: tensor_of(feeds[spec.name]) for spec in self.inputs}
+        try:
+            with torch.no_grad(), torch.backends.mkldnn.flags(enabled=not other_kernels):
+                return picked(self._forward(tensors), self._picks, self._count)
+        except RunError:
+            raise
+        except Exception as error:  # forward is the user's code
+            if "not enough memory" in str(error) or isinstance(error, MemoryError):
+                raise MemoryFullError("the machine ran out of memory", why="in forward") from error
+            raise RunError("forward refuses these inputs", why=said(error)) from error
+        finally:
+            self._states.restore()
+
+
+class Captured(TorchModel):
+    """A model of which there is a program."""
+
+    def __init__(
+        self, program: torch.export.ExportedProgram, dims: DimNames, name: str, **common: Any
+    ) -> None:
+        super().__init__(**common)
+        self._program, self._dims, self._name = program, dims, name
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        inputs, outputs = ([spec.name for spec in specs] for specs in (self.inputs, self.outputs))
+        write(self._program, output, opset, inputs, outputs, self._dims, self._name)
+        return Exported(output, self.notes, {"exporter": f"torch.onnx {torch.__version__}"})
+
+
+class Traced(TorchModel):
+    """A model that the TorchScript exporter follows on one example."""
+
+    def __init__(
+        self, module: Any, call: Call, tensors: Tensors, dynamic: Dims, name: str, **common: Any
+    ) -> None:
+        super().__init__(**common)
+        self._module, self._call, self._tensors = module, call, tensors
+        self._dynamic, self._name = dynamic, name
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        names = [spec.name for spec in self.outputs]
+        tracing.write(
+            self._module, self._call, self._tensors, self._dynamic, output, opset, names, self._name
+        )
+        facts = {"exporter": f"torch.onnx {torch.__version__}, TorchScript"}
+        return Exported(output, (*self.notes, tracing.NOTE), facts)
+
+
+def of_module(
+    module: torch.nn.Module, params: ExportParams, name: str, notes: Sequence[str] = ()
+) -> TorchModel:
+    """The Framework of a module.
+
+    Raises:
+        UsageError: inputs that do not fit forward, with its signature.
+        InputError: forward raises on the example.
+        CannotConvertError: torch.export cannot capture it.
+    """
+    call, bound = bind(module, params.input, name)
+    specs = {key: params.input[key] for key in call.names}
+    sizes = open_sizes(specs, params.dynamic)
+    said_so = [*notes, *bound, *_settled(module)]
+    given = {key: tuple(int(str(size)) for size in spec.shape) for key, spec in specs.items()}
+    tensors = example(list(specs.values()), given)
+    states = States(module)
+    answer = _tried(module, call, tensors, name)
+    states.learn()
+    if sizes != given:
+        tensors = example(list(specs.values()), sizes)
+        answer = _tried_open(module, call, tensors, params.dynamic, sizes, name)
+        states.restore()
+    register_dataclasses(answer)
+    forward = _forward(module, call)
+    if params.exporter == "torchscript":
+        return _traced(module, call, tensors, params, name, forward, answer, states, said_so)
+    program = capture(module, call, tensors, params.dynamic, name)
+    fakes = dict(zip(call.names, inputs_of(program), strict=True))
+    return of_program(program, fakes, params, name, forward, answer, states, said_so)
+
+
+def of_program(
+    program: torch.export.ExportedProgram,
+    fakes: Tensors,
+    params: ExportParams,
+    name: str,
+    forward: Callable[[Tensors], Any],
+    answer: Any,
+    states: States,
+    notes: Sequence[str],
+) -> Captured:
+    """The Framework of a program, of which `forward` is the reference.
+
+    Args:
+        fakes: its inputs by name, as torch.export sees them.
+        answer: what forward gives for an example.
+    """
+    dims = DimNames.of(program, fakes, params.dynamic)
+    found = list(leaves(answer))
+    values = _values_of(program)
+    if len(values) != len(found):
+        raise CannotConvertError(
+            f"{name} gives {len(found)} values to its caller and {len(values)} to torch.export",
+            fix="return tensors, or tuples and dictionaries of them",
+        )
+    kept = [number for number, value in enumerate(values) if value is not None]
+    if not kept:
+        raise CannotConvertError(f"{name} gives no tensor", fix="return what the ONNX model is to give")
+    names = named([found[number][0] for number in kept], params.output_names, list(fakes))
+    specs = [_spec(key, values[number], dims) for key, number in zip(names, kept, strict=True)]
+    dropped = len(found) - len(kept)
+    lost = [_LEFT_OUT[dropped > 1].format(dropped)] if dropped else []
+    return Captured(
+        program,
+        dims,
+        name,
+        forward=forward,
+        inputs=[_spec(key, fake, dims) for key, fake in fakes.items()],
+        outputs=specs,
+        picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
+        count=len(found),
+        states=states,
+        notes=[*notes, *states.notes, *dims.notes, *lost],
+    )
+
+
+def _values_of(program: torch.export.ExportedProgram) -> list[Any]:
+    """What the program gives its user, without values; None for what is constant."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    given = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is torch.export.graph_signature.OutputKind.USER_OUTPUT:
+            is_constant = isinstance(spec.arg, torch.export.graph_signature.ConstantArgument)
+            given.append(None if is_constant else nodes[spec.arg.name].meta["val"])
+    return given
+
+
+def _spec(name: str, value: Any, dims: DimNames) -> TensorSpec:
+    if not isinstance(value, torch.Tensor):  # a size that forward gives back
+        kind = (
+            "int64"
+            if isinstance(value, torch.SymInt)
+            else "bool"
+            if isinstance(value, torch.SymBool)
+            else "float32"
+        )
+        return TensorSpec(name, kind, ())
+    refuse_complex(value.dtype, name)
+    return TensorSpec(name, str(value.dtype).removeprefix("torch."), dims.shape(value.shape))
+
+
+def _traced(
+    module: Any,
+    call: Call,
+    tensors: Tensors,
+    params: ExportParams,
+    name: str,
+    forward: Callable[[Tensors], Any],
+    answer: Any,
+    states: States,
+    notes: Sequence[str],
+) -> Traced:
+    found = list(leaves(answer))
+    kept = [number for number, (_, leaf) in enumerate(found) if isinstance(leaf, torch.Tensor)]
+    names = named([found[number][0] for number in kept], params.output_names, call.names)
+    is_open = any(dim for dims in params.dynamic.values() for dim in dims)
+    outputs = []
+    for key, number in zip(names, kept, strict=True):
+        tensor = found[number][1]
+        refuse_complex(tensor.dtype, key)
+        shape = (None,) * tensor.ndim if is_open else tuple(tensor.shape)
+        outputs.append(TensorSpec(key, str(tensor.dtype).removeprefix("torch."), shape))
+    inputs = [
+        TensorSpec(
+            key,
+            params.input[key].dtype,
+            tuple(
+                dim or size
+                for dim, size in zip(
+                    params.dynamic.get(key, (None,) * tensor.ndim), tensor.shape, strict=True
+                )
+            ),
+        )
+        for key, tensor in tensors.items()
+    ]
+    return Traced(
+        module,
+        call,
+        tensors,
+        params.dynamic,
+        name,
+        forward=forward,
+        inputs=inputs,
+        outputs=outputs,
+        picks=[Output(key, number) for key, number in zip(names, kept, strict=True)],
+        count=len(found),
+        states=states,
+        notes=[*notes, *states.notes],
+    )
+
+
+def _forward(module: Any, call: Call) -> Callable[[Tensors], Any]:
+    def forward(tensors: Tensors) -> Any:
+        args, kwargs = call.arguments(tensors)
+        return module(*args, **kwargs)
+
+    return forward
+
+
+def _settled(module: torch.nn.Module) -> list[str]:
+    """Puts the module into the state in which it is exported, and says what was changed for that."""
+    notes = []
+    if module.training:
+        notes.append("the module was in training mode; it is exported as eval() has it")
+    module.eval()
+    if any(tensor.device.type not in ("cpu", "meta") for tensor in module.state_dict().values()):
+        module.to("cpu")
+        notes.append("the module was on another device; it answers on the CPU")
+    if torch.backends.mha.get_fastpath_enabled():
+        # Its kernels give zeros where the padding is, and cut it off; what is exported are the layers' own formulas.
+        torch.backends.mha.set_fastpath_enabled(False)
+    return notes
+
+
+def _tried(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
+    """What forward gives for the example.
+
+    Raises:
+        InputError: it raises.
+    """
+    try:
+        with torch.no_grad():
+            return _forward(module, call)(tensors)
+    except Exception as error:  # forward is the user's code
+        given = ", ".join(f"{key}={list(tensor.shape)}:{_dtype(tensor)}" for key, tensor in tensors.items())
+        raise InputError(
+            f"forward of {name} raises on the example {given}{at(place_of(error.__traceback__, module))}",
+            why=said(error),
+            fix=f"give --input shapes and dtypes that it takes; it is forward{call.signature}",
+        ) from error
+
+
+def _tried_open(
+    module: Any, call: Call, tensors: Tensors, dynamic: Dims, sizes: Mapping[str, tuple[int, ...]], name: str
+) -> Any:
+    try:
+        return _tried(module, call, tensors, name)
+    except InputError as error:
+        opened = {dim for dims in dynamic.values() for dim in dims if dim}
+        raise CannotConvertError(
+            f"{name} takes no other size of {' and '.join(map(repr, sorted(opened)))}",
+            why=f"{error.what}: {error.why}",
+            fix="name that dimension in --dynamic for every input that has it, or leave it out",
+        ) from error
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

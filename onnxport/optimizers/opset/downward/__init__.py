@@ -1,0 +1,12 @@
+"""How a node of a newer form is said in an older one, a module per subject; importing this fills the registry."""
+
+from onnxport.optimizers.opset.downward import (
+    arithmetic,
+    arranging,
+    attributes,
+    normalizing,
+    quantizing,
+    resampling,
+)
+
+__all__ = ["arithmetic", "arranging", "attributes", "normalizing", "quantizing", "resampling"]

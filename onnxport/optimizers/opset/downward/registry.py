@@ -1,0 +1,28 @@
+"""The registry of lowerings: how a node of an operator's newer form is said in the form before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnxport.optimizers.opset.node import Node
+
+# Raises NoForm, before it changes anything, for a node that the older form cannot say.
+Lowering = Callable[[Node], None]
+LOWERINGS: dict[tuple[str, int], Lowering] = {}
+
+
+def lowers(*op_types: str, version: int) -> Callable[[Lowering], Lowering]:
+    """Registers what brings the form of `version` of the operators to that of the version before.
+
+    It may make another operator of the node. What it leaves is held against the older schema, which drops new
+    attributes that have their default, and refuses other news.
+    """
+
+    def register(lowering: Lowering) -> Lowering:
+        for op_type in op_types:
+            if (op_type, version) in LOWERINGS:
+                raise ValueError(f"{op_type} has two lowerings from opset {version}")
+            LOWERINGS[op_type, version] = lowering
+        return lowering
+
+    return register

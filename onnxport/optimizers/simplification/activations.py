@@ -1,0 +1,250 @@
+"""Activations: bounds that follow on bounds, and formulas that are one operator."""
+
+from __future__ import annotations
+
+from math import inf, isclose
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.fuse import fuse_gelu
+from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.scene import (
+    Scene,
+    array,
+    axes_of,
+    bypass,
+    is_op,
+    number,
+    only_use,
+    producer,
+    rank_of,
+    rewrite,
+)
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+
+
+@simplification(
+    "merge-activations",
+    "Makes one Relu or Clip of several in a row; Relu of what is never negative goes.",
+    keeps="Bounds that are computed.",
+)
+def merge_activations(scene: Scene) -> int:
+    merged = 0
+    for node in scene.nodes("Relu", "Clip"):
+        before = producer(node.inputs[0])
+        bounds, had = _bounds(node), _range(before)
+        if before is None or bounds is None or had is None:
+            continue
+        if bounds[0] <= had[0] and bounds[1] >= had[1]:
+            merged += bypass(node, node.inputs[0])
+        elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):
+            merged += _both(scene, node, before, bounds, had)
+    return merged
+
+
+def _both(
+    scene: Scene, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
+) -> int:
+    """Clip of Relu, or of another Clip: one Clip, as operands since opset 11."""
+    low, high = (min(max(bound, had[0]), had[1]) for bound in bounds)
+    dtype = node.outputs[0].dtype
+    if dtype not in _FLOATS or scene.opset < 11 or low > high:
+        return 0
+    result = node.outputs[0].name
+    operands = [
+        None
+        if abs(bound) == inf
+        else scene.constant(node, np.array(bound, dtype.numpy()), f"{result}.{name}")
+        for name, bound in (("min", low), ("max", high))
+    ]
+    return rewrite(node, "Clip", [before.inputs[0], *(operands if operands[1] is not None else operands[:1])])
+
+
+def _bounds(node: ir.Node) -> tuple[float, float] | None:
+    """What a Relu or Clip lets through."""
+    if node.op_type == "Relu":
+        return 0.0, inf
+    found = []
+    for index, name, free in ((1, "min", -inf), (2, "max", inf)):
+        value = node.inputs[index] if len(node.inputs) > index else None
+        if name in node.attributes:
+            found.append(node.attributes[name].as_float())
+        elif value is None:
+            found.append(free)
+        elif (bound := number(value)) is not None:
+            found.append(bound)
+        else:
+            return None
+    return found[0], found[1]
+
+
+# What an operator gives lies within; 0 and infinity are exact in every type.
+_RANGES = {
+    "Sigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "HardSigmoid": (0.0, 1.0),
+    "Exp": (0.0, inf),
+    "Abs": (0.0, inf),
+}
+
+
+def _range(node: ir.Node | None) -> tuple[float, float] | None:
+    if is_op(node, "Relu", "Clip"):
+        assert node is not None
+        return _bounds(node)
+    return _RANGES.get(node.op_type) if node is not None and node.domain == "" else None
+
+
+@simplification(
+    "fuse-hard-swish",
+    "Makes one HardSigmoid of Clip(x + 3, 0, 6) / 6, and one HardSwish, where the opset has it, of x times that.",
+)
+def fuse_hard_swish(scene: Scene) -> int:
+    fused = sum(_hard_sigmoid(node) for node in scene.nodes("Div", "Mul"))
+    fused += sum(_scaled_product(scene, node) for node in scene.nodes("Div", "Mul"))
+    if scene.opset >= 14:
+        fused += sum(_hard_swish(node) for node in scene.nodes("Mul"))
+    return fused
+
+
+def _hard_sigmoid(node: ir.Node) -> int:
+    """Clip(x + 3, 0, 6) / 6."""
+    value, factor = _by_number(node)
+    found = _clipped_sum(value)
+    if found is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6):
+        return 0
+    return rewrite(node, "HardSigmoid", [found], {"alpha": 1 / 6, "beta": 0.5})
+
+
+def _scaled_product(scene: Scene, node: ir.Node) -> int:
+    """x * Clip(x + 3, 0, 6) / 6: the division goes into what x is multiplied by."""
+    value, factor = _by_number(node)
+    product = producer(value, "Mul")
+    if product is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6) or not only_use(value):
+        return 0
+    for x, clipped in (product.inputs, reversed(product.inputs)):
+        if x is not None and _clipped_sum(clipped) is x and only_use(clipped):
+            if scene.opset >= 14:
+                return rewrite(node, "HardSwish", [x])
+            gate = scene.insert(
+                node, "HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}, node.outputs[0].shape
+            )
+            return rewrite(node, "Mul", [x, gate])
+    return 0
+
+
+def _by_number(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+    """What a Mul or Div scales, and by how much."""
+    first, second = node.inputs
+    factor = number(second)
+    if node.op_type == "Div":
+        return first, None if not factor else 1 / factor
+    return (first, factor) if factor is not None else (second, number(first))
+
+
+def _clipped_sum(value: ir.Value | None) -> ir.Value | None:
+    """The x of Clip(x + 3, 0, 6)."""
+    clip = producer(value, "Clip")
+    total = None if clip is None or _bounds(clip) != (0.0, 6.0) else producer(clip.inputs[0], "Add")
+    if total is None or total.outputs[0].dtype not in _FLOATS:
+        return None
+    first, second = total.inputs
+    if number(second) == 3.0:
+        return first
+    return second if number(first) == 3.0 else None
+
+
+def _hard_swish(node: ir.Node) -> int:
+    """x * HardSigmoid(x) with HardSwish's own slope and offset."""
+    for x, gate in (node.inputs, reversed(node.inputs)):
+        sigmoid = producer(gate, "HardSigmoid")
+        if sigmoid is None or sigmoid.inputs[0] is not x or not only_use(gate):
+            continue
+        alpha, beta = sigmoid.attributes.get_float("alpha", 0.2), sigmoid.attributes.get_float("beta", 0.5)
+        if isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
+            return rewrite(node, "HardSwish", [x])
+    return 0
+
+
+@simplification("fuse-gelu", "Makes one Gelu of x * (1 + erf(x / sqrt 2)) / 2, where the opset has it.")
+def gelu(scene: Scene) -> int:
+    if scene.opset < 20:
+        return 0
+    before = sum(1 for _ in scene.model.graph)
+    fuse_gelu(scene.model)
+    return int(sum(1 for _ in scene.model.graph) != before)
+
+
+@simplification(
+    "fuse-layer-normalization",
+    "Makes one LayerNormalization of its formula over the last axis, where the opset has it (17).",
+    keeps="Float16, in which the formula and the operator round otherwise.",
+)
+def fuse_layer_normalization(scene: Scene) -> int:
+    if scene.opset < 17:
+        return 0
+    return sum(_layer_normalization(scene, node) for node in scene.nodes("Div"))
+
+
+def _layer_normalization(scene: Scene, node: ir.Node) -> int:
+    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), times scale and plus bias where such follow."""
+    centered, root = producer(node.inputs[0], "Sub"), producer(node.inputs[1], "Sqrt")
+    total = None if root is None else producer(root.inputs[0], "Add")
+    if centered is None or total is None:
+        return 0
+    x = centered.inputs[0]
+    average = producer(centered.inputs[1], "ReduceMean")
+    epsilon = next((each for value in total.inputs if (each := number(value)) is not None), None)
+    variance = next((found for value in total.inputs if (found := producer(value, "ReduceMean"))), None)
+    square = None if variance is None else producer(variance.inputs[0], "Pow", "Mul")
+    if x is None or average is None or variance is None or square is None or epsilon is None:
+        return 0
+    squared = square.inputs[0] is node.inputs[0] and (
+        square.inputs[1] is node.inputs[0] if square.op_type == "Mul" else number(square.inputs[1]) == 2.0
+    )
+    rank = rank_of(x)
+    if average.inputs[0] is not x or not squared or rank is None or x.dtype != ir.DataType.FLOAT:
+        return 0
+    if not all(_is_over_last(each, rank) for each in (average, variance)):
+        return 0
+    last, scale, bias = _scale_and_bias(scene, node, x)
+    if scale is None:
+        return 0
+    operands = [x, scale] if bias is None else [x, scale, bias]
+    return rewrite(last, "LayerNormalization", operands, {"axis": -1, "epsilon": epsilon})
+
+
+def _is_over_last(mean: ir.Node, rank: int) -> bool:
+    return axes_of(mean) in ([-1], [rank - 1]) and bool(mean.attributes.get_int("keepdims", 1))
+
+
+def _scale_and_bias(
+    scene: Scene, node: ir.Node, x: ir.Value
+) -> tuple[ir.Node, ir.Value | None, ir.Value | None]:
+    """The last node of the formula, its scale, which the operator has to have, and its bias."""
+    size = None if x.shape is None else x.shape[-1]
+    last, scale = _step(node, "Mul", size)
+    if scale is None:
+        ones = (
+            None
+            if not isinstance(size, int)
+            else scene.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
+        )
+        return node, ones, None
+    end, bias = _step(last, "Add", size)
+    return end, scale, bias
+
+
+def _step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:
+    """The only reader of a node, if it is `op` with a constant of `size` elements in one row, and that constant."""
+    result = node.outputs[0]
+    if not only_use(result):
+        return node, None
+    (user,) = result.consumers()
+    if not is_op(user, op):
+        return node, None
+    other = user.inputs[1] if user.inputs[0] is result else user.inputs[0]
+    constant = array(other)
+    return (user, other) if constant is not None and constant.shape == (size,) else (node, None)

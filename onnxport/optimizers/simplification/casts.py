@@ -1,0 +1,45 @@
+"""Casts in a row."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.scene import Scene, bypass, producer, rewrite
+
+
+@simplification(
+    "merge-casts",
+    "Makes one Cast of two where the first loses nothing, or none.",
+    keeps="A first Cast that rounds or cuts off: float32 to float16, int64 to int32.",
+)
+def merge_casts(scene: Scene) -> int:
+    merged = 0
+    for node in scene.nodes("Cast"):
+        before = producer(node.inputs[0], "Cast")
+        source = None if before is None else before.inputs[0]
+        if before is None or source is None or not _widens(source.dtype, node.inputs[0].dtype):  # type: ignore[union-attr]
+            continue
+        if source.dtype == node.attributes.get_int("to"):
+            merged += bypass(node, source)
+        else:
+            merged += rewrite(node, "Cast", [source], dict(node.attributes))
+    return merged
+
+
+# Type to those that hold each of its numbers, and give the same when they are cast on.
+_WIDER = {
+    ir.DataType.BOOL: "INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE",
+    ir.DataType.INT8: "INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE",
+    ir.DataType.UINT8: "INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 FLOAT DOUBLE",
+    ir.DataType.INT16: "INT32 INT64 FLOAT DOUBLE",
+    ir.DataType.UINT16: "INT32 UINT32 INT64 UINT64 FLOAT DOUBLE",
+    ir.DataType.INT32: "INT64 DOUBLE",
+    ir.DataType.FLOAT16: "FLOAT DOUBLE",
+    ir.DataType.BFLOAT16: "FLOAT DOUBLE",
+    ir.DataType.FLOAT: "DOUBLE",
+}
+
+
+def _widens(source: ir.DataType | None, target: ir.DataType | None) -> bool:
+    return source is not None and target is not None and target.name in _WIDER.get(source, "").split()

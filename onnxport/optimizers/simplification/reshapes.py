@@ -1,0 +1,145 @@
+"""What moves no element: Reshape, Flatten, Squeeze and Unsqueeze are one operator with several spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.artifact import Dim
+from onnxport.model import dims_of
+from onnxport.optimizers.dims import Dimensions
+from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.scene import (
+    Scene,
+    bypass,
+    integers,
+    producer,
+    rewrite,
+    same_shape,
+)
+
+VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+
+
+@simplification(
+    "settle-shape-arithmetic",
+    "Gives a Reshape constant sizes (0 and -1 for open ones) where the shapes tell them, so that the nodes that "
+    "computed them go; Slice of Shape becomes Shape of a part.",
+    keeps="A Reshape with two open sizes that are not its operand's own.",
+)
+def settle_shape_arithmetic(scene: Scene) -> int:
+    settled = 0
+    for graph in scene.graphs():
+        known = Dimensions(graph)
+        for node in list(graph):
+            if node.domain == "" and node.op_type == "Reshape" and len(node.inputs) == 2:
+                settled += _settle(scene, node, known)
+            elif node.domain == "" and node.op_type == "Slice":
+                settled += _part_of_shape(scene, node)
+    return settled
+
+
+def _settle(scene: Scene, node: ir.Node, known: Dimensions) -> int:
+    source, target = node.inputs
+    if source is None or target is None or target.const_value is not None:
+        return 0
+    wanted = None
+    elements = known.elements(target)
+    if elements is not None and elements.ndim == 1:
+        copies = not node.attributes.get_int("allowzero", 0)
+        wanted = target_for(source, list(elements), copies=copies)
+    if wanted is None and node.outputs[0].shape is not None:
+        wanted = target_for(source, dims_of(node.outputs[0]))
+    if wanted is None:
+        return 0
+    return rewrite(node, "Reshape", [source, _sizes(scene, node, wanted)])
+
+
+def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -> list[int] | None:
+    """A Reshape's constant target for these dimensions; None where two are open.
+
+    Args:
+        copies: whether `dims` are a target already, in which 0 and -1 mean what they mean there.
+    """
+    own = dims_of(source) if source.shape is not None else ()
+    target: list[int] = []
+    for axis, dim in enumerate(dims):
+        if isinstance(dim, int) and (dim > 0 or (copies and dim in (0, -1))):
+            target.append(int(dim))
+        elif isinstance(dim, int) and dim == -1:
+            target.append(-1)
+        elif isinstance(dim, str) and axis < len(own) and own[axis] == dim:
+            target.append(0)
+        elif isinstance(dim, int):
+            return None  # nothing has no elements, and a 0 would copy
+        else:
+            target.append(-1)
+    return target if target.count(-1) <= 1 else None
+
+
+def _sizes(scene: Scene, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
+    return scene.constant(node, np.array(sizes, np.int64), f"{node.outputs[0].name}.shape")
+
+
+def _part_of_shape(scene: Scene, node: ir.Node) -> int:
+    """Slice of Shape: since opset 15 Shape takes a start and an end itself."""
+    shape = producer(node.inputs[0], "Shape") if scene.opset >= 15 and len(node.inputs) > 2 else None
+    if shape is None or "start" in shape.attributes or "end" in shape.attributes:
+        return 0
+    starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
+    steps = integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else [1]
+    if starts is None or ends is None or steps != [1] or len(starts) != 1:
+        return 0
+    part = {"start": starts[0]} if ends[0] >= 2**31 - 1 else {"start": starts[0], "end": ends[0]}
+    return rewrite(node, "Shape", [shape.inputs[0]], part)
+
+
+@simplification(
+    "merge-reshapes",
+    "Makes one Reshape of several Reshape, Flatten, Squeeze and Unsqueeze in a row, or none; a Transpose that moves "
+    "only axes of one element counts as one.",
+    keeps="What would need two open sizes.",
+)
+def merge_reshapes(scene: Scene) -> int:
+    return sum(_merge(scene, node) for node in scene.nodes(*VIEWS, "Transpose"))
+
+
+def _merge(scene: Scene, node: ir.Node) -> int:
+    before = _view(producer(node.inputs[0], *VIEWS, "Transpose"))
+    if before is None or _view(node) is None:
+        return 0
+    source, result = before.inputs[0], node.outputs[0]
+    if source is None:
+        return 0
+    if same_shape(source, result):
+        return bypass(node, source)
+    target = _given(node) or (None if result.shape is None else target_for(source, dims_of(result)))
+    if target is None:
+        return 0
+    return rewrite(node, "Reshape", [source, _sizes(scene, node, target)])
+
+
+def _view(node: ir.Node | None) -> ir.Node | None:
+    """The node, if it moves no element."""
+    if node is None or node.op_type != "Transpose":
+        return node
+    dims = static_or_open(node.inputs[0])
+    perm = list(node.attributes.get_ints("perm", ()))
+    if dims is None or not perm:
+        return None
+    moved = [axis for axis in perm if dims[axis] != 1]
+    return node if moved == sorted(moved) else None
+
+
+def static_or_open(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    return None if value is None or value.shape is None else dims_of(value)
+
+
+def _given(node: ir.Node) -> list[int] | None:
+    """The target of a Reshape that copies nothing of what stood before it."""
+    if node.op_type != "Reshape" or len(node.inputs) < 2:
+        return None
+    target = integers(node.inputs[1])
+    return None if target is None or 0 in target else target

@@ -1,0 +1,138 @@
+"""One number by which a tensor is scaled, made part of a weight near by.
+
+Between the two may lie what any scale passes through: views, Transpose, another Mul, and the Add of a constant, which
+is scaled too. A weight of fewer bits that is written out as Mul(Cast(integers), scales) takes it into its scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.scene import (
+    LARGE,
+    Scene,
+    array,
+    bypass,
+    is_op,
+    number,
+    only_use,
+    producer,
+)
+
+_LARGEST = 256 * 2**20  # bytes
+_PASSED = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_STEPS = 6
+Change = Callable[[], None]
+
+
+@simplification(
+    "fold-scales",
+    "Makes a Mul or Div by one number part of the weight of the MatMul, Gemm or Conv before or behind it, through "
+    "views, Transpose, Mul and the Add of a constant.",
+    keeps="A path or a weight that others read as well, quantized weights, and types other than float32 and float64.",
+)
+def fold_scales(scene: Scene) -> int:
+    return sum(_fold(scene, node) for node in scene.nodes("Mul", "Div"))
+
+
+def _fold(scene: Scene, node: ir.Node) -> int:
+    data, factor = _scaled(node)
+    if data is None or factor is None or not np.isfinite(factor) or factor in (0, 1):
+        return 0
+    changes = _upward(scene, data, factor) or _downward(scene, node.outputs[0], factor)
+    if changes is None or not bypass(node, data):
+        return 0
+    for change in changes:
+        change()
+    return 1
+
+
+def _scaled(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+    """What a node scales by a number, and the number."""
+    first, second = node.inputs
+    if node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        return None, None
+    data, factor = (first, number(second)) if number(second) is not None else (second, number(first))
+    if data is None or data.shape is None or data.const_value is not None:
+        return None, None
+    constant = node.inputs[1] if data is first else node.inputs[0]
+    if constant is None or constant.shape is None or len(constant.shape) > len(data.shape):
+        return None, None
+    if node.op_type == "Div":
+        return (data, 1 / factor) if data is first and factor else (None, None)
+    return data, factor
+
+
+def _upward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None:
+    """The changes that scale a value by scaling the weight of the product that it comes from."""
+    changes: list[Change] = []
+    current: ir.Value | None = value
+    for _ in range(_STEPS):
+        node = producer(current)
+        if node is None or not only_use(current):
+            return None
+        if node.op_type in _PASSED:
+            current = node.inputs[0]
+        elif node.op_type == "Add":
+            constants = [index for index, each in enumerate(node.inputs) if array(each) is not None]
+            if len(constants) != 1:
+                return None
+            changes.append(_scale_constant(scene, node, constants[0], factor))
+            current = node.inputs[1 - constants[0]]
+        elif node.op_type in ("Conv", "Gemm", "MatMul"):
+            found = _weight(scene, node, factor)
+            if found is None or len(node.inputs) > 2:
+                return None  # a bias of its own: fold-into-products knows how
+            return [*changes, found]
+        else:
+            return None
+    return None
+
+
+def _downward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None:
+    """The changes that scale what a value is multiplied with instead."""
+    for _ in range(_STEPS):
+        if not only_use(value):
+            return None
+        ((node, index),) = value.uses()
+        if is_op(node, "Conv", "Gemm", "MatMul") and index == 0:
+            change = _weight(scene, node, factor)
+            return None if change is None else [change]
+        if not is_op(node, *_PASSED, "Mul") or (index and node.op_type != "Mul"):
+            return None
+        value = node.outputs[0]
+    return None
+
+
+def _weight(scene: Scene, product: ir.Node, factor: float) -> Change | None:
+    """What scales the weight of a product; None where it is no constant of its own."""
+    weight = product.inputs[1]
+    decoded = producer(weight, "Mul")
+    if decoded is not None and only_use(weight):
+        for index, each in enumerate(decoded.inputs):
+            if array(each) is not None and producer(decoded.inputs[1 - index], "Cast") is not None:
+                return _scale_constant(scene, decoded, index, factor)
+        return None
+    if weight is None or weight.const_value is None or weight.const_value.nbytes > _LARGEST:
+        return None
+    if weight.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        return None
+    if len(weight.uses()) > 1 and weight.const_value.nbytes > LARGE:
+        return None
+    return _scale_constant(scene, product, 1, factor)
+
+
+def _scale_constant(scene: Scene, node: ir.Node, index: int, factor: float) -> Change:
+    def change() -> None:
+        old = node.inputs[index]
+        values = array(old)
+        assert old is not None
+        assert values is not None
+        scaled = (values.astype(np.float64) * factor).astype(values.dtype)
+        node.replace_input_with(index, scene.constant(node, scaled, f"{old.name}.scaled"))
+
+    return change

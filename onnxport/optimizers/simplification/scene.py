@@ -1,0 +1,236 @@
+"""The model that the passes work on, and the few edits of which all of them are made.
+
+A rewriting mostly changes the last node of its pattern in place, which so keeps its results and their names; what the
+pattern's other nodes computed is removed when nothing reads it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.model import Model, dims_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# A constant of more bytes is no axis, no shape and no bias: a pass that would write a second one leaves it alone.
+LARGE = 64 * 2**10
+
+
+@dataclass
+class Scene:
+    """A model under work.
+
+    Attributes:
+        original: the model as it came, whose signature holds.
+        folder: for files on the way.
+        notes: sentences for the report.
+    """
+
+    model: Model
+    original: Model
+    folder: Path
+    notes: dict[str, None] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    @property
+    def opset(self) -> int:
+        return self.model.opset
+
+    def graphs(self) -> list[ir.Graph]:
+        """The main graph and those of branches and loop bodies."""
+        return list(self.model.ir.graphs())
+
+    def nodes(self, *ops: str) -> Iterator[ir.Node]:
+        """Nodes of these operators of ONNX's own domain, all unless given; those that go meanwhile are left out."""
+        for node in list(self.model.graph.all_nodes()):
+            if node.graph is not None and is_op(node, *ops):
+                yield node
+
+    def note(self, sentence: str) -> None:
+        self.notes[sentence] = None
+
+    def constant(self, node: ir.Node, array: Array, base: str) -> ir.Value:
+        """A new constant in the graph of `node`, named after `base`."""
+        graph = node.graph
+        assert isinstance(graph, ir.Graph)
+        value = ir.Value(
+            name=self._unused(base),
+            shape=ir.Shape(array.shape),
+            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+        )
+        value.const_value = ir.Tensor(array, name=value.name)
+        graph.register_initializer(value)
+        return value
+
+    def moved(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
+        """A constant that was taken out of one graph, put into another under a name that is free there."""
+        self._taken.discard(constant.name or "")
+        constant.name = self._unused(f"{constant.name}.shared")
+        graph.register_initializer(constant)
+        return constant
+
+    def insert(
+        self,
+        before: ir.Node,
+        op: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any],
+        shape: ir.Shape | None,
+    ) -> ir.Value:
+        """The result of a new node in front of another, of that one's first result's type."""
+        made = ir.node(op, inputs, attributes)
+        graph, model = before.graph, before.outputs[0]
+        assert graph is not None
+        value = made.outputs[0]
+        value.name, value.type = self._unused(f"{model.name}.{op.lower()}"), model.type
+        value.shape = shape
+        made.name = value.name
+        graph.insert_before(before, made)
+        return value
+
+    def _unused(self, base: str) -> str:
+        if not self._taken:
+            self._taken.update(_names(self.model))
+        name, number = base, 0
+        while name in self._taken:
+            number += 1
+            name = f"{base}.{number}"
+        self._taken.add(name)
+        return name
+
+    def forget_names(self) -> None:
+        """To be called when names have come that no pass of ours gave."""
+        self._taken.clear()
+
+
+def _names(model: Model) -> Iterator[str]:
+    for graph in model.ir.graphs():
+        for value in (*graph.inputs, *graph.initializers.values()):
+            yield value.name or ""
+        for node in graph:
+            yield node.name or ""
+            yield from (value.name or "" for value in node.outputs)
+
+
+def is_op(node: ir.Node | None, *ops: str) -> bool:
+    """Whether a node is one of these operators of ONNX's own domain, or any of that unless given."""
+    return node is not None and node.domain == "" and (not ops or node.op_type in ops)
+
+
+def producer(value: ir.Value | None, *ops: str) -> ir.Node | None:
+    """The node that makes a value, if it is one of these operators, or any unless given."""
+    node = None if value is None else value.producer()
+    return node if is_op(node, *ops) else None
+
+
+def array(value: ir.Value | None) -> Array | None:
+    """The elements of a constant."""
+    if value is None or value.const_value is None or value.is_graph_input():
+        return None
+    return value.const_value.numpy()
+
+
+def number(value: ir.Value | None) -> float | None:
+    """The one element of a constant that has one."""
+    if value is None or value.const_value is None or value.const_value.size != 1:
+        return None
+    if value.const_value.dtype == ir.DataType.STRING:
+        return None
+    return float(value.const_value.numpy().item())
+
+
+def integers(value: ir.Value | None) -> list[int] | None:
+    """The elements of a small constant of integers."""
+    if value is None or value.const_value is None or value.const_value.size > LARGE // 8:
+        return None
+    found = value.const_value.numpy()
+    return [int(each) for each in found.reshape(-1)] if found.dtype.kind in "iu" else None
+
+
+def axes_of(node: ir.Node, index: int = 1, name: str = "axes") -> list[int] | None:
+    """Axes that a node has as an attribute or, in newer opsets, as a constant operand; None where they are unknown.
+
+    An empty list where it has none of either.
+    """
+    if name in node.attributes:
+        return [int(each) for each in node.attributes[name].as_ints()]
+    if len(node.inputs) > index and node.inputs[index] is not None:
+        return integers(node.inputs[index])
+    return []
+
+
+def rank_of(value: ir.Value | None) -> int | None:
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def static(value: ir.Value | None) -> list[int] | None:
+    """The dimensions of a value whose dimensions are all numbers."""
+    if value is None or value.shape is None:
+        return None
+    dims = dims_of(value)
+    return (
+        [dim for dim in dims if isinstance(dim, int)] if all(isinstance(dim, int) for dim in dims) else None
+    )
+
+
+def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
+    """Whether two values are known to have the same dimensions; of two that are unknown nobody knows."""
+    if a is None or b is None or a.shape is None or b.shape is None:
+        return False
+    left, right = dims_of(a), dims_of(b)
+    return len(left) == len(right) and all(x is not None and x == y for x, y in zip(left, right, strict=True))
+
+
+def only_use(value: ir.Value | None) -> bool:
+    """Whether one operand of one node is all that reads a value."""
+    return value is not None and len(value.uses()) == 1 and not value.is_graph_output()
+
+
+def rewrite(
+    node: ir.Node, op: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
+) -> int:
+    """Makes another node of this one, with its results; returns 1, for the count of changes."""
+    node.op_type, node.version = op, None
+    node.resize_inputs(len(inputs))
+    for index, value in enumerate(inputs):
+        node.replace_input_with(index, value)
+    node.attributes.clear()
+    for name, value in (attributes or {}).items():
+        node.attributes[name] = (
+            value if isinstance(value, ir.Attr) else ir.convenience.convert_attribute(name, value)
+        )
+    return 1
+
+
+def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
+    """Takes a node out whose result `index` is `source`; the other results nobody may read.
+
+    Returns 0 and changes nothing where the result is an output and `source` cannot take its name: another output, an
+    input, a constant, or a value of the graph around.
+    """
+    result, graph = node.outputs[index], node.graph
+    if source is None or source is result or not isinstance(graph, ir.Graph):
+        return 0
+    if any(value.uses() or value.is_graph_output() for value in node.outputs if value is not result):
+        return 0
+    if result.is_graph_output():
+        maker = source.producer()
+        if (
+            maker is None
+            or maker.graph is not graph
+            or source.is_graph_output()
+            or source.dtype != result.dtype
+        ):
+            return 0
+        if source.shape is None:
+            source.shape = result.shape
+        name, result.name = result.name, None
+        source.name = name
+    result.replace_all_uses_with(source, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    return 1

@@ -1,0 +1,86 @@
+"""Slices and what joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.simplification.registry import simplification
+from onnxport.optimizers.simplification.scene import (
+    Scene,
+    integers,
+    only_use,
+    producer,
+    rank_of,
+    rewrite,
+)
+
+
+@simplification(
+    "merge-slices",
+    "Makes one Slice of two in a row along different axes, and one Concat of two along the same.",
+    keeps="Starts, ends and axes that are computed, and a Slice or Concat that others read as well.",
+)
+def merge_slices(scene: Scene) -> int:
+    return sum(_merge(scene, node) for node in scene.nodes("Slice")) + sum(
+        _join(node) for node in scene.nodes("Concat")
+    )
+
+
+def _merge(scene: Scene, node: ir.Node) -> int:
+    before = producer(node.inputs[0], "Slice")
+    if before is None or not only_use(node.inputs[0]):
+        return 0
+    first, second = _cut(before), _cut(node)
+    if first is None or second is None or set(first) & set(second):
+        return 0
+    both = {**first, **second}
+    axes = sorted(both)
+    columns: list[Sequence[int]] = [
+        [both[axis][0] for axis in axes],
+        [both[axis][1] for axis in axes],
+        axes,
+        [both[axis][2] for axis in axes],
+    ]
+    names = ("starts", "ends", "axes", "steps")
+    operands = [
+        scene.constant(node, np.array(column, np.int64), f"{node.outputs[0].name}.{name}")
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return rewrite(node, "Slice", [before.inputs[0], *operands])
+
+
+def _cut(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
+    """By axis: start, end, step."""
+    rank = rank_of(node.inputs[0])
+    if rank is None or len(node.inputs) < 3:
+        return None  # attributes, before opset 10
+    given = [integers(value) if value is not None else None for value in node.inputs[1:]]
+    given += [None] * (4 - len(given))
+    starts, ends, axes, steps = given
+    if starts is None or ends is None:
+        return None
+    for index, column in ((3, axes), (4, steps)):
+        if column is None and len(node.inputs) > index and node.inputs[index] is not None:
+            return None
+    axes = list(range(len(starts))) if axes is None else [axis % rank for axis in axes]
+    steps = [1] * len(starts) if steps is None else steps
+    return {axis: cut for axis, *cut in zip(axes, starts, ends, steps, strict=True)}  # type: ignore[misc]
+
+
+def _join(node: ir.Node) -> int:
+    """Concat of a Concat along the same axis."""
+    axis, rank = node.attributes.get_int("axis"), rank_of(node.outputs[0])
+    operands: list[ir.Value | None] = []
+    for value in node.inputs:
+        inner = producer(value, "Concat")
+        theirs = None if inner is None else inner.attributes.get_int("axis")
+        same = theirs == axis or (
+            rank is not None and theirs is not None and axis is not None and (theirs - axis) % rank == 0
+        )
+        operands += inner.inputs if inner is not None and same and only_use(value) else [value]
+    if len(operands) == len(node.inputs):
+        return 0
+    return rewrite(node, "Concat", operands, dict(node.attributes))

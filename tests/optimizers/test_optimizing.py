@@ -1,0 +1,139 @@
+"""What optimize does to a model beside simplifying: sizes, unused inputs, float16, and what it says of that."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxport.errors import UsageError
+from onnxport.model import Model
+from onnxport.optimizers.optimizing import Optimized, optimized
+from onnxport.optimizers.params import OptimizeParams
+
+# y needs x alone; `mask` is read by what nothing needs, `size` through its shape, and `left` by nothing.
+UNREAD = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[N, 4] x, float[N, 4] mask, float[M, 2] size, float[2] left) => (float[N, 4] y, int64[2] shape)
+{
+    h = Relu (x)
+    dead = Mul (h, mask)
+    y = Neg (h)
+    shape = Shape (size)
+}
+"""
+# The output's shape is one that inference does not find: of an operator that ONNX does not know.
+FOREIGN = """
+<ir_version: 8, opset_import: ["": 17, "com.example": 1]>
+g (float[N, C, 8] x, float[N] w) => (float[N, C] y)
+{
+    h = Relu (x)
+    y = com.example.Reduced (h, w)
+}
+"""
+
+
+def model(text: str) -> Model:
+    return Model(ir.from_proto(onnx.parser.parse_model(text)))
+
+
+def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) -> Optimized:
+    params = OptimizeParams(**options)
+    return optimized(source, params, folder, samples, equivalence=None, phase=lambda name: nullcontext())
+
+
+def test_inputs_that_no_output_depends_on_are_removed_with_what_reads_them(tmp_path: Path) -> None:
+    made = done(model(UNREAD), tmp_path, simplify=False, prune_unused=True)
+    assert [spec.name for spec in made.model.inputs] == ["x", "size"]
+    assert [node.op_type for node in made.model.graph] == ["Relu", "Neg", "Shape"]
+    assert [note for note in made.notes if "is removed" in note] == [
+        "the input 'mask' is removed: no output depends on it",
+        "the input 'left' is removed: no output depends on it",
+    ]
+    (row,) = made.facts["passes"]
+    assert (row["pass"], row["nodes"], row["skipped"]) == ("prune unused", [4, 3], None)
+
+
+def test_inputs_that_could_go_are_named_where_they_stay(tmp_path: Path) -> None:
+    made = done(model(UNREAD), tmp_path)
+    assert [spec.name for spec in made.model.inputs] == ["x", "mask", "size", "left"]
+    assert "no output depends on the input 'mask'; --prune-unused removes it" in made.notes
+
+
+def test_sizes_are_fixed_everywhere_and_named(tmp_path: Path) -> None:
+    made = done(model(FOREIGN), tmp_path, simplify=False, shape="x=2,?,8")
+    assert [spec.shape for spec in made.model.inputs] == [(2, "C", 8), (2,)]
+    assert made.model.outputs[0].shape == (2, "C"), "which nothing infers"
+    assert "fixed for these sizes alone: x[0] N = 2, w[0] N = 2" in made.notes
+
+
+def test_shapes_inside_follow_the_sizes(tmp_path: Path) -> None:
+    made = done(model(UNREAD), tmp_path, simplify=False, shape="x=3,4")
+    assert [spec.shape for spec in made.model.outputs] == [(3, 4), (2,)]
+    assert made.model.inputs[1].shape == (3, 4), "mask has the same N"
+
+
+def test_sizes_that_contradict_the_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="contradicts input x"):
+        done(model(UNREAD), tmp_path, shape="x=3,5")
+
+
+def test_a_model_in_which_nothing_changed_is_said_to_be_one(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[N] y) { y = Relu (x) }'
+    assert any("nothing changed" in note for note in done(model(text), tmp_path, opset=17).notes)
+    assert not any("nothing changed" in note for note in done(model(text), tmp_path, opset=18).notes)
+    assert not any("nothing changed" in note for note in done(model(text), tmp_path, shape="x=3").notes)
+
+
+def test_what_changed_of_the_whole_is_counted(tmp_path: Path) -> None:
+    changed = done(model(UNREAD), tmp_path, opset=19, prune_unused=True).facts["changed"]
+    assert changed["nodes"] == [4, 3]
+    assert changed["opset"] == [17, 19]
+
+
+def overflowing() -> Model:
+    """x times 100 and back: beyond float16 for inputs beyond 655; and an input that nothing needs."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["mixed"]),
+        helper.make_node("Mul", ["mixed", "many"], ["large"]),
+        helper.make_node("Div", ["large", "many"], ["y"]),
+    ]
+    constants = {"w": np.eye(64, dtype=np.float32), "many": np.array(100, np.float32)}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 64]) for name in ("x", "z", "y")]
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "graph", ends[:2], ends[2:], tensors)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return Model(ir.from_proto(proto))
+
+
+def test_float16_is_measured_on_samples_that_have_more_inputs_than_the_model_now_has(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).uniform(500, 1000, (2, 64)).astype(np.float32)
+    made = done(overflowing(), tmp_path, {"x": x, "z": x}, simplify=False, prune_unused=True, fp16=True)
+    assert made.facts["float32 nodes"] == {"values go beyond float16": 2}
+    assert not any("nothing was measured" in note for note in made.notes)
+    path = made.model.save(tmp_path / "half.onnx").path
+    (y,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    np.testing.assert_allclose(y, x, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"io": "fp16"}, "--io fp16 is about a float16 model"),
+        ({"simplify": False, "skip": "x", "opset": 13}, "--skip is about simplifying"),
+        ({"simplify": False, "passes": "p.yaml", "opset": 13}, "--passes is about simplifying"),
+        ({"simplify": False, "level": "extended", "opset": 13}, "--level is about simplifying"),
+        ({"level": "extended", "passes": "p.yaml"}, "--passes and --level both say"),
+        ({"simplify": False}, "nothing is asked for that would change the model"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        OptimizeParams(**options)

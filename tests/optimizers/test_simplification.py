@@ -1,0 +1,366 @@
+"""Passes of simplification: fewer nodes, the same answers, and what is left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+from onnxport.errors import UsageError
+from onnxport.model import Model
+from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.simplification import Simplified, plans, simplified
+from onnxport.optimizers.simplification.registry import PASSES
+
+# What stands before a graph in ONNX's text form.
+_HEADER = '<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
+
+
+def model_of(text: str, opset: int = 17) -> Model:
+    proto = onnx.parser.parse_model(_HEADER.format(opset=opset) + text)
+    # Parsed weights are all there is: numbers from the parser are too few to write larger ones.
+    return Model(ir.from_proto(proto))
+
+
+def simple(model: Model, folder: Path, **params: object) -> Simplified:
+    return simplified(model, OptimizeParams.model_validate(params), folder, equivalence=None)
+
+
+def ops(model: Model) -> dict[str, int]:
+    return dict(Counter(node.op_type for node in model.graph.all_nodes()))
+
+
+def answers(model: Model, seed: int = 3, open_size: int = 3) -> list[np.ndarray]:
+    """ONNX Runtime's, without its own optimizations, on random numbers."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    data = model.to_bytes()
+    assert data is not None
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for put in session.get_inputs():
+        shape = [size if isinstance(size, int) else open_size for size in put.shape]
+        kind = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_}[put.type]
+        feeds[put.name] = (rng.normal(size=shape) * 4).astype(kind)
+    return list(session.run(None, feeds))
+
+
+def check(
+    text: str, expected: Mapping[str, int], folder: Path, opset: int = 17, **params: object
+) -> Simplified:
+    """That a graph becomes `expected`, operators by number, and computes what it did."""
+    model = model_of(text, opset)
+    made = simple(model, folder, **params)
+    assert ops(made.model) == expected
+    assert [(each.name, each.dtype, each.shape) for each in (*made.model.inputs, *made.model.outputs)] == [
+        (each.name, each.dtype, each.shape) for each in (*model.inputs, *model.outputs)
+    ]
+    for size in (1, 3):
+        for before, after in zip(
+            answers(model, open_size=size), answers(made.model, open_size=size), strict=True
+        ):
+            np.testing.assert_allclose(after, before, rtol=2e-5, atol=2e-5)
+    return made
+
+
+# Graph, operators that are left. {w:4,2} stands for a constant w of that shape.
+SMALLER = {
+    "identity": (
+        "g (float[N,4] x) => (float[N,4] y) { a = Identity(x) b = Relu(a) y = Identity(b) }",
+        {"Relu": 1},
+    ),
+    "dropout": ("g (float[N,4] x) => (float[N,4] y) { a = Dropout(x) y = Relu(a) }", {"Relu": 1}),
+    "cast to the same type": (
+        "g (float[N,4] x) => (float[N,4] y) { a = Cast<to=1>(x) y = Relu(a) }",
+        {"Relu": 1},
+    ),
+    "casts, the first of which loses nothing": (
+        "g (float[N,4] x) => (float[N,4] y) { a = Cast<to=11>(x) b = Cast<to=1>(a) y = Relu(b) }",
+        {"Relu": 1},
+    ),
+    "neutral numbers": (
+        "g (float[N,4] x) => (float[N,4] y) <float one = {1.0}, float[1] zero = {0.0}> "
+        "{ a = Mul(x, one) b = Add(zero, a) c = Div(b, one) d = Sub(c, zero) y = Relu(d) }",
+        {"Relu": 1},
+    ),
+    "reshapes in a row": (
+        "g (float[N,4,6] x) => (float[N,24] y) <int64[3] s = {0, 2, 12}, int64[1] a1 = {1}> "
+        "{ a = Reshape(x, s) b = Unsqueeze(a, a1) c = Squeeze(b, a1) d = Flatten(c) y = Relu(d) }",
+        {"Reshape": 1, "Relu": 1},
+    ),
+    "reshapes there and back": (
+        "g (float[N,4,6] x) => (float[N,4,6] y) <int64[3] s = {0, 2, 12}, int64[3] t = {0, 4, 6}> "
+        "{ a = Reshape(x, s) b = Reshape(a, t) y = Relu(b) }",
+        {"Relu": 1},
+    ),
+    "a reshape by computed sizes": (
+        "g (float[N,4,6] x) => (float[N,24] y) <int64 i0 = {0}, int64[1] a0 = {0}, int64[1] rest = {-1}> "
+        "{ s = Shape(x) n = Gather(s, i0) m = Unsqueeze(n, a0) t = Concat<axis=0>(m, rest) y = Reshape(x, t) }",
+        {"Reshape": 1},
+    ),
+    "transposes there and back": (
+        "g (float[N,4,6] x) => (float[N,4,6] y) "
+        "{ a = Transpose<perm=[0,2,1]>(x) b = Relu(a) c = Tanh(b) y = Transpose<perm=[0,2,1]>(c) }",
+        {"Relu": 1, "Tanh": 1},
+    ),
+    "transposes in a row": (
+        "g (float[N,4,6] x) => (float[6,N,4] y) "
+        "{ a = Transpose<perm=[0,2,1]>(x) b = Transpose<perm=[1,0,2]>(a) y = Identity(b) }",
+        {"Transpose": 1},
+    ),
+    "slices along two axes": (
+        "g (float[N,8,6] x) => (float[N,3,2] y) <int64[1] s = {1}, int64[1] e = {4}, int64[1] a1 = {1}, "
+        "int64[1] e2 = {3}, int64[1] a2 = {2}> { a = Slice(x, s, e, a1) y = Slice(a, s, e2, a2) }",
+        {"Slice": 1},
+    ),
+    "a slice of everything": (
+        "g (float[N,8] x) => (float[N,8] y) <int64[1] s = {0}, int64[1] e = {9223372036854775807}, int64[1] a0 = {0}> "
+        "{ a = Slice(x, s, e, a0) y = Relu(a) }",
+        {"Relu": 1},
+    ),
+    "concats along one axis": (
+        "g (float[N,2] x, float[N,3] z) => (float[N,7] y) "
+        "{ a = Concat<axis=1>(x, z) b = Concat<axis=-1>(a, x) y = Relu(b) }",
+        {"Concat": 1, "Relu": 1},
+    ),
+    "a matrix product and its bias": (
+        "g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1.0,2.0,3.0,4.0,5.0,6.0}, float[3] b = {1.0,-1.0,0.5}> "
+        "{ a = MatMul(x, w) y = Add(b, a) }",
+        {"Gemm": 1},
+    ),
+    "a scaled and shifted Gemm": (
+        "g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1.0,2.0,3.0,4.0,5.0,6.0}, float[3] b = {1.0,-1.0,0.5}, "
+        "float[3] k = {2.0,3.0,4.0}, float c = {7.0}> { a = Gemm(x, w, b) d = Mul(a, k) e = Sub(d, c) y = Neg(e) }",
+        {"Gemm": 1},
+    ),
+    "bounds on bounds": (
+        "g (float[N,4] x) => (float[N,4] y) <float low = {-1.0}, float high = {6.0}> "
+        "{ a = Relu(x) b = Clip(a, low, high) c = Relu(b) y = Relu(c) }",
+        {"Clip": 1},
+    ),
+    "a written-out HardSwish": (
+        "g (float[N,4] x) => (float[N,4] y) <float three = {3.0}, float zero = {0.0}, float six = {6.0}> "
+        "{ a = Add(x, three) b = Clip(a, zero, six) c = Mul(x, b) y = Div(c, six) }",
+        {"HardSwish": 1},
+    ),
+    "a written-out LayerNormalization": (
+        "g (float[N,4] x) => (float[N,4] y) <float two = {2.0}, float e = {0.00001}, "
+        "float[4] k = {1.0,2.0,3.0,4.0}, float[4] b = {4.0,3.0,2.0,1.0}> "
+        "{ m = ReduceMean<axes=[-1]>(x) c = Sub(x, m) q = Pow(c, two) v = ReduceMean<axes=[-1]>(q) s = Add(v, e) "
+        "r = Sqrt(s) n = Div(c, r) t = Mul(n, k) y = Add(t, b) }",
+        {"LayerNormalization": 1},
+    ),
+    "the same twice": (
+        "g (float[N,4] x) => (float[N,4] y) { a = Exp(x) b = Exp(x) y = Mul(a, b) }",
+        {"Exp": 1, "Mul": 1},
+    ),
+    "a known branch": (
+        "g (float[N,4] x) => (float[N,4] y) { s = Shape(x) r = Size(s) two = Constant<value = int64 {2}>() "
+        "c = Equal(r, two) y = If(c) <then_branch = t () => (float[N,4] p) { p = Relu(x) }, "
+        "else_branch = e () => (float[N,4] q) { q = Tanh(x) }> }",
+        {"Relu": 1},
+    ),
+    "what nobody reads": ("g (float[N,4] x) => (float[N,4] y) { a = Exp(x) y = Relu(x) }", {"Relu": 1}),
+    "zeros to pad a convolution": (
+        "g (float[N,1,6] x) => (float[N,1,6] y) <int64[6] p = {0,0,1,0,0,1}, float[1,1,3] w = {1.0,2.0,3.0}> "
+        "{ a = Pad(x, p) y = Conv(a, w) }",
+        {"Conv": 1},
+    ),
+    "a normalized and scaled convolution": (
+        "g (float[N,1,6] x) => (float[N,2,4] y) <float[2,1,3] w = {1.0,2.0,3.0,4.0,5.0,6.0}, float[2] s = {1.0,2.0}, "
+        "float[2] b = {0.5,1.5}, float[2] m = {0.1,0.2}, float[2] v = {1.5,2.5}, float[1,2,1] k = {3.0,5.0}> "
+        "{ a = Conv(x, w) c = BatchNormalization(a, s, b, m, v) d = Mul(c, k) y = Neg(d) }",
+        {"Conv": 1},
+    ),
+    "a normalized transposed convolution in groups": (
+        "g (float[N,2,4] x) => (float[N,4,6] y) <float[2,2,3] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,1.0,2.0,3.0}, "
+        "float[4] s = {1.0,2.0,3.0,4.0}, float[4] b = {0.5,1.5,2.5,3.5}, float[4] m = {0.1,0.2,0.3,0.4}, "
+        "float[4] v = {1.5,2.5,3.5,4.5}> { a = ConvTranspose<group=2>(x, w) y = BatchNormalization(a, s, b, m, v) }",
+        {"ConvTranspose": 1},
+    ),
+    "a scale behind a product, a bias and moves": (
+        "g (float[N,3,2] x) => (float[N,4,3] y) <float[2,4] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0}, "
+        "float[4] b = {1.0,-1.0,0.5,2.0}, float k = {0.25}> "
+        "{ a = MatMul(x, w) c = Add(b, a) d = Transpose<perm=[0,2,1]>(c) y = Mul(k, d) }",
+        {"MatMul": 1, "Add": 1, "Transpose": 1},
+    ),
+    "a scale before a product, beside another factor": (
+        "g (float[N,3,2] x) => (float[N,3,4] y) <float[2,4] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0}, float k = {8.0}> "
+        "{ a = Div(x, k) t = Tanh(x) c = Mul(t, a) y = MatMul(c, w) }",
+        {"Tanh": 1, "Mul": 1, "MatMul": 1},
+    ),
+    "a scale behind a product with a weight in 8 bits": (
+        "g (float[N,3,2] x) => (float[N,3,2] y) <int8[2,2] q = {1,2,3,4}, float[1,2] s = {0.5,0.25}, float k = {3.0}> "
+        "{ f = Cast<to=1>(q) z = Transpose<perm=[1,0]>(f) w = Mul(f, s) a = MatMul(x, w) y = Mul(a, k) }",
+        {"MatMul": 1},
+    ),
+    "a transpose between reshapes that join and part": (
+        "g (float[N,4,M,6] x) => (float[N,4,6,M] y) <int64 i0 = {0}, int64 i2 = {2}, int64[1] a0 = {0}, "
+        "int64[1] rest = {-1}, int64[1] six = {6}, int64[1] four = {4}> "
+        "{ s = Shape(x) n0 = Gather(s, i0) m0 = Gather(s, i2) n = Unsqueeze(n0, a0) m = Unsqueeze(m0, a0) "
+        "t = Concat<axis=0>(rest, m, six) a = Reshape(x, t) b = Transpose<perm=[0,2,1]>(a) "
+        "u = Concat<axis=0>(n, four, six, m) y = Reshape(b, u) }",
+        {"Transpose": 1},
+    ),
+    "a gather by counts": (
+        "g (bool[N,M] x, float[N,2,M,M] z) => (float[N,2,M,M] y) <int64 i0 = {0}, int64 i1 = {1}, "
+        "int64[3] a123 = {1,2,3}, int64[3] a012 = {0,1,2}, int64[1] last = {-1}, int64[3] a013 = {0,1,3}, "
+        "float zero = {0.0}, float low = {-1000.0}> "
+        "{ s = Shape(x) n = Gather(s, i0) m = Gather(s, i1) rn = Range(i0, n, i1) rm = Range(i0, m, i1) "
+        "an = Unsqueeze(rn, a123) am = Unsqueeze(rm, a012) ar = Unsqueeze(rm, a013) true = GreaterOrEqual(ar, i0) "
+        "w = Max(an, am) ws = Shape(w) en = Expand(an, ws) em = Expand(am, ws) un = Unsqueeze(en, last) "
+        "um = Unsqueeze(em, last) ix = Concat<axis=-1>(un, um) g = GatherND(x, ix) both = And(true, g) "
+        "mask = Where(both, zero, low) y = Add(z, mask) }",
+        {"Reshape": 1, "Where": 1, "Add": 1},
+    ),
+    "states that are zero": (
+        "g (float[2,N,1] x) => (float[2,1,N,1] y) <float[1,3,1] w = {1.0,2.0,3.0}, float[1,3,1] r = {0.1,0.2,0.3}, "
+        "int64[1] i1 = {1}, int64[1] i2 = {2}, int64[1] one = {1}, float[1,1,1] zero = {0.0}> "
+        "{ s = Shape(x) n = Slice(s, i1, i2) t = Concat<axis=0>(one, n, one) h = Expand(zero, t) "
+        "y = GRU<hidden_size=1>(x, w, r, , , h) }",
+        {"GRU": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SMALLER)
+def test_what_says_more_than_it_has_to_becomes_smaller_and_computes_the_same(
+    case: str, tmp_path: Path
+) -> None:
+    text, expected = SMALLER[case]
+    check(text, expected, tmp_path)
+
+
+ALONE = {
+    "a scale of what others read as well": (
+        "g (float[N,3,2] x) => (float[N,3,2] y, float[N,3,2] z) <float[2,2] w = {1.0,2.0,3.0,4.0}, float k = {3.0}> "
+        "{ z = MatMul(x, w) y = Mul(z, k) }"
+    ),
+    "a gather by what only may be counts": (
+        "g (float[N,M] x) => (float[N,N] y) <int64 i0 = {0}, int64 i1 = {1}, int64[1] a1 = {1}, "
+        "int64[1] a0 = {0}, int64[1] last = {-1}> "
+        "{ s = Shape<start=0,end=1>(x) n = Squeeze(s) rn = Range(i0, n, i1) rm = Abs(rn) "
+        "an = Unsqueeze(rn, a1) am = Unsqueeze(rm, a0) w = Max(an, am) ws = Shape(w) en = Expand(an, ws) "
+        "em = Expand(am, ws) un = Unsqueeze(en, last) um = Unsqueeze(em, last) ix = Concat<axis=-1>(un, um) "
+        "y = GatherND(x, ix) }"
+    ),
+    "an input that is an output": "g (float[N,4] x) => (float[N,4] y) { y = Identity(x) }",
+    "two outputs of one value": "g (float[N,4] x) => (float[N,4] y, float[N,4] z) { y = Relu(x) z = Identity(y) }",
+    "a cast that rounds": "g (float[N,4] x) => (float[N,4] y) { a = Cast<to=6>(x) y = Cast<to=1>(a) }",
+    "a product that others read": (
+        "g (float[N,2] x) => (float[N,3] y, float[N,3] z) <float[2,3] w = {1.0,2.0,3.0,4.0,5.0,6.0}, "
+        "float[3] b = {1.0,-1.0,0.5}> { z = MatMul(x, w) y = Add(b, z) }"
+    ),
+    "one added to what it makes larger": (
+        "g (float[4] x) => (float[2,4] y) <float[2,4] zero = {0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0}> { y = Add(x, zero) }"
+    ),
+    "a pad that is not of zeros": (
+        "g (float[N,1,6] x) => (float[N,1,6] y) <int64[6] p = {0,0,1,0,0,1}, float one = {1.0}, "
+        "float[1,1,3] w = {1.0,2.0,3.0}> { a = Pad(x, p, one) y = Conv(a, w) }"
+    ),
+    "transposes that do not cancel": (
+        "g (float[N,4,6] x) => (float[N,6,4] y) { a = Transpose<perm=[0,2,1]>(x) y = Softmax<axis=1>(a) }"
+    ),
+    "a Clip that is wider than a Sigmoid's like": (
+        "g (float[N,4] x) => (float[N,4] y) <float low = {0.2}, float high = {0.8}> "
+        "{ a = Sigmoid(x) y = Clip(a, low, high) }"
+    ),
+    "almost a HardSwish": (
+        "g (float[N,4] x) => (float[N,4] y) <float three = {3.0}, float zero = {0.0}, float five = {5.0}, "
+        "float six = {6.0}> { a = Add(x, three) b = Clip(a, zero, five) c = Mul(x, b) y = Div(c, six) }"
+    ),
+    "slices along one axis": (
+        "g (float[N,8] x) => (float[N,2] y) <int64[1] s = {1}, int64[1] e = {6}, int64[1] f = {3}, int64[1] a1 = {1}> "
+        "{ a = Slice(x, s, e, a1) y = Slice(a, s, f, a1) }"
+    ),
+    "quantized weights": (
+        "g (float[N,2] x) => (float[N,2] y) <int8[2,2] q = {1,2,3,4}, float s = {0.5}, int8 z = {0}> "
+        "{ w = DequantizeLinear(q, s, z) y = MatMul(x, w) }"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_what_is_not_the_pattern_is_left_alone(case: str, tmp_path: Path) -> None:
+    check(ALONE[case], ops(model_of(ALONE[case])), tmp_path)
+
+
+def test_a_written_out_hard_swish_is_a_hard_sigmoid_before_opset_14(tmp_path: Path) -> None:
+    check(SMALLER["a written-out HardSwish"][0], {"HardSigmoid": 1, "Mul": 1}, tmp_path, opset=13)
+
+
+def test_the_extended_level_writes_operators_of_onnx_runtime(tmp_path: Path) -> None:
+    text = (
+        "g (float[N,4] x) => (float[N,4] y) <float root = {1.41421356}, float one = {1.0}, float half = {0.5}> "
+        "{ a = Div(x, root) b = Erf(a) c = Add(b, one) d = Mul(x, c) y = Mul(d, half) }"
+    )
+    made = check(text, {"Gelu": 1}, tmp_path, level="extended")
+    assert next(iter(made.model.graph)).domain == "com.microsoft"
+    check(text, {"Div": 1, "Erf": 1, "Add": 1, "Mul": 2}, tmp_path)
+
+
+def test_a_culprit_is_named_and_what_the_others_do_stays(tmp_path: Path) -> None:
+    """The judge here calls every model wrong that holds a Gemm."""
+    text, _ = SMALLER["a matrix product and its bias"]
+    model = model_of(text.replace("y = Add(b, a)", "c = Identity(a) y = Add(b, c)"))
+    asked = []
+
+    def equivalence(candidate: Model) -> str | None:
+        asked.append(ops(candidate))
+        return "it is off by one" if "Gemm" in ops(candidate) else None
+
+    made = simplified(model, OptimizeParams(), tmp_path, equivalence=equivalence)
+    assert ops(made.model) == {"MatMul": 1, "Add": 1}
+    assert {"Gemm": 1} in asked
+    assert made.notes == ("pass 'fuse-gemm' was skipped: it changes the model's answers: it is off by one",)
+    assert made.facts["passes"][-1] == {
+        "pass": "fuse-gemm",
+        "skipped": "it changes the model's answers: it is off by one",
+    }
+    (dropped,) = (row for row in made.facts["passes"] if row["pass"] == "drop-no-ops")
+    assert dropped["nodes"] == [3, 2]
+
+
+def test_what_nothing_changed_is_not_asked_about(tmp_path: Path) -> None:
+    model = model_of("g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
+    asked = []
+    simplified(model, OptimizeParams(), tmp_path, equivalence=lambda candidate: asked.append(candidate))
+    assert not asked
+
+
+def test_a_large_constant_is_not_written_out(tmp_path: Path) -> None:
+    text = (
+        "g (float[300,300] x) => (float[300,300] y) <float one = {1.5}, int64[2] s = {300, 300}> "
+        "{ a = Expand(one, s) y = Mul(x, a) }"
+    )
+    check(text, {"Expand": 1, "Mul": 1}, tmp_path)
+
+
+def test_passes_of_ones_own(tmp_path: Path) -> None:
+    text = "g (float[N,4] x) => (float[N,4] y) { a = Identity(x) b = Exp(a) c = Exp(a) y = Mul(b, c) }"
+    own = tmp_path / "passes.yaml"
+    own.write_text("- share-subexpressions\n- remove-unused\n", encoding="utf-8")
+    check(text, {"Identity": 1, "Exp": 1, "Mul": 1}, tmp_path, passes=own)
+    check(text, {"Exp": 2, "Mul": 1}, tmp_path, skip="share-subexpressions")
+
+
+def test_a_pass_that_there_is_not_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    model = model_of("g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
+    with pytest.raises(UsageError, match=r"'drop-noops'.*did you mean 'drop-no-ops'"):
+        simple(model, tmp_path, skip="drop-noops")
+    own = tmp_path / "passes.yaml"
+    own.write_text("passes: drop-no-ops\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="no list of passes"):
+        simple(model, tmp_path, passes=own)
+
+
+def test_every_level_names_passes_that_there_are() -> None:
+    assert set(plans.levels()) == {"basic", "extended", "ort-all"}
+    assert {name for names in plans.levels().values() for name in names} <= set(PASSES)
