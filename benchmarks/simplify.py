@@ -37,34 +37,32 @@ _OTHERS = ("light/", "mobilenetv2/", "efficientnet_lite0/", "minilm/")
 _ALL = models.keys()
 KEYS = tuple(key for key in _ALL if key.endswith(".onnx") and not key.startswith(_OTHERS))
 
-# What a tool does once it is imported: processor seconds of it, from the file to the simplified graph in memory.
-_INSIDE = {
+# What a tool does once it is imported: processor seconds of each model, from the file to the graph in memory.
+_PREPARED = {
     OURS: """
-import sys, tempfile, time
 from pathlib import Path
 from onnxport.deferred import defer
 defer()
 from onnxport.model import Model
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.simplification import simplified
-with tempfile.TemporaryDirectory() as folder:
-    start = time.process_time()
-    simplified(Model.load(sys.argv[1]), OptimizeParams(), Path(folder), equivalence=None)
-    print(time.process_time() - start)
+def call(path):
+    simplified(Model.load(path), OptimizeParams(), Path.cwd(), equivalence=None)
 """,
-    "onnxsim": """
-import sys, time, onnxsim
-start = time.process_time()
-onnxsim.simplify(sys.argv[1])
-print(time.process_time() - start)
-""",
-    "onnxslim": """
-import sys, time, onnxslim
-start = time.process_time()
-onnxslim.slim(sys.argv[1])
-print(time.process_time() - start)
-""",
+    "onnxsim": "import onnxsim; call = onnxsim.simplify",
+    "onnxslim": "import onnxslim; call = onnxslim.slim",
 }
+_TIMED = """
+import json, sys, time
+for path in sys.argv[1:]:
+    start = time.process_time()
+    try:
+        call(path)
+        found = time.process_time() - start
+    except Exception:
+        found = None
+    print("timed", json.dumps(found), flush=True)
+"""
 
 
 @dataclass
@@ -114,6 +112,26 @@ def _command(tool: str, python: Path, source: Path, out: Path) -> list[str]:
     return [beside, str(source), str(out)]
 
 
+def inside(keys: Sequence[str], pythons: Mapping[str, Path]) -> dict[tuple[str, str], float]:
+    """By model and tool, the processor seconds of the call alone: a tool's process takes all models in a row."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="simplify-") as temp:
+        copies = [shutil.copyfile(models.path(key), Path(temp, f"{n}.onnx")) for n, key in enumerate(keys)]
+        for tool, python in pythons.items():
+            done = subprocess.run(
+                [python, "-c", _PREPARED[tool] + _TIMED, *copies],
+                cwd=temp,
+                env=_environment(Path(temp), tool),
+                capture_output=True,
+                text=True,
+            )
+            said = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("timed ")]
+            for key, seconds in zip(keys, said, strict=False):
+                if seconds != "null":
+                    found[key, tool] = float(seconds)
+    return found
+
+
 def measured(key: str, pythons: Mapping[str, Path], rounds: int, *, judge: bool) -> Iterator[Figures]:
     """The figures of a model: as it is, then of every tool."""
     source = models.path(key)
@@ -135,7 +153,7 @@ def measured(key: str, pythons: Mapping[str, Path], rounds: int, *, judge: bool)
 
 
 def _round(figures: Figures, python: Path, source: Path, folder: Path) -> None:
-    """One run of the whole command, and one of the call alone, each on a copy."""
+    """One run of the whole command on a copy."""
     tool = figures.tool
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -147,11 +165,6 @@ def _round(figures: Figures, python: Path, source: Path, folder: Path) -> None:
         figures.said = run.said or "exit 0, but no file"
         return
     figures.cpu.append(run.cpu_seconds)
-    inside = subprocess.run(
-        [python, "-c", _INSIDE[tool], copy], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    if inside.returncode == 0:
-        figures.inside.append(float(inside.stdout.split()[-1]))
 
 
 def _verdict(source: Path, made: Path) -> str:
@@ -303,9 +316,12 @@ def measure(options: argparse.Namespace, pythons: Mapping[str, Path]) -> dict[st
         "load": [os.getloadavg()],
         "figures": [],
     }
+    alone = [inside(options.models, pythons) for _ in range(options.rounds)]
     for key in options.models:
         found = measured(key, pythons, options.rounds, judge=not options.no_judge)
-        record["figures"] += [asdict(each) for each in found]
+        for each in found:
+            each.inside = [turn[key, each.tool] for turn in alone if (key, each.tool) in turn]
+            record["figures"].append(asdict(each))
         record["load"].append(os.getloadavg())
         if options.json:
             options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnxport
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import Output, output_options
 from onnxport.errors import MISSING_DEPENDENCY, PROVEN
-from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, is_core, missing
+from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, is_core, missing
 
 
 @subcommand("doctor", "onnxport doctor")
@@ -31,14 +32,25 @@ def _examined() -> dict[str, Any]:
         "executable": sys.executable,
         "platform": platform.platform(),
         "libraries": [
-            {"name": library.name, "version": library.version, "purpose": library.purpose}
+            {
+                "name": library.name,
+                "version": library.version,
+                "purpose": library.purpose,
+                "extra": library.extra,
+            }
             for library in LIBRARIES.values()
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
-        "remedies": [library.remedy for library in missing(LIBRARIES)],
+        "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
+        "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
         "exit_code": MISSING_DEPENDENCY if lacking_core else PROVEN,
     }
+
+
+def _remedies(libraries: Iterable[Library]) -> list[str]:
+    """What would bring them, each line once."""
+    return list(dict.fromkeys(library.remedy for library in libraries))
 
 
 def _state(needs: tuple[str, ...]) -> dict[str, Any]:
@@ -51,18 +63,20 @@ def _text(found: dict[str, Any]) -> str:
         f"onnxport {found['onnxport']}",
         f"Python {found['python']} at {found['executable']}",
         found["platform"],
-        "",
-        "libraries",
-        *(
-            f"  {library['name']:<18} {library['version'] or 'missing':<12} {library['purpose']}"
-            for library in found["libraries"]
-        ),
     ]
+    for title, is_wanted in (("libraries", False), ("frameworks to export from, each optional", True)):
+        lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
     for kind in ("targets", "sources"):
         lines += ["", kind, *(f"  {name:<18} {_said(state)}" for name, state in found[kind].items())]
     if found["remedies"]:
         lines += ["", "to mend what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
+    if found["extras"]:
+        lines += ["", "to export from more frameworks", *(f"  {remedy}" for remedy in found["extras"])]
     return "\n".join(lines)
+
+
+def _row(library: Mapping[str, Any]) -> str:
+    return f"  {library['name']:<18} {library['version'] or 'missing':<12} {library['purpose']}"
 
 
 def _said(state: dict[str, Any]) -> str:

@@ -34,7 +34,8 @@ class Framework(Protocol):
     """A model, loaded and in inference mode.
 
     One that knows more of its inputs than the exported graph shows, such as thresholds and that NaN is a missing value,
-    also has `domains: Mapping[str, Domain]` (samples.domain).
+    also has `domains: Mapping[str, Domain]` (samples.domain). A model of tables has `features: tuple[str, ...]`, the
+    names of its columns, () where nobody named them.
     """
 
     @property

@@ -33,6 +33,7 @@ class Description:
     outputs: tuple[TensorSpec, ...]
     has_other_kernels: bool
     domains: Mapping[str, Domain]
+    features: tuple[str, ...] | None
 
 
 class Host:
@@ -54,6 +55,7 @@ class Host:
             framework.outputs,
             framework.has_other_kernels,
             getattr(framework, "domains", {}),
+            getattr(framework, "features", None),
         )
 
     def export(self, output: Path, opset: int | None) -> Exported:
@@ -123,6 +125,10 @@ class SourceRuntime(Closing):
     @property
     def domains(self) -> Mapping[str, Domain]:
         return self.described.domains
+
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        return self.described.features
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
         return self._run(feeds, taps, other_kernels=False)

@@ -126,8 +126,8 @@ LIBRARIES: Mapping[str, Library] = {
         Library("tf2onnx", "export from TensorFlow and Keras", extra="tensorflow"),
         Library("scikit-learn", "export from scikit-learn", module="sklearn", extra="sklearn"),
         Library("skl2onnx", "export from scikit-learn", extra="sklearn"),
+        Library("pandas", "columns of scikit-learn estimators", extra="sklearn"),
         Library("skops", "reading .skops files", extra="sklearn"),
-        Library("onnxmltools", "export of boosted trees", extra="boosting"),
         Library("xgboost", "export from XGBoost", builds=("xgboost-cpu",), extra="boosting"),
         Library("lightgbm", "export from LightGBM", extra="boosting"),
         Library("catboost", "export from CatBoost", extra="boosting"),
@@ -141,8 +141,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "tensorflow": ("tensorflow", "tf2onnx"),
     "sklearn": ("scikit-learn", "skl2onnx"),
     "skops": ("scikit-learn", "skl2onnx", "skops"),
-    "xgboost": ("xgboost", "onnxmltools"),
-    "lightgbm": ("lightgbm", "onnxmltools"),
+    "xgboost": ("xgboost",),
+    "lightgbm": ("lightgbm",),
     "catboost": ("catboost",),
 }
 TARGETS: Mapping[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onnxport.artifact import Artifact, Staging, path_of
 from onnxport.errors import UsageError
 from onnxport.exporters.params import BELONGS, ExportParams
-from onnxport.exporters.sources import KINDS, Source
+from onnxport.exporters.sources import CONTAINERS, KINDS, Source
 from onnxport.manifest import Manifest
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
@@ -67,7 +67,7 @@ def export_job(
         raise UsageError(
             f"--arg is for a factory, and {found.name} is {KINDS[found.kind]}", fix="leave it out"
         )
-    if found.kind in SOURCES:
+    if found.kind not in CONTAINERS:
         check_belongs(params, found.kind)
     chosen = (
         path_of(output, "the output", fix="give the path of the file to write") if output else _beside(found)

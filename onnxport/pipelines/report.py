@@ -158,6 +158,10 @@ class RunReport(_Record):
         return NotProvenError(what, why=report.reason, fix=_way_out(artifact), report=self)
 
 
+# Frameworks that compute in float64, of which an export is float32 unless asked.
+_OF_FLOAT64 = frozenset({"sklearn", "lightgbm"})
+
+
 def _way_out(artifact: ArtifactRecord) -> str:
     """What to do about a report that did not pass."""
     report, dropped = artifact.report, artifact.path is None
@@ -168,6 +172,12 @@ def _way_out(artifact: ArtifactRecord) -> str:
         parts.append(f"give {inputs}, or take it unproven with --accept-inconclusive")
     elif dropped:
         parts = ["nothing was kept, --keep-rejected keeps what failed"]
+    if (
+        report.verdict == "not equivalent"
+        and report.reference.format in _OF_FLOAT64
+        and report.candidate.precision != "float64"
+    ):
+        parts.append("the model computes in float64: --float64 exports it so")
     if report.verdict == "over budget" and generated and report.fed:
         parts.append("this is on generated inputs only; give your own with --inputs DIR")
     return "; ".join(part for part in parts if part)

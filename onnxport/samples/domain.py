@@ -61,6 +61,8 @@ class Domain:
         center, spread: mean and standard deviation of each feature on the last axis, where a Scaler tells them.
         columns: of a table, its last axis.
         precision: of a table, the float dtype that its numbers fit: what is exported to float32 is asked in float32.
+        is_smooth: of a table, whether the model computes with its numbers rather than compares them: then what rounding
+            makes of a number is noise.
     """
 
     kind: Kind
@@ -73,6 +75,7 @@ class Domain:
     spread: tuple[float, ...] = ()
     columns: tuple[Column, ...] = ()
     precision: str = "float32"
+    is_smooth: bool = False
 
 
 def domains(model: Model) -> dict[str, Domain]:

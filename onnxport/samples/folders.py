@@ -14,7 +14,7 @@ from pathlib import Path
 from onnxport.errors import InputError
 
 DATA_SET = "test_data_set_"
-KINDS = "images, .npz, .npy or .safetensors files, or test_data_set_* folders"
+KINDS = "images, .npz, .npy, .safetensors or .csv files, or test_data_set_* folders"
 # Of files that are no inputs, so many are named.
 _NAMED = 3
 

@@ -1,4 +1,4 @@
-"""The user's own inputs, from a folder: arrays, images, and the `test_data_set_*` folders of ONNX models.
+"""The user's own inputs, from a folder: arrays, tables, images, and the `test_data_set_*` folders of ONNX models.
 
 Files are found first and loaded one at a time, so that a large folder never lies in memory whole. docs/inputs.md says
 what may lie in the folder.
@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import InputError, printable
-from onnxport.samples import images
+from onnxport.samples import images, tables
 from onnxport.samples.beginnings import beginning
 from onnxport.samples.folders import DATA_SET, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
@@ -50,6 +50,7 @@ class Sample:
         source: where it came from.
         adversarial: a companion (generator.py): it shows faults, and nothing of how the outputs vary.
         begun: states that the file lacks, which are zeros.
+        first_row: of the rows of a file, the number of the first.
     """
 
     label: str
@@ -57,6 +58,7 @@ class Sample:
     source: Literal["samples", "generated"]
     adversarial: bool = False
     begun: tuple[str, ...] = ()
+    first_row: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class SampleFile:
         inputs: what the model takes.
         read: gives the arrays by name.
         optional: inputs that the file may lack: states, which then begin with zeros.
+        is_table: whether arrays may be of another type of numbers than the input, and columns without a second axis.
     """
 
     path: Path
@@ -76,6 +79,7 @@ class SampleFile:
     inputs: tuple[TensorSpec, ...]
     read: Callable[[], Mapping[str, Array]]
     optional: frozenset[str] = frozenset()
+    is_table: bool = False
 
     def load(self) -> Sample:
         """Reads the file and checks it against the model's inputs; states that it lacks begin with zeros.
@@ -86,11 +90,14 @@ class SampleFile:
             MissingDependencyError: an image, and Pillow is not installed.
         """
         arrays = self.read()
+        if self.is_table:
+            arrays = {**arrays, **_as_table(arrays, self.inputs)}
         begun = tuple(spec for spec in self.inputs if spec.name in self.optional and spec.name not in arrays)
         found = {spec.name: _checked(arrays, spec, self.path) for spec in self.inputs if spec not in begun}
         found |= {spec.name: beginning(spec, self.inputs, found) for spec in begun}
         feeds = {spec.name: found[spec.name] for spec in self.inputs}
-        return Sample(self.label, feeds, "samples", begun=tuple(spec.name for spec in begun))
+        names, first = tuple(spec.name for spec in begun), getattr(self.read, "start", 0)
+        return Sample(self.label, feeds, "samples", begun=names, first_row=first)
 
 
 def find_samples(
@@ -100,6 +107,8 @@ def find_samples(
     *,
     settings: Preprocessing | None = None,
     optional: frozenset[str] = frozenset(),
+    rows: int = 1,
+    features: tuple[str, ...] | None = None,
 ) -> tuple[SampleFile, ...]:
     """The first `limit` sets of inputs in `folder`, by name ("img2" before "img10").
 
@@ -109,6 +118,8 @@ def find_samples(
         limit: the most sets.
         settings: how images become arrays; a model whose batch is fixed at N gets N of them per set.
         optional: states, which a file may lack.
+        rows: of a table, or of a file of stacked arrays, how many make a set where the model's batch is open.
+        features: the names of the columns that a model of tables takes, () where they have none; None for others.
 
     Raises:
         InputError: no such folder, nothing in it that is known, or too few images for a batch.
@@ -117,9 +128,15 @@ def find_samples(
     entries = sample_entries(folder, {*_READERS, *images.SUFFIXES})
     pictures = [entry.path for entry in entries if entry.kind in images.SUFFIXES]
     given = [entry for entry in entries if entry.kind not in images.SUFFIXES]
+    table = _Table(features, rows)
     if folder.is_file() and given:
-        return _samples_in_file(given[0], tuple(inputs), optional)[:limit]
-    found = [_sample_file(entry, tuple(inputs), optional) for entry in given]
+        return _samples_in_file(given[0], tuple(inputs), optional, table)[:limit]
+    found: list[SampleFile] = []
+    for entry in given:
+        if entry.kind == tables.SUFFIX:
+            found += _samples_in_file(entry, tuple(inputs), optional, table)
+        else:
+            found.append(_sample_file(entry, tuple(inputs), optional, table))
     if pictures:
         required = [spec for spec in inputs if spec.name not in optional]
         batches = _batches(pictures, required, settings or Preprocessing())
@@ -149,21 +166,35 @@ class _Reading:
         return self.reader(self.path, self.inputs)
 
 
-def _sample_file(entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str]) -> SampleFile:
+@dataclass(frozen=True)
+class _Table:
+    """See find_samples."""
+
+    features: tuple[str, ...] | None
+    rows: int
+
+
+def _sample_file(
+    entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str], table: _Table
+) -> SampleFile:
     reader = _READERS.get(entry.kind, _read_data_set)
+    if entry.kind == tables.SUFFIX and table.features:
+        reader = partial(tables.read_table, features=table.features)
     required = tuple(spec for spec in inputs if spec.name not in optional)
     # Where a file does not say which input it is for, states are not meant; input_N.pb counts them.
     meant = inputs if entry.kind == DATA_SET else required
     reading = _Reading(entry.path, reader, meant)
-    return SampleFile(entry.path, printable(entry.path.name), inputs, reading, optional)
+    is_table = table.features is not None
+    return SampleFile(entry.path, printable(entry.path.name), inputs, reading, optional, is_table)
 
 
 def _samples_in_file(
-    entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str]
+    entry: Entry, inputs: tuple[TensorSpec, ...], optional: frozenset[str], table: _Table
 ) -> tuple[SampleFile, ...]:
-    """Of one file that was given in place of a folder: the sets that are stacked in it."""
-    whole = _sample_file(entry, inputs, optional)
-    rows = rows_of(entry.path, whole.read, [spec for spec in inputs if spec.name not in optional])
+    """Of a table, or of one file that was given in place of a folder: the sets that are stacked in it."""
+    whole = _sample_file(entry, inputs, optional, table)
+    required = [spec for spec in inputs if spec.name not in optional]
+    rows = rows_of(entry.path, whole.read, required, table.rows)
     return tuple(replace(whole, label=f"{whole.label}[{each.span}]", read=each) for each in rows) or (whole,)
 
 
@@ -269,7 +300,12 @@ def _read_data_set(folder: Path, inputs: Sequence[TensorSpec]) -> dict[str, Arra
 
 
 # Suffix to what reads such a file: (path, inputs) to arrays by name.
-_READERS = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
+_READERS: dict[str, Callable[[Path, Sequence[TensorSpec]], Mapping[str, Array]]] = {
+    ".npz": _read_npz,
+    ".npy": _read_npy,
+    ".safetensors": _read_safetensors,
+    tables.SUFFIX: tables.read_table,
+}
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
@@ -285,6 +321,21 @@ def _unreadable(path: Path, error: Exception) -> InputError:
     if "pickle" in why:  # what numpy takes any unknown content for
         return InputError(f"{path} cannot be read", why=f"its content is not that of an {path.suffix} file")
     return InputError(f"{path} cannot be read", why=why)
+
+
+def _as_table(arrays: Mapping[str, Array], inputs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """What a table holds in the inputs' own types of numbers; a column may lie in an array [N]."""
+    found = {}
+    for spec in inputs:
+        array = arrays.get(spec.name)
+        if array is None:
+            continue
+        if array.ndim == 1 and len(spec.shape) == 2 and spec.shape[1] == 1:
+            array = array[:, None]
+        if spec.dtype != "string" and np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            array = array.astype(spec.dtype)
+        found[spec.name] = array
+    return found
 
 
 def _checked(arrays: Mapping[str, Array], spec: TensorSpec, path: Path) -> Array:

@@ -16,11 +16,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Read = Callable[[], Mapping[str, Array]]
 
 
-def rows_of(path: Path, read: Read, required: Sequence[TensorSpec]) -> tuple[Rows, ...]:
-    """A reader for each set of inputs in the file: one row where the model's batch is open, else as many as it takes.
+def rows_of(path: Path, read: Read, required: Sequence[TensorSpec], most: int = 1) -> tuple[Rows, ...]:
+    """A reader for each set of inputs in the file: `most` rows where the model's batch is open, else what it takes.
 
     Nothing where the file is one set as it is: its arrays hold different numbers of rows, or no more than a batch. What
-    is left over at the end is not read. The file stays in memory while its rows are read.
+    is left over from a batch of fixed size is not read. The file stays in memory while its rows are read.
 
     Args:
         read: gives the arrays of the whole file; hashable, equal for equal files.
@@ -31,12 +31,14 @@ def rows_of(path: Path, read: Read, required: Sequence[TensorSpec]) -> tuple[Row
     held = [arrays.get(spec.name) for spec in required]
     counts = {array.shape[0] if array is not None and array.ndim else 0 for array in held}
     batch = next(iter(batches), None)
-    rows = batch if isinstance(batch, int) else 1
+    is_fixed = isinstance(batch, int)
+    rows = batch if isinstance(batch, int) else most
     if len(batches) != 1 or len(counts) != 1 or not required or max(counts) <= rows:
         return ()
     names = tuple(spec.name for spec in required)
-    starts = range(0, max(counts) - rows + 1, rows)
-    return tuple(Rows(path, read, names, start, start + rows) for start in starts)
+    count = max(counts)
+    starts = range(0, count - rows + 1 if is_fixed else count, rows)
+    return tuple(Rows(path, read, names, start, min(start + rows, count)) for start in starts)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Comparison:
         allowed: the absolute difference allowed there.
         noise: that of the group of elements it belongs to.
         fault: what is wrong, in words; empty when nothing is.
+        rows: the places along the first axis where anything is beyond its tolerance.
     """
 
     mismatches: int
@@ -41,6 +42,7 @@ class Comparison:
     fault: str
     furthest: Sequence[tuple[float, tuple[int, ...]]] = ()
     noise: float = 0.0
+    rows: tuple[int, ...] = ()
 
 
 def compare(name: str, reference: Array, candidate: Array, noise: Noise, tolerance: Tolerance) -> Comparison:
@@ -77,7 +79,8 @@ def _compare_floats(
         fault = f"{tolerance.beyond(ratio)}: {said}"
     count = int((ratios > 1).sum())
     own = float(np.broadcast_to(spread(noise.groups, reference.shape), reference.shape)[index])
-    return Comparison(count, ignored, differences, index, ratio, limit, fault, worst, own)
+    rows = _rows(ratios > 1) if count else ()
+    return Comparison(count, ignored, differences, index, ratio, limit, fault, worst, own, rows)
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,13 @@ def _compare_exact(reference: Array, candidate: Array, noise: Noise) -> Comparis
         f"a fault: {candidate[index]} at {list(index)}, the reference says {reference[index]}; "
         f"{count} of {reference.size} elements differ"
     )
-    return Comparison(count, ignored, np.zeros(0), index, np.inf, 0.0, fault, worst)
+    return Comparison(
+        count, ignored, np.zeros(0), index, np.inf, 0.0, fault, worst, rows=_rows(differing > 0)
+    )
+
+
+def _rows(beyond: Array) -> tuple[int, ...]:
+    return tuple(sorted(set(np.nonzero(beyond)[0].tolist()))) if beyond.ndim else ()
 
 
 def _ignore(ratios: Array, noise: Noise) -> int:

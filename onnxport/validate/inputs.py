@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.samples.states import States
+from onnxport.samples.tables import ROWS as TABLE_ROWS
+from onnxport.samples.tables import SUFFIX
 from onnxport.shapes import Limit
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.runtimes.base import MemoryFullError, RunError
@@ -40,12 +43,26 @@ def feed_from_folder(
     params: ValidateParams,
     states: States,
     run: Try,
+    features: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
-    """Runs every set of inputs in the user's folder; returns what the report is to note."""
+    """Runs every set of inputs in the user's folder; returns what the report is to note.
+
+    Args:
+        features: of a model of tables its columns, see find_samples: rows of a file then come many at a time.
+    """
     assert params.inputs is not None
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
     settings = preprocessing(params.preprocess, params.inputs)
-    files = find_samples(params.inputs, specs, EVERYTHING, settings=settings, optional=frozenset(states))
+    rows = TABLE_ROWS if features is not None or _is_table(params.inputs) else 1
+    files = find_samples(
+        params.inputs,
+        specs,
+        EVERYTHING,
+        settings=settings,
+        optional=frozenset(states),
+        rows=rows,
+        features=features,
+    )
     if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
         raise UsageError(
             f"--preprocess is for images, and {params.inputs} holds none",
@@ -60,7 +77,10 @@ def feed_from_folder(
                 f"calibrated and judged on the same {same}: of fewer than {FEWEST} none is held back"
             )
         files = spared or files
-    files = files[: params.samples or READ]
+    most = params.samples or READ
+    if rows > 1 and len(files) > most:
+        notes.append(f"{most} of {len(files)} sets of up to {rows} rows were fed; --samples N feeds more")
+    files = files[:most]
     lacking: dict[str, str] = {}
 
     def load(file: SampleFile) -> Sample:
@@ -73,6 +93,10 @@ def feed_from_folder(
     notes += [f"preprocessing of images: {settings}"] if holds_images(files) else []
     notes += [f"the state {name!r} began with zeros, {label} gives none" for name, label in lacking.items()]
     return tuple(notes)
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() == SUFFIX or any(path.glob(f"*{SUFFIX}"))
 
 
 class GeneratedInputs:

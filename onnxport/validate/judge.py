@@ -28,6 +28,7 @@ from onnxport.validate.report import (
     overall,
 )
 from onnxport.validate.rollout import Run
+from onnxport.validate.rows import differing_rows
 from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
@@ -203,6 +204,8 @@ class Judge(Closing):
             judgements = self._judgements(hearing, model)
             notes = (*hearing.notes, *self._notes(seen))
         verdict, reason = overall(judgements)
+        if verdict == "not equivalent" and reference.features is not None:
+            notes += differing_rows(reference, model, reference.features)
         fed = tuple(
             InputSet(label=s.label, shapes=s.shapes, source=s.source, steps=reference.steps)
             for s in reference.sets

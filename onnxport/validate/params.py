@@ -39,8 +39,8 @@ class ValidateParams(BaseModel):
     )
     inputs: Path | None = Field(
         default=None,
-        description="Folder with inputs of your own: images, .npz, .npy or .safetensors files, or ONNX "
-        "test_data_set_* folders.",
+        description="Folder with inputs of your own: images, .npz, .npy, .safetensors or .csv files, or ONNX "
+        "test_data_set_* folders; or one such file of arrays, or a table.",
         json_schema_extra={"metavar": "DIR"},
     )
     part: Literal["all", "held-back"] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Collection
 from typing import Any
@@ -28,6 +29,8 @@ Move = Callable[[Array, np.random.PCG64], Array]
 _MOST_WEIGHTS = 512 * 2**20
 # A row that changes more than this with what lies beside it in the batch: the model mixes rows, that is not rounding.
 _MIXED = 1e-3
+# Runs that the rows of a batch are divided into, at most.
+_PARTS = 16
 
 
 def perturbed_inputs(
@@ -107,22 +110,33 @@ def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
         batch = feeds[name].shape[axis]
         if not batch:
             return answers
+        groups = _groups(batch)
         try:
-            parts = [of_rows(feeds, [row]) for row in range(batch)] if batch > 1 else [of_rows(feeds, [0, 0])]
+            parts = [of_rows(feeds, rows) for rows in groups]
         except (RunError, MemoryFullError):
             return answers
-        others = {name: _joined([part[name] for part in parts], answer) for name, answer in answers.items()}
+        others = {
+            name: _joined([part[name] for part in parts], answer, groups) for name, answer in answers.items()
+        }
         return answers if _mixed(answers, others) else others
 
     return probe
 
 
-def _joined(parts: list[Array], answer: Array) -> Array:
+def _groups(batch: int) -> list[list[int]]:
+    """The rows of a batch, each alone; a table's many in few parts; one beside itself."""
+    if batch == 1:
+        return [[0, 0]]
+    bounds = np.linspace(0, batch, min(batch, _PARTS) + 1).astype(int)
+    return [list(range(start, stop)) for start, stop in itertools.pairwise(bounds)]
+
+
+def _joined(parts: list[Array], answer: Array, groups: list[list[int]]) -> Array:
     """The answers for the rows as one for the batch; `answer` itself where the output has no row per row."""
     if not answer.ndim:
         return answer
-    rows = [part[:1] for part in parts]
-    fits = answer.shape[0] == len(rows) and all(row.shape[1:] == answer.shape[1:] for row in rows)
+    rows = [part[: len(dict.fromkeys(group))] for part, group in zip(parts, groups, strict=True)]
+    fits = answer.shape[0] == sum(map(len, rows)) and all(row.shape[1:] == answer.shape[1:] for row in rows)
     return np.concatenate(rows) if fits else answer
 
 

@@ -66,6 +66,7 @@ class Answered:
         noise: of each output.
         kept: the inputs and the answers, or None where all sets together are too large to be kept.
         adversarial: see Sample.
+        first_row: see Sample.
         nan: whether an input holds NaN that is no missing value, so that an answer of NaN says nothing.
     """
 
@@ -77,6 +78,7 @@ class Answered:
     kept: tuple[Feeds, Answers] | None
     adversarial: bool = False
     nan: bool = False
+    first_row: int = 0
 
 
 class Reference:
@@ -113,7 +115,9 @@ class Reference:
         rolling = Rolling(model, self.graph, known, params)
         self.rolled, self.steps, self._states = rolling.rolled, rolling.steps, rolling.states
         self._domains = rolling.domains
-        self._tables = frozenset(name for name, domain in known.items() if domain.kind == "table")
+        self._exact = frozenset(
+            name for name, domain in known.items() if domain.kind == "table" and not domain.is_smooth
+        )
         self._model = self.rolled(model)
         self.name = runtime.name
         self.shapes = apply_shapes(self.inputs, params.shape)
@@ -148,6 +152,11 @@ class Reference:
             return ()
         names = unread_inputs(self.graph)
         return tuple(spec for spec in self.inputs if spec.name in names)
+
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        """See ReferenceRuntime.features."""
+        return self._runtime.features
 
     @property
     def nodes(self) -> dict[str, NodeRef]:
@@ -187,7 +196,9 @@ class Reference:
     def _run_all(self) -> None:
         self._probes = list(self._make_probes())
         if self._params.inputs is not None:
-            self.notes += feed_from_folder(self.inputs, self.shapes, self._params, self._states, self._answer)
+            self.notes += feed_from_folder(
+                self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
+            )
         else:
             self._generated = generated = GeneratedInputs(
                 self.inputs,
@@ -213,16 +224,27 @@ class Reference:
         """More sets, for a yardstick of which those that there are prove nothing; none beside inputs of the user's."""
         if self._generated is None:
             return
-        if not self._closing:
-            self._runtime = self._runtime.again()
-            self._closing.append(self._runtime)
-            self._model = self.rolled(Oriented(self._runtime))
+        self._reopen()
         self._probes = list(self._make_probes())
         try:
             while self._generated.feed_further():
                 yield self.sets[-1]
         finally:
             self._close_if_kept()
+
+    def ask(self, feeds: Feeds) -> Answers:
+        """What the reference answers to inputs that are in none of the sets."""
+        self._reopen()
+        try:
+            return self._model.run(feeds)
+        finally:
+            self._close_if_kept()
+
+    def _reopen(self) -> None:
+        if not self._closing:
+            self._runtime = self._runtime.again()
+            self._closing.append(self._runtime)
+            self._model = self.rolled(Oriented(self._runtime))
 
     def _close_if_kept(self) -> None:
         if all(answered.kept is not None for answered in self.sets):
@@ -267,8 +289,8 @@ class Reference:
         if beside is not None:
             yield beside
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
-        if any(spec.dtype in movable and spec.name not in self._tables for spec in self.inputs):
-            yield from (perturbed_inputs(run, seed, self.precision, self._tables) for seed in (1, 2))
+        if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
+            yield from (perturbed_inputs(run, seed, self.precision, self._exact) for seed in (1, 2))
         elif self._is_its_graph and (shaken := self._shaken()) is not None:
             yield from self._other_kernels(lambda: _in_memory(shaken))
         yield from self._other_kernels(self._runtime.other_kernels)
@@ -300,7 +322,7 @@ class Reference:
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ in how
         # The last two, other inputs or weights and other kernels, have to do for companions, which are full of zeros.
-        companion = [*self._probes[-2:], nudged_zeros(self._model.run, self._tables)]
+        companion = [*self._probes[-2:], nudged_zeros(self._model.run, self._exact)]
         chosen = companion if sample.adversarial else self._probes
         probes = [probe(sample.feeds, answers) for probe in chosen]
         noise = {
@@ -315,7 +337,17 @@ class Reference:
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
         kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
         shapes = {name: array.shape for name, array in sample.feeds.items()}
-        answered = Answered(load, sample.label, sample.source, shapes, noise, kept, sample.adversarial, nan)
+        answered = Answered(
+            load,
+            sample.label,
+            sample.source,
+            shapes,
+            noise,
+            kept,
+            sample.adversarial,
+            nan,
+            sample.first_row,
+        )
         with self._progress:
             self.sets.append(answered)
             self._progress.notify_all()

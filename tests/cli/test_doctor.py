@@ -17,7 +17,9 @@ def test_every_library_with_its_version_and_every_target(sandbox: Sandbox) -> No
     outcome = sandbox.run("doctor", "--json")
     assert outcome.code == errors.PROVEN
     found = {library["name"]: library["version"] for library in outcome.document["libraries"]}
-    assert found == {name: metadata.version(name) for name in environment.LIBRARIES}
+    assert found == {name: library.version for name, library in environment.LIBRARIES.items()}
+    assert found["onnx"] == metadata.version("onnx")
+    assert all(found.values()), "the tests' environment has them all"
     assert set(outcome.document["targets"]) == set(STAGES)
     text = sandbox.run("doctor").stdout
     for name, number in found.items():
@@ -34,6 +36,18 @@ def test_missing_target_library_is_no_failure_but_named_with_its_remedy(
     assert found["targets"]["tflite"] == {"works": False, "lacks": ["litert-converter"]}
     assert found["targets"]["ort"]["works"]
     assert "pip install litert-converter" in found["remedies"][0]
+
+
+def test_a_missing_framework_is_optional_and_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove(monkeypatch, "torch", "onnxscript")
+    found = json.loads(CliRunner().invoke(cli, ["doctor", "--json"]).stdout)
+    assert (found["exit_code"], found["remedies"]) == (errors.PROVEN, [])
+    (line,) = found["extras"]
+    assert line.endswith("-m pip install 'onnxport[torch]'")
+    assert found["sources"]["pytorch"] == {"works": False, "lacks": ["torch", "onnxscript"]}
+    text = CliRunner().invoke(cli, ["doctor"]).stdout
+    assert f"to export from more frameworks\n  {line}" in text
+    assert "to mend what is missing" not in text
 
 
 def test_remedy_on_a_platform_without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,12 +75,12 @@ def test_doctor_answers_where_the_libraries_are_missing(sandbox: Sandbox) -> Non
     assert "targets" in sandbox.run("doctor").stdout
 
 
-def remove(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Lets a library look as if it were not installed."""
+def remove(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Lets libraries look as if they were not installed."""
     found = metadata.version
 
     def version(asked: str) -> str:
-        if asked == name:
+        if asked in names:
             raise metadata.PackageNotFoundError(asked)
         return found(asked)
 

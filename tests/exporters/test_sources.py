@@ -123,8 +123,7 @@ def test_a_factory_may_go_elsewhere(project: Path, capsys: pytest.CaptureFixture
 # File, its content, the error, and what its sentence holds.
 FILES: list[tuple[str, bytes | None, type[OnnxportError], tuple[str, ...]]] = [
     ("model.onnx", b"x", UsageError, ("no model of a framework", "onnxport optimize")),
-    ("weights.pt", b"x", UsageError, ("package.module:function", "--weights")),
-    ("weights.safetensors", b"x", UsageError, ("--weights",)),
+    ("weights.bin", b"x", UsageError, ("package.module:function", "--weights")),
     ("models.py", b"x", UsageError, ("package.module:function, without .py",)),
     ("model.ort", b"x", UsageError, ("export what that was made of",)),
     ("model.pt2", b"", InputError, ("is empty",)),

@@ -61,6 +61,7 @@ LOWERED = """
 19 (float[2,3,4] x) => (int64[] y) { y = Shape<start=-3, end=-1>(x) }
 14 (float[2,3,4] x) => (float[] y) <int64 k = {1}> { y = Trilu(x, k) }
 14 (int64[4,3] x) => (int64[] y) { y = Trilu<upper=0>(x) }
+14 (bool[2,3,4] x) => (bool[] y) { y = Trilu(x) }
 14 (float[N,C] x, int64 k) => (float[] y) { y = Trilu<upper=0>(x, k) }
 14 (float[2,3] x) => (float[] y) <int64[2] s = {3, -1}> { y = Reshape<allowzero=1>(x, s) }
 
@@ -93,6 +94,8 @@ LOWERED = """
 13 (int64[2,3] x, int64[3] z, int64 w) => (int64[] y) { y = Max(x, z, w) }
 12 (int32[2,3] x, int32[3] z) => (int32[] y) { y = Min(x, z) }
 13 (float[2,3] x, float[3] z) => (float[] y) { y = Min(x, z) }
+13 (uint8[2,3] x, uint8[3] z) => (uint8[] y) { y = Max(x, z) }
+13 (uint32[2,3] x) => (uint32[] y) <uint32 high = {1}> { y = Clip(x, _, high) }
 14 (int8[2,3] x, int8[3] z) => (int8[] y) { a = Add(x, z) b = Mul(a, x) y = Sub(b, z) }
 14 (uint8[2,3] x) => (uint8[] y) <uint8 c = {2}> { y = Div(x, c) }
 14 (int32[2,3] x) => (int32[] y) { y = Relu(x) }
@@ -104,6 +107,13 @@ LOWERED = """
 12 (float[2,3] x, float[3] z) => (bool[] y, bool[] w) { y = GreaterOrEqual(x, z) w = LessOrEqual(x, z) }
 15 (float[2,3] x, int64[1] i) => (int64[] y) { y = CastLike(x, i) }
 
+12 (float[2,3] x) => (float[] y) { y = Einsum<equation="ij->j">(x) }
+12 (float[2,3] x, float[3,4] w) => (float[] y) { y = Einsum<equation="ij,jk">(x, w) }
+12 (float[2,5,3,4] q, float[2,6,3,4] k) => (float[] y) { y = Einsum<equation="bqhd,bkhd->bhqk">(q, k) }
+12 (float[2,3] x, float[4,5] w) => (float[] y) { y = Einsum<equation="ij, kl -> likj">(x, w) }
+12 (float[2,3] x, float[2,3] w) => (float[] y) { y = Einsum<equation="ij,ij->">(x, w) }
+13 (float[2,3] x, float[3,4,5] w, float[5,2] z) => (float[] y) { y = Einsum<equation="ij,jkl,li->ki">(x, w, z) }
+12 (double[N,3,2] x, double[3,N] w) => (double[] y) { y = Einsum<equation="nij,in->nj">(x, w) }
 20 (float[2,3] x) => (float[] y) { y = Gelu(x) }
 20 (float[2,3] x) => (float[] y) { y = Gelu<approximate="tanh">(x) }
 14 (float[2,3] x) => (float[] y) { y = HardSwish(x) }
@@ -128,6 +138,8 @@ LOWERED = """
 20 (float[2,2,3] t) => (float[] y) <int64[4] z = {2, 1, 4, 3}> { y = AffineGrid(t, z) }
 24 (float[2,1,4,3] x, float[2,1,2,3] u) => (float[] y) <int64[2] i = {1, 2}> { y = TensorScatter(x, u, i) }
 26 (float[2,3] x) => (float[] y) <int64 a = {1}> { y = CumProd(x, a) }
+16 (float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
+     { y = RoiAlign<output_height=3, output_width=2, sampling_ratio=2>(x, r, i) }
 16 (float[1,1,8,8] x) => (float[] y) <float[1,4] r = {0.0, 0.0, 5.0, 5.0}, int64[1] i = {0}>
      { y = RoiAlign<coordinate_transformation_mode="output_half_pixel", output_height=3, output_width=2>(x, r, i) }
 20 (float[2,5,4,2] x) => (float[] y) { y = DFT(x) }
@@ -155,11 +167,13 @@ REFUSED = r"""
 18 17 its axes or
      (float[4,3] x, int64[1] a) => (float[] y) <int64[2] p = {1, 0}> { y = Pad(x, p, _, a) }
 14 13 a size of 0
-     (float[2,3] x, int64[2] s) => (float[] y) { y = Reshape<allowzero=1>(x, s) }
+     (float[0,3] x) => (float[] y) <int64[2] s = {3, 0}> { y = Reshape<allowzero=1>(x, s) }
+12 11 unsigned integers of 64 bits
+     (uint64[2,3] x, uint64[3] e) => (uint64[] y) { y = Max(x, e) }
 13 11 drops in training
      (float[2,3] x, bool t) => (float[] y) { y = Dropout(x, _, t) }
-15 11 since opset 12
-     (float[2,3] x, int64[2,3] e) => (float[] y) { y = Einsum<equation="ij,ij->i">(x, e) }
+15 11 a diagonal
+     (float[2,2] x) => (float[] y) { y = Einsum<equation="ii->i">(x) }
 12 11 raises 64-bit integers
      (int64[2,3] x, int64[3] e) => (int64[] y) { y = Pow(x, e) }
 18 17 bits of unsigned integers
@@ -327,6 +341,18 @@ def test_weights_stay_where_they_are() -> None:
     lower(model, LOWEST_OPSET)
     assert value.const_value is tensor
     assert not read
+
+
+def test_a_shape_of_the_run_is_taken_to_hold_no_zero_and_a_note_says_so() -> None:
+    model = build(
+        14, "(float[2,3,4] x, int64[R] shape) => (float[] y) { y = Reshape<allowzero=1>(x, shape) }"
+    )
+    brought = brought_to(Model(ir.from_proto(model)), LOWEST_OPSET)
+    assert brought.notes == (
+        "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0",
+    )
+    fed = feeds(model)
+    assert_same(run(ir.to_proto(brought.model.ir), fed), run(model, fed))
 
 
 def test_the_ir_version_falls_with_the_opset() -> None:

@@ -55,6 +55,8 @@ ADAPTED = """
      { y = Resize(x, none, s) }
 11 (float[1,2,7,9] x) => (float[] y) <float[0] none = {}, float[4] s = {1.0, 1.0, 0.6, 2.3}>
      { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="floor">(x, none, s) }
+11 (float[1,2,7,9] x) => (float[] y) <float[0] none = {}, float[4] s = {1.0, 1.0, 0.5, 4.0}>
+     { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn">(x, none, s) }
 18 (float[1,2,7,9] x) => (float[] y) <float[4] s = {1.0, 1.0, 0.6, 2.3}>
      { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="floor">(x, _, s) }
 12 (float[1,2,7,9] x) => (float[] y)
@@ -487,8 +489,8 @@ def test_all_nodes_that_cannot_be_lifted_are_named_at_once() -> None:
         ),
         (
             11,
-            """(float[2,3] x) => (float[] y) <float[0] none = {}, float[2] s = {1.0, 2.0}>
-               { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn">(x, none, s) }""",
+            """(float[2,3] x) => (float[] y) <float[0] none = {}, float[2] s = {1.0, 2.0}> { y = Resize
+               <coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="ceil">(x, none, s) }""",
             "tf_half_pixel",
         ),
         (9, "(float[2,3] x) => (float[] y, int64[] i) { y, i = TopK(x) }", "attribute 'k' is missing"),

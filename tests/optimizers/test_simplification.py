@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxport.errors import UsageError
+from onnxport.errors import MissingDependencyError, UsageError
 from onnxport.model import Model
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.simplification import Simplified, plans, simplified
@@ -30,6 +31,30 @@ def model_of(text: str, opset: int = 17) -> Model:
 
 def simple(model: Model, folder: Path, **params: object) -> Simplified:
     return simplified(model, OptimizeParams.model_validate(params), folder, equivalence=None)
+
+
+def grown_by_folding(weight: np.ndarray, shifts: list[ir.TensorProtocol]) -> Model:
+    """A model that adds every one of `shifts` to one weight, for a convolution each: folded, they are many."""
+    graph = onnx.helper.make_graph(
+        [
+            node
+            for number in range(len(shifts))
+            for node in (
+                onnx.helper.make_node("Add", ["w", f"s{number}"], [f"w{number}"]),
+                onnx.helper.make_node("Conv", ["x", f"w{number}"], [f"y{number}"]),
+            )
+        ],
+        "grown",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 64, 5])],
+        [
+            onnx.helper.make_tensor_value_info(f"y{each}", onnx.TensorProto.FLOAT, ["N", 64, 3])
+            for each in range(len(shifts))
+        ],
+        [onnx.numpy_helper.from_array(weight, "w")]
+        + [onnx.numpy_helper.from_array(each.numpy(), f"s{number}") for number, each in enumerate(shifts)],
+    )
+    proto = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    return Model(ir.from_proto(proto))
 
 
 def ops(model: Model) -> dict[str, int]:
@@ -140,6 +165,16 @@ SMALLER = {
         "float[3] k = {2.0,3.0,4.0}, float c = {7.0}> { a = Gemm(x, w, b) d = Mul(a, k) e = Sub(d, c) y = Neg(e) }",
         {"Gemm": 1},
     ),
+    "a Gemm that adds nothing, and a bias": (
+        "g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1.0,2.0,3.0,4.0,5.0,6.0}, float[3] b = {1.0,-1.0,0.5}> "
+        "{ a = Gemm<beta=0.0>(x, w) y = Add(a, b) }",
+        {"Gemm": 1},
+    ),
+    "a resize by 1": (
+        "g (float[N,1,10] x) => (float[N,1,10] y) <float[3] s = {1.0, 1.0, 1.0}> "
+        '{ a = Resize<mode="linear">(x, , s) y = Relu(a) }',
+        {"Relu": 1},
+    ),
     "bounds on bounds": (
         "g (float[N,4] x) => (float[N,4] y) <float low = {-1.0}, float high = {6.0}> "
         "{ a = Relu(x) b = Clip(a, low, high) c = Relu(b) y = Relu(c) }",
@@ -239,6 +274,14 @@ def test_what_says_more_than_it_has_to_becomes_smaller_and_computes_the_same(
 
 
 ALONE = {
+    "a resize by nearly 1": (
+        "g (float[N,1,10] x) => (float[N,1,10] y) <float[3] s = {1.0, 1.0, 1.05}> "
+        '{ y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(x, , s) }'
+    ),
+    "a product of what was quantized": (
+        "g (float[N,2] x) => (float[N,2] y) <int8[2,2] q = {1,2,3,4}, float s = {0.5}, int8 z = {0}, "
+        "float[2] b = {1.0,2.0}> { w = DequantizeLinear(q, s, z) a = MatMul(x, w) y = Add(a, b) }"
+    ),
     "a scale of what others read as well": (
         "g (float[N,3,2] x) => (float[N,3,2] y, float[N,3,2] z) <float[2,2] w = {1.0,2.0,3.0,4.0}, float k = {3.0}> "
         "{ z = MatMul(x, w) y = Mul(z, k) }"
@@ -304,6 +347,48 @@ def test_the_extended_level_writes_operators_of_onnx_runtime(tmp_path: Path) -> 
     made = check(text, {"Gelu": 1}, tmp_path, level="extended")
     assert next(iter(made.model.graph)).domain == "com.microsoft"
     check(text, {"Div": 1, "Erf": 1, "Add": 1, "Mul": 2}, tmp_path)
+
+
+def test_onnxsim_is_a_pass_that_a_list_may_name(tmp_path: Path) -> None:
+    own = tmp_path / "passes.yaml"
+    own.write_text("- onnxsim\n", encoding="utf-8")
+    text = "g (float[N,4] x) => (float[N,4] y) { a = Identity(x) b = Identity(a) y = Relu(b) }"
+    if importlib.util.find_spec("onnxsim") is None:
+        with pytest.raises(MissingDependencyError, match="pip install onnxsim"):
+            simple(model_of(text), tmp_path, passes=own)
+        return
+    made = check(text, {"Relu": 1}, tmp_path, passes=own)
+    assert [row["pass"] for row in made.facts["passes"]] == ["onnxsim"]
+
+
+def test_a_tool_is_not_given_a_quantized_model(tmp_path: Path) -> None:
+    own = tmp_path / "passes.yaml"
+    own.write_text("- onnxruntime-basic\n", encoding="utf-8")
+    text = ALONE["quantized weights"].replace("y = MatMul(x, w)", "a = Identity(x) y = MatMul(a, w)")
+    made = check(text, {"Identity": 1, "DequantizeLinear": 1, "MatMul": 1}, tmp_path, passes=own)
+    assert made.notes == (
+        "pass 'onnxruntime-basic' was left out: it would put the Q and DQ of this quantized model elsewhere",
+    )
+
+
+def test_a_model_that_would_become_too_large_is_held_without_the_pass_that_added_most(tmp_path: Path) -> None:
+    """Eight reshaped sums of one weight: each would be a weight of its own."""
+    weight = np.random.default_rng(0).normal(size=(64, 64, 3)).astype(np.float32)
+    shifts = [ir.tensor(np.full((64, 64, 3), 1.0 + each, np.float32)[:1, :1, :1]) for each in range(12)]
+    model = grown_by_folding(weight, shifts)
+    made = simple(model, tmp_path)
+    assert ops(made.model) == ops(model)
+    (note,) = made.notes
+    assert note.startswith("pass 'fold-constants' was skipped: it adds 540,")
+    for before, after in zip(answers(model), answers(made.model), strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
+def test_the_table_in_the_docs_says_of_each_pass_what_the_pass_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text(encoding="utf-8")
+    for each in PASSES.values():
+        keeps = each.keeps or "—"
+        assert f"| `{each.name}` | {each.says} | {keeps} |" in page, each.name
 
 
 def test_a_culprit_is_named_and_what_the_others_do_stays(tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def test_files_come_in_the_order_a_person_counts_and_no_more_than_asked(tmp_path
 
 
 def test_a_folder_without_inputs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no inputs: it is empty; put images, \.npz, \.npy or"):
+    with pytest.raises(
+        InputError, match=r"holds no inputs: it is empty; put images, \.npz, \.npy, \.safetensors or \.csv"
+    ):
         find_samples(tmp_path, ONE, 10)
     with pytest.raises(InputError, match="is no folder: it does not exist"):
         find_samples(tmp_path / "nowhere", ONE, 10)
@@ -198,10 +200,10 @@ def test_all_kinds_may_lie_in_one_folder_each_of_a_size_of_its_own(tmp_path: Pat
 
 
 def test_a_folder_of_nothing_but_unknown_files_names_them(tmp_path: Path) -> None:
-    for name in ("a.txt", "b.csv", "c10.raw", "c9.raw", ".hidden.npy"):
+    for name in ("a.txt", "b.doc", "c10.raw", "c9.raw", ".hidden.npy"):
         (tmp_path / name).write_text("")
     with pytest.raises(
-        InputError, match=r"holds no inputs: a\.txt, b\.csv, c9\.raw and 1 more cannot be read"
+        InputError, match=r"holds no inputs: a\.txt, b\.doc, c9\.raw and 1 more cannot be read"
     ):
         find_samples(tmp_path, ONE, 10)
 

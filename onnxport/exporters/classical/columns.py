@@ -25,7 +25,7 @@ def columns_of(model: Any, given: Mapping[str, TensorSpec], *, float64: bool, so
     count = _count(model)
     if given:
         return _of_given(given, names, count, source)
-    read = dict(_read_by_first(model, names, count))
+    read = dict(_read_byfirst_step(model, names, count))
     used = [name for name in names or map(str, range(count)) if name in read]
     dtypes = {name: read[name] or number for name in used}
     if len(set(dtypes.values())) > 1:
@@ -49,7 +49,7 @@ def _count(model: Any) -> int:
 
 def is_text(model: Any) -> bool:
     """Whether its first step reads a sequence of texts, which is no table."""
-    return hasattr(_first(model), "vocabulary_")
+    return hasattr(first_step(model), "vocabulary_")
 
 
 def _of_given(given: Mapping[str, TensorSpec], names: Sequence[str], count: int, source: str) -> Columns:
@@ -83,18 +83,18 @@ def _of_given(given: Mapping[str, TensorSpec], names: Sequence[str], count: int,
     )
 
 
-def _first(model: Any) -> Any:
+def first_step(model: Any) -> Any:
     """The step that sees the table first."""
     for attribute in ("best_estimator_", "estimator_"):
         if hasattr(model, attribute):
-            return _first(getattr(model, attribute))
+            return first_step(getattr(model, attribute))
     steps = [step for _, step in getattr(model, "steps", ()) if step not in (None, "passthrough")]
-    return _first(steps[0]) if steps else model
+    return first_step(steps[0]) if steps else model
 
 
-def _read_by_first(model: Any, names: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
+def _read_byfirst_step(model: Any, names: Sequence[str], count: int) -> Iterator[tuple[str, str]]:
     """Name (or place, as text, of columns without) and dtype of every column that is read; "" for a number."""
-    first = _first(model)
+    first = first_step(model)
     known = list(names) or [str(place) for place in range(count)]
     if is_text(model):
         yield known[0] if known else "0", "string"
@@ -104,6 +104,22 @@ def _read_by_first(model: Any, names: Sequence[str], count: int) -> Iterator[tup
         yield from zip(known, _dtypes_in(first, len(known)), strict=True)
 
 
+def steps_by_column(model: Any, names: Sequence[str]) -> dict[str, tuple[Any, int]]:
+    """Column name to the step that reads it, and its place among the columns of that step."""
+    first = first_step(model)
+    if not hasattr(first, "transformers_"):
+        return {name: (model, place) for place, name in enumerate(names)}
+    known = [str(name) for name in getattr(model, "feature_names_in_", names)]
+    found: dict[str, tuple[Any, int]] = {}
+    for _, step, chosen in first.transformers_:
+        if isinstance(step, str):
+            continue
+        for place, column in enumerate(_places(chosen, known)):
+            name = known[column] if known[column] in names else f"x{column}"
+            found.setdefault(name, (step, place))
+    return found
+
+
 def _of_transformers(transformer: Any, known: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The columns of a ColumnTransformer; a column that several read has the type of the one that is no number."""
     found: dict[str, str] = {}
@@ -111,7 +127,7 @@ def _of_transformers(transformer: Any, known: Sequence[str]) -> Iterator[tuple[s
         if isinstance(step, str) and step == "drop":
             continue
         places = list(_places(chosen, known))
-        dtypes = [""] * len(places) if isinstance(step, str) else _dtypes_in(_first(step), len(places))
+        dtypes = [""] * len(places) if isinstance(step, str) else _dtypes_in(first_step(step), len(places))
         for place, dtype in zip(places, dtypes, strict=True):
             found[known[place]] = found.get(known[place]) or dtype
     yield from found.items()

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import onnx
 import skl2onnx
-from skl2onnx.common import _container, data_types, exceptions
+from skl2onnx.common import _container, data_types, exceptions, tree_ensemble
 from skl2onnx.common._registration import get_converter
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
 from onnxport.errors import CannotConvertError
+from onnxport.exporters.classical.doubles import mend
 from onnxport.exporters.classical.tabular import Columns
 
 # What a missing text is: ONNX's strings have no NaN, and skl2onnx writes the category NaN as this.
@@ -39,10 +40,10 @@ def converted(model: Any, columns: Columns, opset: int | None, source: str) -> o
     Raises:
         CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
     """
-    model = _with_texts_missing(model)
+    model = _prepared(model, source)
     types = [(spec.name, _type_of(spec.dtype, spec.shape[1])) for spec in columns.specs]
     try:
-        with warnings.catch_warnings(), _flags_as_integers():
+        with warnings.catch_warnings(), _mended_library():
             warnings.simplefilter("ignore")
             proto: onnx.ModelProto = skl2onnx.convert_sklearn(
                 model,
@@ -61,6 +62,12 @@ def converted(model: Any, columns: Columns, opset: int | None, source: str) -> o
             f"{source} cannot be converted, skl2onnx {skl2onnx.__version__} refuses it", why=_said(error)
         ) from error
     _merge_opsets(proto)
+    if any(spec.dtype == "float64" for spec in columns.specs):
+        mend(
+            proto,
+            [each.statistics_ for each in parts(model) if _imputes_numbers(each)],
+            [_thresholds(each) for each in parts(model) if hasattr(each, "_predictors")],
+        )
     return proto
 
 
@@ -116,15 +123,22 @@ def final(model: Any) -> Any:
     return final(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
-def _with_texts_missing(model: Any) -> Any:
-    """The model, or a copy whose imputers of texts take MISSING for missing, as the ONNX model is fed."""
-    imputers = [each for each in parts(model) if _imputes_texts(each)]
-    if not imputers:
+def _prepared(model: Any, source: str) -> Any:
+    """The model, or a copy whose imputers of texts take MISSING for missing, as the ONNX model is fed; refused where
+    skl2onnx would take categories for numbers."""
+    if not any(_imputes_texts(each) or hasattr(each, "_predictors") for each in parts(model)):
         return model
     twin = copy.deepcopy(model)
     for each in parts(twin):
         if _imputes_texts(each):
             each.missing_values = MISSING
+        for tree in (tree for trees in getattr(each, "_predictors", ()) for tree in trees):
+            if tree.nodes["is_categorical"].any():
+                raise CannotConvertError(
+                    f"{source} cannot be converted",
+                    why=f"skl2onnx {skl2onnx.__version__} takes the categories of {type(each).__name__} for numbers",
+                    fix="encode them before it, with OneHotEncoder, and train again",
+                )
     return twin
 
 
@@ -133,6 +147,17 @@ def _imputes_texts(step: Any) -> bool:
     missing = getattr(step, "missing_values", None)
     texts = learned is not None and any(isinstance(each, str) for each in learned)
     return texts and (missing is None or (isinstance(missing, float) and np.isnan(missing)))
+
+
+def _thresholds(boosting: Any) -> np.ndarray[Any, Any]:
+    """Of all nodes of all trees in skl2onnx's order, 0 for leaves."""
+    nodes = [tree.nodes for trees in boosting._predictors for tree in trees]
+    return np.concatenate([np.where(each["is_leaf"], 0.0, each["num_threshold"]) for each in nodes])
+
+
+def _imputes_numbers(step: Any) -> bool:
+    learned = getattr(step, "statistics_", None)
+    return isinstance(learned, np.ndarray) and learned.dtype.kind == "f"
 
 
 def parts(model: Any) -> Iterator[Any]:
@@ -219,22 +244,26 @@ def _family_of_class(kind: type) -> str:
 
 
 @contextmanager
-def _flags_as_integers() -> Iterator[None]:
-    """onnx 1.23 refuses booleans where skl2onnx 1.20 gives them for integers (HistGradientBoosting)."""
-    made = _container.make_node
+def _mended_library() -> Iterator[None]:
+    """skl2onnx 1.20 without what we cannot use: booleans for integers, which onnx 1.23 refuses (histogram gradient
+    boosting), and thresholds for float64 inputs, which it then rounds (doubles.py)."""
+    made, threshold = _container.make_node, tree_ensemble.sklearn_threshold
 
     def make_node(*args: Any, **attributes: Any) -> Any:
         return made(*args, **{name: _integers(value) for name, value in attributes.items()})
 
-    _container.make_node = make_node
+    def float32_threshold(number: Any, dtype: Any, mode: str) -> Any:
+        return threshold(number, np.float32, mode)
+
+    _container.make_node, tree_ensemble.sklearn_threshold = make_node, float32_threshold
     try:
         yield
     finally:
-        _container.make_node = made
+        _container.make_node, tree_ensemble.sklearn_threshold = made, threshold
 
 
 def _integers(value: Any) -> Any:
-    if isinstance(value, list) and value and isinstance(value[0], (bool, np.bool_)):
+    if isinstance(value, list) and any(isinstance(each, (bool, np.bool_)) for each in value):
         return [int(each) for each in value]
     return value
 

@@ -16,10 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from onnxport.errors import InputError
 from onnxport.exporters.classical.columns import columns_of, is_text
 from onnxport.exporters.classical.conversion import MISSING, converted, final
+from onnxport.exporters.classical.domains import domains_of
 from onnxport.exporters.classical.tabular import Columns, TabularModel, widened
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.validate.runtimes.base import Array, Feeds
+
+# Probabilities that are so close differ by what sums in float32 leave.
+_TIE = 2.0**-20
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
@@ -41,6 +45,9 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
         inputs=widened(columns.specs),
         convert=convert,
         answer=partial(_answers, model, columns, names),
+        other_answer=partial(_ties_turned, model, columns, names) if _has_ties(model, names) else None,
+        features=columns.names,
+        domains=domains_of(model, columns, float64=params.float64),
     )
 
 
@@ -60,6 +67,24 @@ def _check_fitted(model: Any, source: Source) -> None:
 def _answers(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
     table = _table(model, columns, feeds)
     return {name: _OUTPUTS.get(name, _values)(model, table) for name in names}
+
+
+def _has_ties(model: Any, names: list[str]) -> bool:
+    classes = getattr(model, "classes_", None)
+    sure = hasattr(model, "predict_proba") and isinstance(classes, np.ndarray)
+    return sure and {"label", "probabilities"} <= {*names}
+
+
+def _ties_turned(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
+    """The answers, but of two classes as probable as each other up to rounding the label that is not the answer's: half
+    of a forest's trees on either side is common, and sums in another order decide otherwise."""
+    answers = dict(_answers(model, columns, names, feeds))
+    labels, probabilities = np.array(answers["label"]), np.asarray(answers["probabilities"])
+    close = probabilities >= probabilities.max(axis=1, keepdims=True) - _TIE
+    others = close & (np.asarray(model.classes_) != labels[:, None])
+    tied = (close.sum(axis=1) > 1) & others.any(axis=1)
+    labels[tied] = np.asarray(model.classes_)[others.argmax(axis=1)][tied]
+    return {**answers, "label": labels}
 
 
 def _table(model: Any, columns: Columns, feeds: Feeds) -> Any:
@@ -92,8 +117,9 @@ def _probabilities(model: Any, table: Any) -> Any:
     if hasattr(model, "predict_proba"):
         return model.predict_proba(table)
     scores = np.asarray(model.decision_function(table))
-    # LinearSVC and RidgeClassifier have one column for two classes in ONNX, too; tabular.py sees to the axis.
-    return scores if scores.ndim > 1 else np.stack([-scores, scores], axis=1)
+    if scores.ndim > 1:
+        return scores
+    return np.stack([-scores, scores], axis=1)
 
 
 def _scores(model: Any, table: Any) -> Any:

@@ -18,6 +18,7 @@ import onnx
 
 from onnxport.artifact import TensorSpec
 from onnxport.exporters.framework import Exported
+from onnxport.samples.domain import Domain
 from onnxport.validate.runtimes.base import Array, Feeds, RunError
 
 # The open first dimension of every tensor.
@@ -68,13 +69,16 @@ class TabularModel:
         name: who answers: "scikit-learn 1.9.1".
         exporter: who converts: "skl2onnx 1.20.0".
         inputs: what `answer` takes, in its own types (`widened`).
+        other_answer: answers with the ties broken otherwise, and the like; None for nothing.
+        features: the names of the columns, in their order; empty where nobody named them.
+        domains: input name to what it may hold.
         notes: sentences for the user about what was loaded.
 
     Raises:
         CannotConvertError: what `convert` raises; it is tried at once, since the outputs are known from what it makes.
     """
 
-    has_other_kernels = False
+    has_other_kernels: bool = False
 
     def __init__(
         self,
@@ -85,11 +89,17 @@ class TabularModel:
         inputs: Sequence[TensorSpec],
         convert: Convert,
         answer: Answer,
+        other_answer: Answer | None = None,
+        features: Sequence[str] = (),
+        domains: Mapping[str, Domain] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
+        self.features, self.domains = tuple(features), domains or {}
         self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
         self.inputs = tuple(inputs)
-        self._convert, self._answer = convert, answer
+        self._convert, self._answer, self._other_answer = convert, answer, other_answer
+        if other_answer is not None:
+            self.has_other_kernels = True
         self._model = convert(None)
         self.outputs = tuple(map(_spec, self._model.graph.output))
 
@@ -99,8 +109,9 @@ class TabularModel:
         return Exported(output, self.notes, {"exporter": self._exporter})
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        answer = self._other_answer if other_kernels and self._other_answer else self._answer
         try:
-            answers = self._answer(feeds)
+            answers = answer(feeds)
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise RunError(f"{self.name} refuses these inputs", why=_first_line(error)) from error
         return self.shaped(answers)

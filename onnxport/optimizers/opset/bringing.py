@@ -49,14 +49,14 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
     if opset == "latest":
         newest, why = _newest_that_runs(copy, to)
         return Brought(newest, (*notes, *why))
-    brought = _at(copy, to)
+    brought, remarks = _at(copy, to)
     if refused := _newly_lacking(brought, copy):
         raise LiftError(
             f"{len(refused)} of {_count(brought)} nodes would not run at opset {to}, so nothing could prove them",
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
             fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
         )
-    return Brought(brought, tuple(notes))
+    return Brought(brought, (*notes, *remarks))
 
 
 def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:
@@ -64,7 +64,7 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
     to = newest
     why: tuple[str, ...] = ()
     while to > model.opset:
-        brought = _at(model, to)
+        brought, _ = _at(model, to)
         refused = {node.op_type: since(node.op_type, to) for node in _newly_lacking(brought, model)}
         if not refused:
             return brought, why
@@ -74,14 +74,17 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
         why = (
             f"its newest opset is {to}, not {newest}: ONNX Runtime {onnxruntime.__version__} lacks {named}",
         )
-    return (model if to >= model.opset else _at(model, to)), why
+    if to >= model.opset:
+        return model, why
+    lowered, remarks = _at(model, to)
+    return lowered, (*why, *remarks)
 
 
-def _at(model: Model, opset: int) -> Model:
+def _at(model: Model, opset: int) -> tuple[Model, list[str]]:
+    """A copy at the opset, and what the user should know of it."""
     copy = model.clone()
     lift(copy.ir, opset)
-    lower(copy.ir, opset)
-    return copy
+    return copy, lower(copy.ir, opset)
 
 
 def _newly_lacking(brought: Model, model: Model) -> Mapping[ir.Node, str]:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxport.optimizers.opset.downward.arithmetic import WIDER
 from onnxport.optimizers.opset.node import Node, NoForm
+from onnxport.optimizers.opset.schemas import type_name
 
 _SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 
@@ -81,13 +82,3 @@ def _widen(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> 
 def _parameter(parameters: Any, index: int) -> Any:
     """Of the input or output at `index`; a variadic one, the last, is all that follow."""
     return parameters[min(index, len(parameters) - 1)]
-
-
-def type_name(found: ir.TypeProtocol) -> str:
-    """As ONNX's schemas spell it: tensor(float16), seq(tensor(int64))."""
-    if isinstance(found, ir.SequenceType):
-        return f"seq({type_name(found.elem_type)})"
-    if isinstance(found, ir.OptionalType):
-        return f"optional({type_name(found.elem_type)})"
-    kind = "sparse_tensor" if isinstance(found, ir.SparseTensorType) else "tensor"
-    return f"{kind}({found.dtype.name.lower()})"

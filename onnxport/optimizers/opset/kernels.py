@@ -8,13 +8,13 @@ a weight.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 import onnx_ir as ir
 
 from onnxport.optimizers.opset.knowledge import Known, inferred
-from onnxport.optimizers.opset.schemas import default_domain, is_default, since
+from onnxport.optimizers.opset.schemas import default_domain, is_default, since, type_name
 
 # An operator, and the types of its inputs and outputs; empty for an absent one.
 _Kind = tuple[str, tuple[bytes, ...], tuple[bytes, ...]]
@@ -38,7 +38,7 @@ def lacking(model: ir.Model) -> dict[ir.Node, str]:
         return {}
     found: dict[ir.Node, str] = {}
     for kind, nodes in kinds.items():
-        if why := _refusal(_probe(header, [(kind, nodes[0])]), f"{kind[0]}-{since(kind[0], opset)}"):
+        if why := _refusal(_probe(header, [(kind, nodes[0])]), f"{kind[0]}-{since(kind[0], opset)}", kind[1]):
             found.update(dict.fromkeys(nodes, why))
     return found
 
@@ -103,7 +103,7 @@ def _failure(model: onnx.ModelProto) -> Exception | None:
     return None
 
 
-def _refusal(model: onnx.ModelProto, node: str) -> str:
+def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
     """Why ONNX Runtime has no use for the one node; empty where it has, or where it is a value that decides."""
     import onnxruntime
     from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph, NotImplemented
@@ -113,7 +113,16 @@ def _refusal(model: onnx.ModelProto, node: str) -> str:
         kernel = re.search(r"implementation for (\w+)\((\d+)\)", str(failure))
         lacked = "-".join(kernel.groups()) if kernel else node
         inside = f", of which {node} is made" if lacked != node else ""
-        return f"{runtime} has no kernel for {lacked} of these types{inside}"
+        return f"{runtime} has no kernel for {lacked} of {_named(types)}{inside}"
     if isinstance(failure, InvalidGraph):
         return f"{runtime} says: {str(failure).rpartition('INVALID_GRAPH : ')[2]}"
     return ""
+
+
+def _named(types: Iterable[bytes]) -> str:
+    protos = (onnx.TypeProto.FromString(each) for each in types if each)
+    return ", ".join(
+        dict.fromkeys(
+            type_name(found) for each in protos if (found := ir.serde.deserialize_type_proto_for_type(each))
+        )
+    )

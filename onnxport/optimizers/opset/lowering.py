@@ -40,22 +40,26 @@ _PART_OF = "onnxport.part_of"
 _WHY = "onnxport.why_not"
 # Where a rewriting says why it could not (rewritings/registry.py).
 _REFUSED = "onnxport.refused"
+_HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' centres
 _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
-def lower(model: ir.Model, to: int) -> None:
+def lower(model: ir.Model, to: int) -> list[str]:
     """Brings the default domain's opset of `model` down to `to`, in place, subgraphs included.
 
     A model that is at `to` or older, or uses no ONNX operator, is left as it is. Values keep their names and weights
     are not touched. The IR version falls to the oldest that holds what the model imports. After a LiftError the model
     is half lowered and good for nothing.
 
+    Returns:
+        What the user should know of the result.
+
     Raises:
         LiftError: nodes that have no form at `to`, each with the reason.
     """
     opset = default_domain(model.opset_imports)
     if opset is None or opset <= to:
-        return
+        return []
     count = sum(1 for _ in model.graph.all_nodes())
     opset = _rewrite(model, opset, to)
     lowering = _Lowering(model, to)
@@ -73,6 +77,7 @@ def lower(model: ir.Model, to: int) -> None:
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
+    return lowering.remarks
 
 
 def _rewrite(model: ir.Model, opset: int, to: int) -> int:
@@ -83,8 +88,10 @@ def _rewrite(model: ir.Model, opset: int, to: int) -> int:
     from onnxport.optimizers import rewritings  # noqa: F401 - fills its registry, and needs this package
     from onnxport.optimizers.rewritings.registry import rewrite, rewritten_ops
 
-    there = {node.op_type for node in model.graph.all_nodes() if is_default(node)}
-    wanted = {op for op in there & rewritten_ops() if schema(op, opset) and not schema(op, to)}
+    beyond = {
+        node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
+    }
+    wanted = beyond & rewritten_ops()
     if not wanted:
         return opset
     lift(model, max(opset, CANONICAL_OPSET))
@@ -100,6 +107,16 @@ def _rewrite(model: ir.Model, opset: int, to: int) -> int:
     for node in set(model.graph.all_nodes()) - set(before):
         node.metadata_props[_PART_OF] = makers.get((node.name or "").rpartition("/")[0], _part(node))
     return max(opset, CANONICAL_OPSET)
+
+
+def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
+    """Whether the operator was not there at `to`, or not in this form."""
+    if schema(node.op_type, opset) and not schema(node.op_type, to):
+        return True
+    if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:
+        return False
+    mode = node.attributes.get("coordinate_transformation_mode")
+    return mode is None or mode.value == "half_pixel"
 
 
 @contextmanager
@@ -128,6 +145,10 @@ class _Lowering:
         self._change = Change(model, to, inferred(model))
         self._definitions = 0
         self.refused: dict[ir.Node, Refusal] = {}
+
+    @property
+    def remarks(self) -> list[str]:
+        return list(self._change.remarks)
 
     def step(self, version: int) -> None:
         """From the forms of `version` to those of the version before."""

@@ -25,6 +25,7 @@ class Change:
         holds_constants: whether the graph may have initializers, as a function's may not.
         changed: the nodes that an adapter touched.
         made: the nodes that adapters made.
+        remarks: what the user should know of the result, each once.
     """
 
     def __init__(self, model: ir.Model, to: int, known: Known, *, holds_constants: bool = True) -> None:
@@ -34,6 +35,7 @@ class Change:
         self.holds_constants = holds_constants
         self.changed: set[ir.Node] = set()
         self.made: set[ir.Node] = set()
+        self.remarks: dict[str, None] = {}
         self._names = _names(model)
 
     def free_name(self, wish: str) -> str:
@@ -162,6 +164,9 @@ class Node:
         old.name = self._change.free_name(f"{name}_before")
         value.name = name
         self._change.changed.add(self.ir)
+
+    def remark(self, text: str) -> None:
+        self._change.remarks[text] = None
 
     def trim(self) -> None:
         """Drops absent inputs at the end."""

@@ -51,6 +51,16 @@ def since(op: str, opset: int) -> int:
         return 0
 
 
+def type_name(found: ir.TypeProtocol) -> str:
+    """As ONNX's schemas spell it: tensor(float16), seq(tensor(int64))."""
+    if isinstance(found, ir.SequenceType):
+        return f"seq({type_name(found.elem_type)})"
+    if isinstance(found, ir.OptionalType):
+        return f"optional({type_name(found.elem_type)})"
+    kind = "sparse_tensor" if isinstance(found, ir.SparseTensorType) else "tensor"
+    return f"{kind}({found.dtype.name.lower()})"
+
+
 def refusal(node: ir.Node, op_type: str, why: str) -> Refusal:
     """Names the node as Netron shows it: its own name, else that of what it makes."""
     return Refusal(op_type, node.name or next((o.name for o in node.outputs if o.name), "") or "", why)

@@ -201,13 +201,20 @@ def resize_optional_inputs(node: Node) -> None:
 def resize_half_pixel_for_nn(node: Node) -> None:
     """Only Resize-11 has tf_half_pixel_for_nn, but tf2onnx writes it into newer models, and ONNX Runtime takes it.
 
-    Its floor((i + 0.5) / scale) is round_prefer_ceil((i + 0.5) / scale - 0.5): half_pixel, rounded otherwise.
+    Its coordinate (i + 0.5) / scale is half_pixel's and 0.5 more: what is rounded down there is rounded half up
+    here, and what is rounded half down there is rounded up here. Two modes have no such twin.
     """
     if node.attribute("coordinate_transformation_mode") != "tf_half_pixel_for_nn":
         return
-    if node.attribute("nearest_mode") != "floor":
-        raise NoForm("it has tf_half_pixel_for_nn, which newer opsets can say for floor only")
-    node.put(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
+    rounding = _HALF_A_PIXEL_BEFORE.get(node.attribute("nearest_mode", "round_prefer_floor"))
+    if rounding is None or node.attribute("mode", "nearest") != "nearest":
+        raise NoForm(
+            "it has tf_half_pixel_for_nn, which newer opsets can say for floor and round_prefer_floor only"
+        )
+    node.put(coordinate_transformation_mode="half_pixel", nearest_mode=rounding)
+
+
+_HALF_A_PIXEL_BEFORE = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 
 
 @adapts("Clip", version=11, needs_types=True)

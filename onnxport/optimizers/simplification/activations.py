@@ -35,8 +35,8 @@ def merge_activations(scene: Scene) -> int:
     for node in scene.nodes("Relu", "Clip"):
         before = producer(node.inputs[0])
         bounds, had = _bounds(node), _range(before)
-        if before is None or bounds is None or had is None:
-            continue
+        if before is None or bounds is None or had is None or node.outputs[0].dtype not in _FLOATS:
+            continue  # of integers the least has no absolute value
         if bounds[0] <= had[0] and bounds[1] >= had[1]:
             merged += bypass(node, node.inputs[0])
         elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):

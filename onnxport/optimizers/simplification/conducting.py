@@ -60,6 +60,7 @@ def simplified(
 
     Raises:
         UsageError: a pass that there is not.
+        MissingDependencyError: a tool that the user's list names is not installed.
     """
     passes = plan(params)
     culprits: dict[str, str] = {}

@@ -179,9 +179,14 @@ def _reduce(node: ir.Node) -> ir.Value | None:
 
 
 def _resize(node: ir.Node) -> ir.Value | None:
+    """By scales of 1, or to the same sizes where these are given: scales near 1 would read between elements."""
     if node.attributes.get_string("coordinate_transformation_mode", "half_pixel").startswith("tf_"):
         return None
-    return node.inputs[0] if same_shape(node.inputs[0], node.outputs[0]) and static(node.inputs[0]) else None
+    source, scales = node.inputs[0], array(node.inputs[2]) if len(node.inputs) > 2 else None
+    if scales is not None and scales.size:
+        return source if np.all(scales == 1) else None
+    by_sizes = len(node.inputs) > 3 and node.inputs[3] is not None
+    return source if by_sizes and same_shape(source, node.outputs[0]) and static(source) else None
 
 
 def _twice(node: ir.Node) -> ir.Value | None:

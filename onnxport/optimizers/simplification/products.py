@@ -64,7 +64,10 @@ def _fold(scene: Scene, node: ir.Node) -> int:
     moved = bias * scale + shift
     if np.any(moved):
         inputs.append(scene.constant(node, moved.astype(weight.dtype), _name(product, 2)))
-    return rewrite(node, product.op_type, inputs, dict(product.attributes))
+    attributes = {
+        name: each for name, each in product.attributes.items() if name != "beta"
+    }  # of no bias until now
+    return rewrite(node, product.op_type, inputs, attributes)
 
 
 def _name(product: ir.Node, index: int) -> str:
@@ -205,7 +208,7 @@ def _zeros_around(pad: ir.Node) -> list[int] | None:
 @simplification(
     "fuse-gemm",
     "Makes one Gemm of a MatMul of two matrices and the Add of a bias.",
-    keeps="Products of more than two dimensions, and of other types than floats.",
+    keeps="Products of more than two dimensions, of other types than floats, and of what was quantized.",
 )
 def fuse_gemm(scene: Scene) -> int:
     fused = 0
@@ -226,6 +229,8 @@ def _takes_bias(matmul: ir.Node, bias: ir.Value | None) -> bool:
     dims = static(bias)
     if bias is None or not matrices or columns is None or dims is None or bias.dtype not in _FLOATS:
         return False
+    if any(producer(value, "DequantizeLinear") for value in matmul.inputs):
+        return False  # integer kernels know a MatMul, and a Gemm with an integer bias only
     return len(dims) <= 2 and (prod(dims) == 1 or (dims[-1] == columns[1] and prod(dims) == columns[1]))
 
 

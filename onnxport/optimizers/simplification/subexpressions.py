@@ -38,12 +38,19 @@ def _share(graph: ir.Graph) -> int:
         other = next((each for each in others if _same_attributes(each, node)), None)
         if other is None:
             others.append(node)
-        elif not any(value.is_graph_output() for value in node.outputs):
+        elif not any(value.is_graph_output() for value in node.outputs) and _gives_all(other, node):
             for mine, theirs in zip(node.outputs, other.outputs, strict=True):
                 mine.replace_all_uses_with(theirs)
             graph.remove(node, safe=True)
             shared += 1
     return shared
+
+
+def _gives_all(node: ir.Node, other: ir.Node) -> bool:
+    """Whether a node has a result for each that is read of another; optional ones may be left out."""
+    return all(
+        mine.name or not theirs.uses() for mine, theirs in zip(node.outputs, other.outputs, strict=True)
+    )
 
 
 def _same_attributes(a: ir.Node, b: ir.Node) -> bool:

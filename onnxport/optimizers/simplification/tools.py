@@ -16,7 +16,7 @@ import onnx_ir as ir
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport.errors import OnnxportError
+from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.simplification.registry import simplification
@@ -100,14 +100,20 @@ def _by_onnxruntime(
 )
 def onnxsim(scene: Scene) -> int:
     if importlib.util.find_spec("onnxsim") is None:
-        scene.note("pass 'onnxsim' did nothing: onnxsim is not installed here (pip install onnxsim)")
-        return 0
+        raise MissingDependencyError(
+            "the pass 'onnxsim' needs onnxsim, which is not installed", fix="pip install onnxsim"
+        )
     source = _written(scene, "onnxsim")
     if source is None:
         return 0
     path = scene.folder / "simplified-by-tool.onnx"
     command = [sys.executable, "-c", _ONNXSIM, str(source), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise MachineError(
+            f"onnxsim was not ready after {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
+        ) from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
         scene.note(f"pass 'onnxsim' did nothing: {said[:200]}")

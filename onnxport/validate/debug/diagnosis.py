@@ -75,8 +75,9 @@ def diagnose(
             return report.model_copy(update={"diagnosis": Diagnosis(summary=agree, node=None)})
         rounds = Rounds.of(report.reference.precision, report.candidate.precision, kept_float32(candidate))
         with phase("search"):
-            with Sides(Network(graph), candidate, params, judge.reference, rounds) as sides:
-                found = _Inquiry(judge.reference, candidate, params, limit, sides, report).diagnosis(output)
+            right = judge.reference
+            with Sides(Network(graph), candidate, params, right, rounds, right.unread) as sides:
+                found = _Inquiry(right, candidate, params, limit, sides, report).diagnosis(output)
             note = limit.exceeded()
     return report.model_copy(update={"diagnosis": _noted(found, note)})
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import Artifact, TensorSpec
 from onnxport.closing import Closing
 from onnxport.model import Model
 from onnxport.validate.debug.graph import Network
@@ -51,6 +51,7 @@ class Sides(Closing):
         candidate: the other file.
         params: how it is to be run, and what its tensors are called.
         signature: the reference's inputs and outputs.
+        unread: inputs that the candidate may lack.
         rounds: what the candidate rounds to.
 
     Attributes:
@@ -67,11 +68,13 @@ class Sides(Closing):
         params: ValidateParams,
         signature: Signed,
         rounds: Rounds = _FLOAT32,
+        unread: Sequence[TensorSpec] = (),
     ) -> None:
         self.network, self.rounds = network, rounds
         runtime = tappable(candidate, params)
         names = "the reference", str(candidate.path)
-        self.candidate = Oriented(runtime, *mapped(params.map, signature, Oriented(runtime), names))
+        renames = mapped(params.map, signature, Oriented(runtime), names)
+        self.candidate = Oriented(runtime, *renames, unread=unread)
         self.runs = 0
         self.answers: Mapping[str, Array] = {}
         self.dtypes: Mapping[str, np.dtype[np.generic]] = {}

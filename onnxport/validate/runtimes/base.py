@@ -77,6 +77,11 @@ class ReferenceRuntime(Runtime, Protocol):
         """Of the inputs of which it knows more than a graph shows."""
         ...
 
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        """Of a model of tables the names of its columns, () where they have none; None for any other model."""
+        ...
+
     def other_kernels(self) -> Runtime | None:
         """The same model computed by other kernels; it ends with the first of the two to close. None for none.
 

@@ -114,6 +114,7 @@ class IsolatedRuntime(Closing):
     """
 
     domains: Mapping[str, Domain] = {}
+    features: tuple[str, ...] | None = None
 
     def __init__(
         self, path: Path, options: RuntimeOptions = _DEFAULT, *, timeout: float = RUN_TIMEOUT

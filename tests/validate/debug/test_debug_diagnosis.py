@@ -248,3 +248,14 @@ def test_a_node_that_computes_nothing_inexact_has_to_be_exact(tmp_path: Path) ->
         )
 
     assert name_of(diagnosed(model("right.onnx", "Round"), model("wrong.onnx", "Floor"))) == "last"
+
+
+def test_the_node_is_named_in_a_candidate_that_lacks_an_input_that_no_output_depends_on(
+    tmp_path: Path,
+) -> None:
+    right = networks.chain(tmp_path / "right.onnx", 6)
+    model = onnx.load(right)
+    model.graph.input.append(helper.make_tensor_value_info("unread", onnx.TensorProto.FLOAT, ["N"]))
+    onnx.save(model, right)
+    found = diagnosed(right, networks.chain(tmp_path / "wrong.onnx", 6, wrong=[2]))
+    assert name_of(found) == "n2"

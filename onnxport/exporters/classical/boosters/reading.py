@@ -77,7 +77,6 @@ class Booster(TabularModel):
         dtype = "float64" if params.float64 else "float32"
         given = _named(forest, params)
         read = Columns.one_tensor(given, "float64" if params.float64 else own, forest.width)
-        self.domains = {given: forest.domain(dtype)}
         self._forest, self._links, self._library, self._table = forest, answers, library, given
 
         def convert(opset: int | None) -> onnx.ModelProto:
@@ -93,6 +92,8 @@ class Booster(TabularModel):
             inputs=read.specs,
             convert=convert,
             answer=predict,
+            features=read.names,
+            domains={given: forest.domain(dtype)},
             notes=notes,
         )
 

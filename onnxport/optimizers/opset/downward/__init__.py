@@ -4,9 +4,10 @@ from onnxport.optimizers.opset.downward import (
     arithmetic,
     arranging,
     attributes,
+    contracting,
     normalizing,
     quantizing,
     resampling,
 )
 
-__all__ = ["arithmetic", "arranging", "attributes", "normalizing", "quantizing", "resampling"]
+__all__ = ["arithmetic", "arranging", "attributes", "contracting", "normalizing", "quantizing", "resampling"]

@@ -26,43 +26,46 @@ WIDER: dict[tuple[str, int], dict[ir.DataType, ir.DataType]] = {
 @lowers("Clip", version=12)
 def clip_integers(node: Node) -> None:
     """Integers were not clipped: comparisons choose."""
-    dtype = _integer(node, node.x)
-    if dtype is None:
+    wide = _compared(node)
+    if wide is None:
         return
-    x, low, high = (node.input(index) for index in range(3))
-    value = required(x)
-    for bound, comparison in ((low, "Less"), (high, "Greater")):
+    value = _cast(node, node.x, wide)
+    for bound, comparison in ((node.input(1), "Less"), (node.input(2), "Greater")):
         if bound is not None:
-            value = _chosen(node, comparison, bound, value, dtype)
-    node.become("Identity", value)
+            value = _chosen(node, comparison, value, _cast(node, bound, wide))
+    node.become("Cast", value, to=int(node.dtype(node.x) or wide))
 
 
 @lowers("Max", "Min", version=12)
 def extremes_of_integers(node: Node) -> None:
     """Integers had none: comparisons choose, two at a time."""
-    dtype = _integer(node, node.x)
-    if dtype is None:
+    wide = _compared(node)
+    if wide is None:
         return
     comparison = "Less" if node.ir.op_type == "Max" else "Greater"
-    value, *others = (required(each) for each in node.ir.inputs)
+    value, *others = (_cast(node, required(each), wide) for each in node.ir.inputs)
     for other in others:
-        value = _chosen(node, comparison, other, value, dtype)
-    node.become("Identity", value)
+        value = _chosen(node, comparison, value, other)
+    node.become("Cast", value, to=int(node.dtype(node.x) or wide))
 
 
-def _integer(node: Node, value: ir.Value) -> ir.DataType | None:
-    """The type if it is one of integers."""
-    dtype = node.dtype(value)
-    return dtype if dtype is not None and dtype.is_integer() else None
+def _compared(node: Node) -> ir.DataType | None:
+    """The type in which ONNX Runtime's older kernels compare and choose such integers; None for floats."""
+    dtype = node.dtype(node.x)
+    if dtype is None or not dtype.is_integer():
+        return None
+    if dtype == ir.DataType.UINT64:
+        raise NoForm("it compares unsigned integers of 64 bits, which its older form cannot")
+    return dtype if dtype in (_INT32, _INT64) else _INT32 if dtype in _NARROW else _INT64
 
 
-def _chosen(node: Node, comparison: str, other: ir.Value, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """`other` where `value` compares so with it, `value` elsewhere; ONNX Runtime compares integers of two widths."""
-    pair = [value, other]
-    if dtype not in (_INT32, _INT64):
-        wide = _INT32 if dtype in _NARROW else _INT64
-        pair = [node.before("Cast", each, to=int(wide)) for each in pair]
-    return node.before("Where", node.before(comparison, *pair), other, value)
+def _cast(node: Node, value: ir.Value, to: ir.DataType) -> ir.Value:
+    return value if node.dtype(value) == to else node.before("Cast", value, to=int(to))
+
+
+def _chosen(node: Node, comparison: str, value: ir.Value, other: ir.Value) -> ir.Value:
+    """`other` where `value` compares so with it, `value` elsewhere."""
+    return node.before("Where", node.before(comparison, value, other), other, value)
 
 
 @lowers("Pow", version=12)

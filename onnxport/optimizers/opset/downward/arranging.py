@@ -130,4 +130,7 @@ def trilu(node: Node) -> None:
     offset = node.before("Sub", columns, node.before("Reshape", rows, node.constant([-1, 1])))
     side = "Less" if node.attribute("upper", 1) else "Greater"
     outside = node.before(side, offset, node.input(1) or zero)
-    node.become("Where", outside, node.constant(0, dtype), x)
+    if dtype == ir.DataType.BOOL:  # ONNX Runtime's Where has none
+        node.become("And", node.before("Not", outside), x)
+    else:
+        node.become("Where", outside, node.constant(0, dtype), x)

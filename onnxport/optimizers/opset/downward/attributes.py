@@ -62,9 +62,17 @@ def no_dilations(node: Node) -> None:
 
 @lowers("Reshape", version=14)
 def reshape_zero(node: Node) -> None:
-    """A 0 copies the size of the input; under `allowzero` it is one."""
-    if node.attribute("allowzero", 0):
-        shape = node.array(node.input(1))
-        if shape is None or (shape == 0).any():
-            raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot say")
-        node.take("allowzero")
+    """A 0 copies the size of the input; under `allowzero` it is one.
+
+    PyTorch's exporter sets `allowzero` at every Reshape. A shape of the run holds a 0 for an empty input only.
+    """
+    if not node.attribute("allowzero", 0):
+        return
+    shape = node.array(node.input(1))
+    if shape is not None and (shape == 0).any():
+        raise NoForm("its shape holds a size of 0 (allowzero), which the older form cannot say")
+    if shape is None:
+        node.remark(
+            "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0"
+        )
+    node.take("allowzero")

@@ -88,6 +88,9 @@ def _beside(node: Node) -> ir.Value:
     shape = node.shape(node.x)
     if shape is None:
         raise NoForm("the rank of its input is not known, and with it where its channels are")
+    node.remark(
+        "scales per channel came with opset 13: they are multiplied by in float32, without integer kernels"
+    )
     behind = len(shape) - 1 - node.attribute("axis", 1) % len(shape)
     return node.constant([-1] + [1] * behind)
 

@@ -1,0 +1,191 @@
+"""Tables: a `.csv` file whose columns become a model's inputs, by the names in its header or in their order.
+
+Numbers are read as float64 and handed over in the type that the input has. What pandas takes for a missing value is one
+here: NaN among numbers, the text "nan" among texts, since ONNX's strings have no other.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SUFFIX = ".csv"
+# Rows of one set of inputs: enough that a table takes few runs, few enough that a wide one fits into memory.
+ROWS = 1000
+_MISSING = frozenset(
+    ",#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null".split(
+        ","
+    )
+)
+_MISSING_TEXT = "nan"
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_NAMED = 8  # columns in a message
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Cells by column; names are "" where there is no header."""
+
+    path: Path
+    names: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    first_line: int
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """
+        Raises:
+            InputError: there is no such column, or two.
+        """
+        if self.names.count(name) == 1:
+            return self.columns[self.names.index(name)]
+        if name in self.names:
+            raise InputError(f"{self.path} has two columns {name!r}", fix="rename one of them")
+        if not any(self.names):
+            raise InputError(
+                f"{self.path} has no column {name!r}",
+                why="its first line holds numbers, no names",
+                fix="put a line with the columns' names first",
+            )
+        raise InputError(f"{self.path} has no column {name!r}", why=f"it has {_listed(self.names)}")
+
+
+def read_table(path: Path, inputs: Sequence[TensorSpec], features: Sequence[str] = ()) -> dict[str, Array]:
+    """The inputs [N, C], or [N, 1] or [N] per column, from the N rows of a file.
+
+    Args:
+        features: the names of the columns of a model with one input, in their order; a file may hold others beside.
+
+    Raises:
+        InputError: unreadable, a column missing or one too many, or a cell that is none of the input's type.
+    """
+    table = _read(path)
+    if len(inputs) == 1 and len(inputs[0].shape) == 2:
+        return {inputs[0].name: _whole(table, inputs[0], features)}
+    arrays = {}
+    for spec in inputs:
+        if len(spec.shape) not in (1, 2) or (len(spec.shape) == 2 and spec.shape[1] not in (1, None)):
+            raise InputError(
+                f"{path} cannot be fed to {spec.name!r}",
+                why=f"the model takes {spec}, and a column of a table is [N, 1]",
+                fix="use an .npz file with an array per input",
+            )
+        values = _parsed(table, spec.name, table.column(spec.name), spec.dtype)
+        arrays[spec.name] = values if len(spec.shape) == 1 else values[:, None]
+    return arrays
+
+
+def _whole(table: _Table, spec: TensorSpec, features: Sequence[str]) -> Array:
+    """The one input of a model: the columns that it names, else all."""
+    width = spec.shape[1]
+    named = list(features) if any(table.names) else []
+    if not named and width in (1, None) and spec.name in table.names:
+        named = [spec.name]
+    names = named or list(table.names)
+    columns = [table.column(name) for name in named] if named else list(table.columns)
+    if isinstance(width, int) and len(columns) != width:
+        raise InputError(
+            f"{table.path} has {len(columns)} columns",
+            why=f"the model takes {spec}; the file has {_listed(table.names)}"
+            if any(names)
+            else f"the model takes {spec}",
+            fix="leave out what is no feature, such as the label" if len(columns) > width else "",
+        )
+    return np.stack(
+        [_parsed(table, name, cells, spec.dtype) for name, cells in zip(names, columns, strict=True)], axis=1
+    )
+
+
+def _read(path: Path) -> _Table:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head = file.readline()
+            file.seek(0)
+            lines = [row for row in csv.reader(file, delimiter=_delimiter(head)) if row]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read", why="it is not UTF-8", fix="save it as UTF-8") from error
+    except (OSError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read", why=str(error)) from error
+    has_header = bool(lines) and not all(map(_is_number, lines[0]))
+    names = tuple(name.strip() for name in lines[0]) if has_header else ("",) * len(lines[0] if lines else [])
+    rows = lines[has_header:]
+    if not rows:
+        raise InputError(f"{path} holds no rows", why="it is empty" if not lines else "its header is all")
+    odd = next((place for place, row in enumerate(rows) if len(row) != len(names)), None)
+    if odd is not None:
+        raise InputError(
+            f"{path} has {len(rows[odd])} cells in row {odd}", why=f"the first line has {len(names)}"
+        )
+    return _Table(path, names, tuple(zip(*rows, strict=True)), int(has_header))
+
+
+def _delimiter(head: str) -> str:
+    return max(",;\t", key=head.count)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell.strip() in _MISSING
+    return True
+
+
+def _parsed(table: _Table, name: str, cells: Sequence[str], dtype: str) -> Array:
+    """The cells of a column: [N] of `dtype`."""
+    if dtype == "string":
+        texts = [_MISSING_TEXT if cell.strip() in _MISSING else cell for cell in cells]
+        return np.array(texts, dtype=object)
+    if dtype == "bool":
+        return np.array([_cell(table, name, row, cell, _boolean, dtype) for row, cell in enumerate(cells)])
+    filled = ["nan" if cell.strip() in _MISSING else cell for cell in cells]
+    try:
+        numbers = np.array(filled).astype(np.float64)
+    except ValueError:
+        numbers = np.array(
+            [_cell(table, name, row, cell, float, dtype) for row, cell in enumerate(filled)], np.float64
+        )
+    if np.dtype(dtype).kind == "f":
+        with np.errstate(over="ignore"):  # infinities are what the model is given
+            return numbers.astype(dtype)
+    whole = np.array([_cell(table, name, row, cell, _integer, dtype) for row, cell in enumerate(cells)])
+    return whole.astype(dtype)
+
+
+def _integer(cell: str) -> int:
+    try:
+        return int(cell)
+    except ValueError:
+        number = float(cell)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
+def _boolean(cell: str) -> bool:
+    return _BOOLEANS[cell.strip().lower()]
+
+
+def _cell(table: _Table, name: str, row: int, cell: str, parse: Any, dtype: str) -> Any:
+    try:
+        return parse(cell)
+    except (ValueError, KeyError, OverflowError):
+        said = "a missing value" if cell.strip() in _MISSING else repr(cell[:40])
+        column = f"column {name!r}" if name else "a column"
+        raise InputError(
+            f"{table.path} has {said} in {column}, row {row}", why=f"the model takes {dtype} there"
+        ) from None
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
