@@ -31,8 +31,8 @@ IMPORT_NAMES = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-# Imported for models that were made with them, whose users have them: Keras 2.
-UNREQUIRED = {"tf-keras"}
+# No extra brings them: Keras 2 is for models that were made with it, PaddlePaddle has an environment of its own.
+UNREQUIRED = {"paddle", "tf-keras"}
 # What a user needs for part of what the package does; the others are for those who work on it.
 OPTIONAL = ("distributed", "images", "torch", "tensorflow", "sklearn", "boosting")
 

@@ -82,6 +82,8 @@ _OTHERWISE: Mapping[str, str] = {
     ".py": "write package.module:function, without .py, for what builds the model",
     **dict.fromkeys((".ort", ".mlpackage"), "it was converted from ONNX: export what that was made of"),
 }
+# How PaddlePaddle's programs begin that are JSON.
+_PIR = b'{"base_code":{"magic":"pir"'
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -190,10 +192,18 @@ def _kind_of(path: Path) -> str:
             f"{path} has an extension that names no model of a framework",
             fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
         )
+    if suffix == ".json" and _begins(path).startswith(_PIR):
+        return "paddle"
     return _SUFFIXES[suffix]
+
+
+def _begins(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return b"".join(stream.read(256).split())
 
 
 def _files(path: Path) -> tuple[Path, ...]:
     if path.is_dir():
         return tuple(sorted(file for file in path.rglob("*") if file.is_file()))
-    return (path,)
+    weights = path.with_suffix(".pdiparams")  # PaddlePaddle's
+    return (path, weights) if path.suffix in (".json", ".pdmodel") and weights.is_file() else (path,)

@@ -27,6 +27,7 @@ from onnxport.validate.params import ValidateParams
 if TYPE_CHECKING:
     from onnxport.exporters.process import SourceRuntime
     from onnxport.model import Model
+    from onnxport.validate.report import Report
 
 _TARGET = "export"
 
@@ -120,11 +121,17 @@ def run(
             check_belongs(job.params, found.kind)
             require(SOURCES.get(found.kind, ()), f"exporting {job.source.name}")
             product, model = _exported(job, runtime, origin.digest, staging.folder, clock)
+            if job.params.zipmap:
+                from onnxport.exporters.classical.zipmap import check_classes
+
+                check_classes(product.facts.get("classes"), job.source.name)
             judge = None
             if job.validation is not None:
                 judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
             report = verdict(judge, found, product, clock)
         final = job.output if report.passed else _rejected(job)
+        if job.params.zipmap and report.passed:
+            product, report = _zipped(product, report)
         product, report = named_for(product, report, final)
         record = record_of(product, final, _TARGET, report, origin, clock)
         whole = run_report((command, *arguments), origin, (record,), _libraries(job, runtime), clock)
@@ -161,6 +168,17 @@ def _exported(
         (folder / "0").mkdir()
         artifact = model.noted(manifest, runtime).save(folder / "0" / job.output.name)
     return Product(artifact, notes, exported.facts), load(artifact)[0]
+
+
+def _zipped(product: Product, report: Report) -> tuple[Product, Report]:
+    """What was proven, with dictionaries behind its probabilities."""
+    from onnxport.exporters.classical.zipmap import add_zipmap
+
+    add_zipmap(product.artifact.path, product.facts["classes"])
+    digest, size = product.artifact.digest(), product.artifact.size
+    candidate = report.candidate.model_copy(update={"digest": digest, "size": size})
+    note = "proven is the tensor that ZipMap makes dictionaries of; no target but ONNX Runtime takes these"
+    return replace(product, notes=(*product.notes, note)), report.model_copy(update={"candidate": candidate})
 
 
 def _rejected(job: Export) -> Path | None:

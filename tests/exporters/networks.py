@@ -348,6 +348,21 @@ def halving() -> nn.Module:
     return _in_a_module(lambda x: x.view(x.shape[0], x.shape[1] // 4, 4).sum(2))
 
 
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(4, 5, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        states: Tensor = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+        return states
+
+
+def packed() -> nn.Module:
+    return Packed()
+
+
 class Counting(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -216,6 +216,25 @@ def test_float64_is_the_way_out(drifting: Path, tmp_path: Path) -> None:
     assert made.report.verdict == "proven"
 
 
+def test_zipmap_is_put_behind_what_was_proven(tmp_path: Path) -> None:
+    features, target = TABLES["iris"]()
+    model = naive_bayes.GaussianNB().fit(features, np.array(["setosa", "versicolor", "virginica"])[target])
+    skops.io.dump(model, tmp_path / "model.skops")
+    made = export_model(tmp_path / "model.skops", zipmap=True)
+    session = onnxruntime.InferenceSession(made.path, providers=["CPUExecutionProvider"])
+    label, dictionaries = session.run(None, {"X": features.astype(np.float32)})
+    assert label[0] == "setosa"
+    assert [[each[name] for name in model.classes_] for each in dictionaries] == pytest.approx(
+        model.predict_proba(features), abs=1e-5
+    )
+
+
+def test_zipmap_of_a_regressor_is_refused(tmp_path: Path) -> None:
+    skops.io.dump(fitted("Ridge")[0], tmp_path / "model.skops")
+    with pytest.raises(UsageError, match="--zipmap says nothing"):
+        export_model(tmp_path / "model.skops", zipmap=True)
+
+
 # -- bad input ----------------------------------------------------------------------------------------------------
 
 

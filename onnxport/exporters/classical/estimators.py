@@ -47,6 +47,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
         answer=partial(_answers, model, columns, names),
         other_answer=partial(_ties_turned, model, columns, names) if _has_ties(model, names) else None,
         features=columns.names,
+        classes=_classes(model) if "probabilities" in names else (),
         domains=domains_of(model, columns, float64=params.float64),
     )
 
@@ -67,6 +68,14 @@ def _check_fitted(model: Any, source: Source) -> None:
 def _answers(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Mapping[str, Any]:
     table = _table(model, columns, feeds)
     return {name: _OUTPUTS.get(name, _values)(model, table) for name in names}
+
+
+def _classes(model: Any) -> list[int | str]:
+    """Python's own integers and texts; nothing where there are several outputs, or other labels."""
+    classes = getattr(model, "classes_", None)
+    if not isinstance(classes, np.ndarray) or classes.dtype.kind not in "iuUO":
+        return []
+    return [each if isinstance(each, str) else int(each) for each in classes.tolist()]
 
 
 def _has_ties(model: Any, names: list[str]) -> bool:

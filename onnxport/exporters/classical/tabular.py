@@ -72,6 +72,7 @@ class TabularModel:
         other_answer: answers with the ties broken otherwise, and the like; None for nothing.
         features: the names of the columns, in their order; empty where nobody named them.
         domains: input name to what it may hold.
+        classes: of a classifier, in the order of its probabilities.
         notes: sentences for the user about what was loaded.
 
     Raises:
@@ -92,8 +93,10 @@ class TabularModel:
         other_answer: Answer | None = None,
         features: Sequence[str] = (),
         domains: Mapping[str, Domain] | None = None,
+        classes: Sequence[int | str] = (),
         notes: Sequence[str] = (),
     ) -> None:
+        self._classes = list(classes)
         self.features, self.domains = tuple(features), domains or {}
         self.kind, self.name, self._exporter, self.notes = kind, name, exporter, tuple(notes)
         self.inputs = tuple(inputs)
@@ -106,7 +109,8 @@ class TabularModel:
     def export(self, output: Path, opset: int | None) -> Exported:
         model = self._model if opset is None else self._convert(opset)
         output.write_bytes(model.SerializeToString(deterministic=True))
-        return Exported(output, self.notes, {"exporter": self._exporter})
+        facts = {"exporter": self._exporter} | ({"classes": self._classes} if self._classes else {})
+        return Exported(output, self.notes, facts)
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         answer = self._other_answer if other_kernels and self._other_answer else self._answer

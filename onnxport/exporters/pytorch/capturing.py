@@ -47,7 +47,7 @@ def _captured(
     # AUTO and not DYNAMIC: what becomes of a dimension is then seen in the program, instead of read in a message.
     auto = torch.export.Dim.AUTO
     axes = {
-        key: {axis: auto for axis, dim in enumerate(dynamic.get(key, ())) if dim is not None}
+        key: {axis: auto for axis, dim in enumerate(dynamic.get(key, ())) if dim is not None} or None
         for key in tensors
     }
     try:

@@ -68,6 +68,13 @@ def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) ->
     places = [key for key, each in parameters.items() if each.kind in _POSITIONAL]
     only_keywords = [key for key, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
     takes_more = {each.kind for each in parameters.values()}
+    if not parameters:
+        raise UsageError(
+            f"{name} takes no inputs", why="it is forward()", fix="export a module that computes from some"
+        )
+    for given in specs.values():
+        if not isinstance(getattr(torch, given.dtype, None), torch.dtype):
+            raise UsageError(f"input {given.name!r} is {given.dtype}, of which PyTorch has no tensors")
     if not specs:
         raise _refusal(signature, name, f"{name} needs an example of what it takes", "no input is given")
     taken = {spec: spec for spec in specs if spec in (*places, *only_keywords)}
@@ -136,7 +143,7 @@ def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> Us
     return UsageError(
         what,
         why=f"{why}; it is forward{signature}",
-        fix=f"give {options}, for instance {wanted[0] if wanted else 'x'}=1,3,224,224:float32, or =1,16:int64 for ids",
+        fix=f"give {options}, for instance {wanted[0]}=1,3,224,224:float32, or =1,16:int64 for ids",
     )
 
 

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 import onnxport
 from onnxport.errors import CannotConvertError, OnnxportError, Refusal
+from onnxport.exporters.pytorch.recurrence import NotOneOperator
 
 # Whoever wrote code in one of these, it was not the user who exports.
 _LIBRARIES = tuple(
@@ -27,14 +28,14 @@ _OLDER = "or give --exporter torchscript, which keeps what the example took"
 # What torch says in a capture -> why, and the way out.
 _TELLING: tuple[tuple[str, str, str], ...] = (
     (
-        r"pack_padded_sequence|_pack_padded_sequence|batch_sizes",
-        "packed sequences have sizes that depend on the data",
-        "run the recurrent layer on the padded batch and mask what it gives",
-    ),
-    (
         r"\.numpy\(\)|numpy\(\) |Cannot access data pointer|FakeTensor.*NumPy",
         "it leaves PyTorch: torch.export sees nothing of what NumPy or others compute",
         "compute it with torch",
+    ),
+    (
+        r"Must provide a tree_name",
+        "torch.export leaves no dimensions open where inputs go into **kwargs",
+        "make them parameters of forward",
     ),
     (
         r"could not convert .*(SymInt|SymFloat)|SymIntArrayRef expected",
@@ -122,6 +123,8 @@ def not_captured(error: BaseException, module: Any, name: str) -> OnnxportError:
             why="torch.export follows both ways of a branch, or none",
             fix=f"use torch.where or torch.cond there, {_OLDER}",
         )
+    if isinstance(error, NotOneOperator):
+        return CannotConvertError(f"{name} cannot be captured{at(place)}", why=error.why, fix=error.fix)
     text = str(error)
     for pattern, why, fix in _TELLING:
         if re.search(pattern, text):

@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN layers kept whole: torch.export unrolls them over the steps of the example, whatever stays open.
 
 While a module is captured, its calls of torch's recurrent kernels become operators of our own with the same arguments,
-and these become ONNX's LSTM, GRU and RNN. Layers of packed sequences and with projections are left to torch.
+and these become ONNX's LSTM, GRU and RNN.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 _NAMESPACE = "onnxport"
+
+
+class NotOneOperator(Exception):
+    """A recurrent layer that ONNX has no operator for."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.why, self.fix = why, fix
 
 
 @dataclass(frozen=True)
@@ -92,15 +100,21 @@ _OPERATORS = {kernel: _register(kernel, cell) for kernel, cell in CELLS.items()}
 
 
 class Whole(TorchFunctionMode):
-    """While it is entered, recurrent layers are not unrolled."""
+    """While it is entered, recurrent layers are not unrolled; NotOneOperator for those that ONNX does not have."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
         cell = CELLS.get(name)
-        if cell is None or func != getattr(torch, name) or kwargs or not _is_plain(cell, args):
+        if name == _PACKING:
+            raise NotOneOperator(
+                "packed sequences have sizes that depend on the data",
+                "run the recurrent layer on the padded batch and mask what it gives",
+            )
+        if cell is None or func != getattr(torch, name) or kwargs or len(args) != _ARGUMENTS:
             return func(*args, **(kwargs or {}))
+        _check(cell, args)
         input, hx, params, has_biases, num_layers, _, _, bidirectional, batch_first = args
         states = list(hx) if cell.states > 1 else [hx]
         return tuple(
@@ -108,14 +122,15 @@ class Whole(TorchFunctionMode):
         )
 
 
-def _is_plain(cell: Cell, args: tuple[Any, ...]) -> bool:
-    """Whether these are the arguments of a padded batch, of a layer without projections."""
-    if len(args) != 9 or not isinstance(args[3], bool):
-        return False
-    states, params, has_biases = args[1], args[2], args[3]
-    if cell.states > 1 and states[0].shape[2] != states[1].shape[2]:
-        return False
-    return bool(len(params) == args[4] * (2 if args[7] else 1) * (4 if has_biases else 2))
+_PACKING = "_pack_padded_sequence"
+_ARGUMENTS = 9
+
+
+def _check(cell: Cell, args: tuple[Any, ...]) -> None:
+    if cell.states > 1 and args[1][0].shape[2] != args[1][1].shape[2]:
+        raise NotOneOperator(
+            "ONNX's LSTM has no projections (proj_size)", "multiply behind a layer without them"
+        )
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:

@@ -61,7 +61,10 @@ def load(source: Source, params: ExportParams) -> Booster:
     booster = xgboost.Booster()
     try:
         booster.load_model(path)
-    except xgboost.core.XGBoostError as error:
+    except (
+        xgboost.core.XGBoostError,
+        UnicodeDecodeError,
+    ) as error:  # the second of its own message, quoting the file
         raise InputError(f"{source.name} is no model of XGBoost's", why=first_line(error)) from error
     return of_object(booster, source, params)
 

@@ -1,0 +1,150 @@
+"""Runs a PaddlePaddle model in the environment that has PaddlePaddle; a script for that environment's Python.
+
+It imports nothing of ours, whose libraries that environment lacks. Requests come on stdin, answers go to what stdout
+was: a frame of JSON and one of arrays (NumPy's .npz, "0", "1", ... in the model's order), each behind its length. When
+stdin ends, so does it, and takes the folder with it that the model lies in: who started it may have been killed.
+
+    python worker.py inference.json inference.pdiparams FOLDER
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import struct
+import sys
+import traceback
+from typing import Any, BinaryIO
+
+import numpy as np
+
+_HEADER = struct.Struct("<Q")
+_DTYPES = {"FP32": "float32", "FP64": "float64", "FP16": "float16", "BF16": "bfloat16"}
+
+
+class Model:
+    """A program with its weights, as the inference library runs it.
+
+    Args:
+        program: inference.json, or inference.pdmodel of the older form.
+        weights: inference.pdiparams.
+    """
+
+    def __init__(self, program: str, weights: str) -> None:
+        from paddle import inference
+
+        self._program, self._weights, self._inference = program, weights, inference
+        self._predictors: dict[bool, Any] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Names, dtypes and shapes; -1 is an open dimension."""
+        import paddle
+
+        paddle.enable_static()
+        prefix = self._program.rpartition(".")[0]
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        program, feeds, fetches = paddle.static.load_inference_model(prefix, executor)
+        predictor = self._predictor(False)
+        return {
+            "version": paddle.__version__,
+            "inputs": [self._spec(name, _variable(program, name)) for name in feeds],
+            "outputs": [
+                self._spec(name, variable)
+                for name, variable in zip(predictor.get_output_names(), fetches, strict=True)
+            ],
+        }
+
+    def run(self, arrays: list[Any], other: bool) -> list[Any]:
+        """The outputs of one run; with `other`, without the graph's optimizations and oneDNN."""
+        predictor = self._predictor(other)
+        for name, array in zip(predictor.get_input_names(), arrays, strict=True):
+            handle = predictor.get_input_handle(name)
+            handle.reshape(list(array.shape))
+            handle.copy_from_cpu(np.ascontiguousarray(array))
+        predictor.run()
+        return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
+
+    def _predictor(self, other: bool) -> Any:
+        if other not in self._predictors:
+            config = self._inference.Config(self._program, self._weights)
+            config.disable_gpu()
+            config.disable_glog_info()
+            config.switch_ir_optim(not other)
+            if other:
+                config.disable_mkldnn()
+            self._predictors[other] = self._inference.create_predictor(config)
+        return self._predictors[other]
+
+    def _spec(self, name: str, variable: Any) -> dict[str, Any]:
+        kind = str(variable.dtype).strip("<>").partition(":")[0].rpartition(".")[2]
+        return {
+            "name": name,
+            "dtype": _DTYPES.get(kind, kind.lower()),
+            "shape": [int(dim) for dim in variable.shape],
+        }
+
+
+def _variable(program: Any, name: str) -> Any:
+    """What holds an input in a program of either form."""
+    block = program.global_block()
+    for op in block.ops:
+        if callable(getattr(op, "name", None)) and op.name() == "pd_op.data" and op.attrs()["name"] == name:
+            return op.result(0)
+    return block.var(name)
+
+
+def _read(stream: BinaryIO) -> bytes:
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        raise EOFError
+    (length,) = _HEADER.unpack(header)
+    return stream.read(length)
+
+
+def _write(stream: BinaryIO, *frames: bytes) -> None:
+    for frame in frames:
+        stream.write(_HEADER.pack(len(frame)) + frame)
+    stream.flush()
+
+
+def _packed(arrays: list[Any]) -> bytes:
+    held = io.BytesIO()
+    named: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
+    np.savez(held, **named)
+    return held.getvalue()
+
+
+def _unpacked(frame: bytes) -> list[Any]:
+    with np.load(io.BytesIO(frame)) as archive:
+        return [archive[str(number)] for number in range(len(archive.files))]
+
+
+def _serve(program: str, weights: str) -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    model = None
+    while True:
+        try:
+            request, arrays = json.loads(_read(sys.stdin.buffer)), _unpacked(_read(sys.stdin.buffer))
+        except EOFError:
+            return
+        results: list[Any] = []
+        try:
+            model = model or Model(program, weights)
+            if request["method"] == "describe":
+                said = model.describe()
+            else:
+                said, results = {}, model.run(arrays, request["other"])
+        except Exception as error:
+            traceback.print_exc()
+            said = {"error": f"{type(error).__name__}: {error}"}
+        _write(answers, json.dumps(said).encode(), _packed(results))
+
+
+if __name__ == "__main__":
+    try:
+        _serve(sys.argv[1], sys.argv[2])
+    finally:
+        shutil.rmtree(sys.argv[3], ignore_errors=True)
