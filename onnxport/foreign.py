@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from onnxport.errors import MachineError
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def search_path(command: Path) -> str:
@@ -90,6 +93,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def telling_line(text: str) -> str:
     """The last line that names an error, the last one if none does."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if "Error" in line or line.lower().startswith("error")]
+    lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
+    named = [
+        line for line in lines if "Error" in line or "[ERROR]" in line or line.lower().startswith("error")
+    ]
     return " ".join((named or lines or ["it says nothing"])[-1].split())[:200]

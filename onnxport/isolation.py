@@ -248,11 +248,20 @@ def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, o
     try:
         return True, getattr(served, method)(*args)
     except (OnnxportError, OSError) as error:
-        return False, error  # a full disk is the caller's to explain: it knows the output's final name
+        return False, _alone(
+            error
+        )  # a full disk is the caller's to explain: it knows the output's final name
     except MemoryError:
         return False, MachineError("the machine ran out of memory", why=f"in {method}")
     except Exception:
         return False, traceback.format_exc()
+
+
+def _alone(error: Exception) -> Exception:
+    """The error without what it came from, which a library can have pickle send along (tblib, that TensorFlow loads):
+    the parent would import TensorFlow to read it."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class ExportParams(BaseModel):
     )
     trust: bool = Field(
         default=False,
-        description="Load a pickle (.pkl, .joblib), which may run any code of whoever wrote it.",
+        description="Load a pickle (.pkl, .joblib), or the code in a Keras file: either may run anything.",
     )
     paddle2onnx: Path | None = Field(
         default=None,

@@ -133,12 +133,10 @@ def _groups(batch: int) -> list[list[int]]:
 
 def _joined(parts: list[Array], answer: Array, groups: list[list[int]]) -> Array:
     """The answers for the rows as one for the batch; `answer` itself where the output has no row per row."""
+    if not answer.ndim:
+        return answer
     rows = [part[: len(dict.fromkeys(group))] for part, group in zip(parts, groups, strict=True)]
-    fits = (
-        answer.ndim
-        and answer.shape[0] == sum(map(len, rows))
-        and all(row.shape[1:] == answer.shape[1:] for row in rows)
-    )
+    fits = answer.shape[0] == sum(map(len, rows)) and all(row.shape[1:] == answer.shape[1:] for row in rows)
     return np.concatenate(rows) if fits else answer
 
 

@@ -170,7 +170,7 @@ def test_the_file_says_nothing_of_this_machine_and_is_the_same_again(tmp_path: P
     assert [node.name for node in model.graph.node] == ["first/Gemm", "second/Gemm"]
 
 
-@pytest.mark.parametrize(("asked", "written"), [(11, 18), (26, 20)])
+@pytest.mark.parametrize(("asked", "written"), [(11, 18), pytest.param(26, 20, marks=pytest.mark.exhaustive)])
 def test_the_opset_is_the_nearest_that_torch_writes(asked: int, written: int, tmp_path: Path) -> None:
     _, path = exported(networks.narrow(), tmp_path, input="x=1,3", opset=asked)
     assert onnx.load(path).opset_import[0].version == written
@@ -277,6 +277,7 @@ def test_a_file_of_weights_is_no_model(tmp_path: Path) -> None:
         assert why in str(caught.value)
 
 
+@pytest.mark.exhaustive
 def test_torchscript_is_traced_on_request(tmp_path: Path) -> None:
     torch.jit.save(networks.scripted(), tmp_path / "script.pt")
     params = ExportParams(input="x=1,3", dynamic="x=n,_", exporter="torchscript")

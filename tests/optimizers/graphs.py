@@ -46,7 +46,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, Any]:
     for value in model.graph.input:
         kind = value.type.tensor_type
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        shape = [dim.dim_value or SIZES[dim.dim_param] for dim in kind.shape.dim]
+        shape = [SIZES[dim.dim_param] if dim.dim_param else dim.dim_value for dim in kind.shape.dim]
         numbers = random.standard_normal(shape)
         known = value.name in FED and np.size(FED[value.name]) == numbers.size
         fed[value.name] = np.asarray(FED[value.name] if known else numbers).astype(dtype)

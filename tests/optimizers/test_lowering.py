@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from onnxport.optimizers.opset.downward.arithmetic import WIDER
 from onnxport.optimizers.opset.downward.registry import LOWERINGS
 from onnxport.optimizers.opset.upward import ADAPTERS
 from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
+from onnxport.optimizers.rewritings.registry import rewritten_ops
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
 # As in test_opset.py: opset, then the graph. `_` is an absent input, `float[]` says nothing of the shape.
@@ -168,6 +170,8 @@ REFUSED = r"""
      (float[4,3] x, int64[1] a) => (float[] y) <int64[2] p = {1, 0}> { y = Pad(x, p, _, a) }
 14 13 a size of 0
      (float[0,3] x) => (float[] y) <int64[2] s = {3, 0}> { y = Reshape<allowzero=1>(x, s) }
+14 13 a size of 0
+     (float[2,3] x, int64[2] s) => (float[] y) { y = Reshape<allowzero=1>(x, s) }
 12 11 unsigned integers of 64 bits
      (uint64[2,3] x, uint64[3] e) => (uint64[] y) { y = Max(x, e) }
 13 11 drops in training
@@ -325,6 +329,21 @@ def unseen(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
         yield "deprecated"
 
 
+def test_the_documentation_names_every_operator_without_a_way_down() -> None:
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            first[schema.name] = min(first.get(schema.name, NEWEST_OPSET + 1), schema.since_version)
+    table = Path("docs/optimize.md").read_text(encoding="utf-8").partition("### What cannot go down")[2]
+    for op, version in first.items():
+        if not LOWEST_OPSET < version <= NEWEST_OPSET:
+            continue
+        schema = onnx.defs.get_schema(op, version)
+        defined = schema.has_function or schema.has_context_dependent_function or op in rewritten_ops()
+        if not defined and (op, version) not in LOWERINGS:
+            assert op in table
+
+
 def test_weights_stay_where_they_are() -> None:
     read = []
 
@@ -344,9 +363,7 @@ def test_weights_stay_where_they_are() -> None:
 
 
 def test_a_shape_of_the_run_is_taken_to_hold_no_zero_and_a_note_says_so() -> None:
-    model = build(
-        14, "(float[2,3,4] x, int64[R] shape) => (float[] y) { y = Reshape<allowzero=1>(x, shape) }"
-    )
+    model = build(14, "(float[2,N] x) => (float[] y) { s = Shape(x) y = Reshape<allowzero=1>(x, s) }")
     brought = brought_to(Model(ir.from_proto(model)), LOWEST_OPSET)
     assert brought.notes == (
         "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0",

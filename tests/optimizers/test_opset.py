@@ -20,6 +20,7 @@ from onnx import numpy_helper
 from fixtures import models
 from onnxport.model import Model
 from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, brought_to, lift
+from onnxport.optimizers.opset.kernels import newest_opset
 from onnxport.optimizers.opset.upward import ADAPTERS
 from onnxport.optimizers.params import NEWEST_OPSET
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
@@ -62,6 +63,7 @@ ADAPTED = """
 12 (float[1,2,7,9] x) => (float[] y)
      <float[8] roi = {0.0, 0.0, 0.1, 0.2, 1.0, 1.0, 0.9, 0.7}, float[0] none = {}, int64[4] z = {1, 2, 4, 20}>
      { y = Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize">(x, roi, none, z) }
+11 (float[1,2,7,9] x, float[0] fed) => (float[] y) <int64[4] z = {1, 2, 4, 20}> { y = Resize(x, fed, fed, z) }
 13 (float[1,2,7,9] x) => (float[] y) <int64[4] z = {1, 2, 4, 20}> { y = Resize<mode="linear">(x, _, _, z) }
 
  7 (float[4,5,6] x) => (float[] y) { y = Slice<starts=[1, -3], ends=[3, 9223372036854775807], axes=[0, 2]>(x) }
@@ -571,6 +573,14 @@ def test_latest_is_what_onnx_runtime_has_kernels_for() -> None:
         brought_to(Model(ir.from_proto(build(17, text))), 24)
     assert [(refusal.op, refusal.node) for refusal in caught.value.refusals] == [("RoiAlign", "y")]
     assert "has no kernel for RoiAlign-22" in str(caught.value)
+
+
+def test_no_opset_is_newer_than_onnx_runtime_loads() -> None:
+    assert newest_opset(onnx.defs.onnx_opset_version()) == NEWEST_OPSET
+    assert newest_opset(NEWEST_OPSET - 3) == NEWEST_OPSET - 3
+    model = Model(ir.from_proto(build(21, "(float[2] x) => (float[] y) { y = Abs(x) }")))
+    with pytest.raises(LiftError, match="know opsets up to 26; give --opset 26"):
+        brought_to(model, NEWEST_OPSET + 1)
 
 
 def test_what_did_not_run_before_is_no_reason_against_an_opset() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import onnx
 
+from onnxport import foreign
 from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError, UsageError
+from onnxport.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.paddle.environment import Environment, Program, Worker
 from onnxport.exporters.params import ExportParams
@@ -79,7 +80,21 @@ class PaddleModel:
         made = onnx.load(self._environment.convert(self._program, self._folder, opset))
         _name_outputs(made, [spec.name for spec in self.outputs])
         onnx.save(made, output)
+        self._check(output)
         return Exported(output, facts={"exporter": f"paddle2onnx {self._environment.version}"})
+
+    def _check(self, path: Path) -> None:
+        """Refuses what ONNX Runtime cannot load: paddle2onnx says success of such files, too (CannotConvertError)."""
+        import onnxruntime
+
+        try:
+            onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its classes have no common base but this
+            raise CannotConvertError(
+                f"what paddle2onnx {self._environment.version} wrote cannot be loaded",
+                why=foreign.telling_line(str(error)),
+                fix="another version of it may do better",
+            ) from error
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         answers = self._worker.run([feeds[spec.name] for spec in self.inputs], other=other_kernels)

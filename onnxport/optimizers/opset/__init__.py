@@ -9,7 +9,8 @@ from onnxport.optimizers.opset.bringing import Brought, brought_to
 from onnxport.optimizers.opset.functions import inline_functions
 from onnxport.optimizers.opset.lifting import lift
 from onnxport.optimizers.opset.lowering import lower
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, OLDEST_OPSET, LiftError
+from onnxport.optimizers.opset.refusing import LiftError
+from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, OLDEST_OPSET
 
 __all__ = [
     "CANONICAL_OPSET",

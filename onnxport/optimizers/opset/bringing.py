@@ -12,10 +12,11 @@ import onnxruntime
 
 from onnxport.model import Model
 from onnxport.optimizers.opset.functions import inline_functions
-from onnxport.optimizers.opset.kernels import lacking
+from onnxport.optimizers.opset.kernels import lacking, newest_opset
 from onnxport.optimizers.opset.lifting import lift
 from onnxport.optimizers.opset.lowering import lower
-from onnxport.optimizers.opset.schemas import LiftError, default_domain, refusal, since
+from onnxport.optimizers.opset.refusing import LiftError, refusal
+from onnxport.optimizers.opset.schemas import default_domain, since
 from onnxport.optimizers.params import NEWEST_OPSET
 
 
@@ -40,15 +41,22 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
     own = default_domain(copy.ir.opset_imports)
     if own is None and not copy.ir.functions:
         return Brought(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
-    to = min(NEWEST_OPSET, onnx.defs.onnx_opset_version()) if opset == "latest" else opset
+    newest = newest_opset(NEWEST_OPSET)
+    to = newest if opset == "latest" else opset
+    if to > newest:
+        raise LiftError(
+            f"the model cannot be proven at opset {to}",
+            why=f"ONNX Runtime {onnxruntime.__version__} and onnx {onnx.__version__} know opsets up to {newest}",
+            fix=f"give --opset {newest}, or install newer ones",
+        )
     if own == to:
         return Brought(copy)
     notes = []
     if inlined := inline_functions(copy.ir):
         notes.append(f"its functions were written out where they are called: {', '.join(inlined)}")
     if opset == "latest":
-        newest, why = _newest_that_runs(copy, to)
-        return Brought(newest, (*notes, *why))
+        brought, why = _newest_that_runs(copy, to)
+        return Brought(brought, (*notes, *why))
     brought, remarks = _at(copy, to)
     if refused := _newly_lacking(brought, copy):
         raise LiftError(

@@ -6,7 +6,8 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.optimizers.opset.lifting import lift, lift_graph
-from onnxport.optimizers.opset.schemas import LiftError, default_domain
+from onnxport.optimizers.opset.refusing import LiftError
+from onnxport.optimizers.opset.schemas import default_domain
 
 
 def inline_functions(model: ir.Model) -> list[str]:

@@ -14,12 +14,24 @@ import onnx
 import onnx_ir as ir
 
 from onnxport.optimizers.opset.knowledge import Known, inferred
-from onnxport.optimizers.opset.schemas import default_domain, is_default, since, type_name
+from onnxport.optimizers.opset.schemas import OLDEST_OPSET, default_domain, is_default, since, type_name
 
 # An operator, and the types of its inputs and outputs; empty for an absent one.
 _Kind = tuple[str, tuple[bytes, ...], tuple[bytes, ...]]
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+def newest_opset(limit: int) -> int:
+    """The newest opset up to `limit` of which ONNX Runtime loads models, and onnx knows the schemas."""
+    for opset in range(min(limit, onnx.defs.onnx_opset_version()), OLDEST_OPSET, -1):
+        node = onnx.helper.make_node("Relu", ["x"], ["y"])
+        ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
+        graph = onnx.helper.make_graph([node], "probe", ports[:1], ports[1:])
+        imports = [onnx.helper.make_opsetid("", opset)]
+        if _failure(onnx.helper.make_model_gen_version(graph, opset_imports=imports)) is None:
+            return opset
+    return OLDEST_OPSET
 
 
 def lacking(model: ir.Model) -> dict[ir.Node, str]:

@@ -9,13 +9,12 @@ import onnx_ir as ir
 
 from onnxport.optimizers.opset.knowledge import Known, inferred
 from onnxport.optimizers.opset.node import Change, Node, NoForm
+from onnxport.optimizers.opset.refusing import LiftError, refusal
 from onnxport.optimizers.opset.schemas import (
     CANONICAL_OPSET,
     OLDEST_OPSET,
-    LiftError,
     default_domain,
     is_default,
-    refusal,
     since,
     state,
 )

@@ -7,40 +7,22 @@ definition of it, whose nodes are then lowered in turn; so is one whose older fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.errors import Refusal
-from onnxport.model import Model
-from onnxport.optimizers import definitions, shapes
+from onnxport.optimizers import definitions
 from onnxport.optimizers.opset import downward  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downward.registry import LOWERINGS
 from onnxport.optimizers.opset.fitting import fit
+from onnxport.optimizers.opset.formulas import REFUSED, rewrite_beyond
 from onnxport.optimizers.opset.knowledge import inferred
-from onnxport.optimizers.opset.lifting import lift
 from onnxport.optimizers.opset.node import Change, Node, NoForm
-from onnxport.optimizers.opset.schemas import (
-    CANONICAL_OPSET,
-    LiftError,
-    default_domain,
-    is_default,
-    refusal,
-    schema,
-    since,
-    state,
-)
+from onnxport.optimizers.opset.refusing import PART_OF, WHY, LiftError, part_of, refusal_of_part
+from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, since, state
 
-# Where a node that a definition brought in says of which node of the user's it is a part.
-_PART_OF = "onnxport.part_of"
-# Why it is not said in its own older form, where there is one.
-_WHY = "onnxport.why_not"
-# Where a rewriting says why it could not (rewritings/registry.py).
-_REFUSED = "onnxport.refused"
-_HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' centres
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
@@ -61,9 +43,9 @@ def lower(model: ir.Model, to: int) -> list[str]:
     if opset is None or opset <= to:
         return []
     count = sum(1 for _ in model.graph.all_nodes())
-    opset = _rewrite(model, opset, to)
+    start = rewrite_beyond(model, opset, to)
     lowering = _Lowering(model, to)
-    for version in range(opset, to, -1):
+    for version in range(start, to, -1):
         lowering.step(version)
     if refusals := list(dict.fromkeys(lowering.refused.values())):
         raise LiftError(
@@ -71,70 +53,13 @@ def lower(model: ir.Model, to: int) -> list[str]:
             refusals=refusals,
         )
     for node in model.graph.all_nodes():
-        for name in (_PART_OF, _WHY, _REFUSED):
+        for name in (PART_OF, WHY, REFUSED):
             node.metadata_props.pop(name, None)
     state(model, to)
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
     return lowering.remarks
-
-
-def _rewrite(model: ir.Model, opset: int, to: int) -> int:
-    """Writes in formulas what was not there at `to` and ONNX defines by nothing else; gives the opset afterwards.
-
-    Those are the rewritings that converters use (`rewritings/`), in forms of the canonical opset.
-    """
-    from onnxport.optimizers import rewritings  # noqa: F401 - fills its registry, and needs this package
-    from onnxport.optimizers.rewritings.registry import rewrite, rewritten_ops
-
-    beyond = {
-        node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
-    }
-    wanted = beyond & rewritten_ops()
-    if not wanted:
-        return opset
-    lift(model, max(opset, CANONICAL_OPSET))
-    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    before = list(model.graph.all_nodes())
-    makers = {
-        node.outputs[0].name: _part(node) for node in before if is_default(node) and node.op_type in wanted
-    }
-    with _declared_shapes(model):
-        whole = Model(model)
-        shapes.infer(whole)
-        rewrite(whole, (), only=wanted)
-    for node in set(model.graph.all_nodes()) - set(before):
-        node.metadata_props[_PART_OF] = makers.get((node.name or "").rpartition("/")[0], _part(node))
-    return max(opset, CANONICAL_OPSET)
-
-
-def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
-    """Whether the operator was not there at `to`, or not in this form."""
-    if schema(node.op_type, opset) and not schema(node.op_type, to):
-        return True
-    if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:
-        return False
-    mode = node.attributes.get("coordinate_transformation_mode")
-    return mode is None or mode.value == "half_pixel"
-
-
-@contextmanager
-def _declared_shapes(model: ir.Model) -> Iterator[None]:
-    """Keeps the shapes that the file declares: what is inferred in the block is forgotten after."""
-    inside = {value: value.shape for node in model.graph.all_nodes() for value in node.outputs}
-    ports = {value.name: value.shape for graph in model.graphs() for value in (*graph.inputs, *graph.outputs)}
-    yield
-    for graph in model.graphs():
-        for value in (*graph.inputs, *graph.outputs):
-            value.shape = ports.get(value.name)
-    for value, shape in inside.items():
-        value.shape = shape
-
-
-def _part(node: ir.Node) -> str:
-    named = refusal(node, node.op_type, "")
-    return f"{named.op} {named.node}"
 
 
 class _Lowering:
@@ -167,7 +92,7 @@ class _Lowering:
                         self._refuse(node, str(error))
                         continue
                     if schema(node.op_type, version - 1):
-                        node.metadata_props.setdefault(_WHY, str(error))
+                        node.metadata_props.setdefault(WHY, str(error))
                     functions.append(function)
             if functions:
                 self._inline(functions)
@@ -189,28 +114,23 @@ class _Lowering:
             if node.graph is None or node.op_type != op:
                 return
         if older is None:
-            reason = node.metadata_props.get(_REFUSED)
+            reason = node.metadata_props.get(REFUSED)
             raise NoForm(reason or f"ONNX has it since opset {version}, and it is made of no other operators")
         assert newer is not None
         fit(view, newer, older)
 
     def _definition(self, node: ir.Node, version: int) -> ir.Function | None:
         """ONNX's own definition of the node, under a name that it alone calls; None where there is none."""
-        if any(
-            each.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-            for each in node.attributes.values()
-        ):
+        if any(each.type in _GRAPHS for each in node.attributes.values()):
             return None
-        op = node.op_type
-        function = definitions.shared_definition(op, version) or definitions.own_definition(
-            node, version, self._type_of
-        )
+        function = definitions.shared_definition(node.op_type, version)
+        function = function or definitions.own_definition(node, version, self._type_of)
         if function is None:
             return None
         definitions.fit(node, function, version)
         self._definitions += 1
         node.overload = function.overload = f"lowered {self._definitions}"
-        node.metadata_props.setdefault(_PART_OF, _part(node))
+        node.metadata_props.setdefault(PART_OF, part_of(node))
         return function
 
     def _type_of(self, value: ir.Value | None) -> onnx.TypeProto:
@@ -229,11 +149,6 @@ class _Lowering:
         self._change.known = inferred(self._model)
 
     def _refuse(self, node: ir.Node, why: str) -> None:
-        part_of = node.metadata_props.get(_PART_OF)
-        if part_of is None:
-            self.refused[node] = refusal(node, node.op_type, why)
-            return
-        op, _, name = part_of.partition(" ")
-        whole = Refusal(op, name, node.metadata_props.get(_WHY, f"it is made of {node.op_type}, and {why}"))
-        told = (each for each in self.refused.values() if (each.op, each.node) == (op, name))
+        whole = refusal_of_part(node, why)
+        told = (each for each in self.refused.values() if (each.op, each.node) == (whole.op, whole.node))
         self.refused[node] = next(told, whole)  # one reason for a node of the user's

@@ -7,16 +7,10 @@ from collections.abc import Mapping
 import onnx
 import onnx_ir as ir
 
-from onnxport.errors import CannotConvertError, Refusal
-
 # The form that every converter takes (prepare.py).
 CANONICAL_OPSET = 21
 # ONNX Runtime promises nothing below, so nothing could prove what a lift from there did.
 OLDEST_OPSET = 7
-
-
-class LiftError(CannotConvertError):
-    """The model cannot be brought to the opset asked for; `refusals` lists every node in the way."""
 
 
 def default_domain(opset_imports: Mapping[str, int]) -> int | None:
@@ -59,8 +53,3 @@ def type_name(found: ir.TypeProtocol) -> str:
         return f"optional({type_name(found.elem_type)})"
     kind = "sparse_tensor" if isinstance(found, ir.SparseTensorType) else "tensor"
     return f"{kind}({found.dtype.name.lower()})"
-
-
-def refusal(node: ir.Node, op_type: str, why: str) -> Refusal:
-    """Names the node as Netron shows it: its own name, else that of what it makes."""
-    return Refusal(op_type, node.name or next((o.name for o in node.outputs if o.name), "") or "", why)

@@ -188,13 +188,15 @@ def resize_coordinates(node: Node) -> None:
 
 @adapts("Resize", version=13)
 def resize_optional_inputs(node: Node) -> None:
-    """Empty `roi`, `scales` and `sizes` may be left out, and a mode is gone."""
+    """Empty `roi`, `scales` and `sizes` may be left out, and a mode is gone. Scales beside sizes had to be empty."""
     resize_half_pixel_for_nn(node)
     for index in range(1, len(node.ir.inputs)):
         value, array = node.input(index), node.array(node.input(index))
         if value is not None and array is not None and array.size == 0:
             node.put_input(index, None)
             node.forget(value)
+    if node.input(3) is not None and node.input(2) is not None:
+        node.put_input(2, None)
 
 
 @adapts("Resize", version=19)

@@ -56,14 +56,15 @@ class TfliteRuntime(Closing):
     Args:
         path: the file.
         options: delegate and threads.
+        noted: read our note in it, which has the source's names and dtypes; else what the file itself says.
 
     Raises:
         InputError: not a TFLite file, or one that the interpreter cannot load.
     """
 
-    def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT) -> None:
+    def __init__(self, path: Path, options: RuntimeOptions = _DEFAULT, *, noted: bool = True) -> None:
         self._path, self._options = path, options
-        self._ends = _read_ends(path)
+        self._ends = _read_ends(path, noted)
         plain = options.delegate == "none"
         self._interpreter = self._open(**_PLAIN) if plain else self._open()
         self._tapping: Any = None
@@ -90,6 +91,13 @@ class TfliteRuntime(Closing):
     @property
     def taps(self) -> frozenset[str]:
         return frozenset(self._ends.taps)
+
+    @property
+    def tensors(self) -> Mapping[str, str]:
+        """Name of each input and output to that of its tensor in the file."""
+        details = (*self._interpreter.get_input_details(), *self._interpreter.get_output_details())
+        names = {detail["index"]: detail["name"] for detail in details}
+        return {port.name: names[index] for port, index in self._ports()}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -213,7 +221,7 @@ def _cast(array: Array, dtype: np.dtype[Any], name: str) -> Array:
     return array.astype(dtype, order="C")
 
 
-def _read_ends(path: Path) -> _Ends:
+def _read_ends(path: Path, noted: bool) -> _Ends:
     """What the file says of its inputs, outputs and intermediate values.
 
     Raises:
@@ -228,7 +236,7 @@ def _read_ends(path: Path) -> _Ends:
             kind, way_out = foreign_kind(path) or ("", "")
             why = f"it is {kind}" if kind else "its file identifier is not TFL3"
             raise InputError(f"{path} is not a TFLite model", why=why, fix=way_out)
-        return _ends(schema.Model.GetRootAs(content, 0), content)
+        return _ends(schema.Model.GetRootAs(content, 0), content, noted)
     except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise InputError(
             f"{path} is truncated or damaged", fix="copy, download or convert it again"
@@ -237,12 +245,12 @@ def _read_ends(path: Path) -> _Ends:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 
 
-def _ends(model: Any, content: mmap.mmap) -> _Ends:
+def _ends(model: Any, content: mmap.mmap, noted: bool) -> _Ends:
     graph = model.Subgraphs(0)
     inputs = [graph.Inputs(i) for i in range(graph.InputsLength())]
     outputs = [graph.Outputs(i) for i in range(graph.OutputsLength())]
     named_inputs, named_outputs = _signature(model, graph, inputs, outputs)
-    manifest = _manifest(model, content)
+    manifest = _manifest(model, content) if noted else None
     keeps_state = any(graph.Tensors(i).IsVariable() for i in range(graph.TensorsLength()))
     if manifest is None:
         return _Ends(

@@ -67,6 +67,12 @@ class Booster(TabularModel):
         own: str,
         notes: Sequence[str] = (),
     ) -> None:
+        if params.zipmap:
+            raise UsageError(
+                "--zipmap says nothing to boosters",
+                why="their probabilities are a tensor",
+                fix="leave it out",
+            )
         if params.float64 and own == "float32":
             raise UsageError(
                 f"--float64 says nothing to {name.partition(',')[0]}",

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.opset.downward.registry import lowers
-from onnxport.optimizers.opset.node import Node, NoForm
+from onnxport.optimizers.opset.node import Node, NoForm, required
 from onnxport.optimizers.opset.upward import MOVED
 
 # ReduceX without axes under noop_with_empty_axes gives x itself; of the others versions of ONNX disagree.
@@ -64,13 +64,15 @@ def no_dilations(node: Node) -> None:
 def reshape_zero(node: Node) -> None:
     """A 0 copies the size of the input; under `allowzero` it is one.
 
-    PyTorch's exporter sets `allowzero` at every Reshape. A shape of the run holds a 0 for an empty input only.
+    PyTorch's exporter sets `allowzero` at every Reshape. A shape that is computed of other sizes holds a 0 for an
+    empty input only; one that is fed may hold anything.
     """
     if not node.attribute("allowzero", 0):
         return
-    shape = node.array(node.input(1))
-    if shape is not None and (shape == 0).any():
-        raise NoForm("its shape holds a size of 0 (allowzero), which the older form cannot say")
+    value = required(node.input(1))
+    shape = node.array(value)
+    if value.is_graph_input() or (shape is not None and (shape == 0).any()):
+        raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot say")
     if shape is None:
         node.remark(
             "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0"

@@ -1,0 +1,205 @@
+"""A traced function -> ONNX by tf2onnx: variables become constants, names become the user's, what fails is named."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import CannotConvertError, Refusal
+from onnxport.exporters.framework import Exported
+from onnxport.exporters.tensorflow.library import EXPORTER, TENSORFLOW, tf
+from onnxport.exporters.tensorflow.operators import HANDLERS
+
+NEWEST_OPSET = 18  # that tf2onnx writes (tf2onnx.constants.OPSET_TO_IR_VERSION)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A concrete function of the inputs, in their order, to the outputs, in theirs.
+
+    Attributes:
+        owner: what holds its variables and tables.
+        source: its name, for messages.
+    """
+
+    function: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    owner: Any
+    source: str
+
+
+def write(traced: Traced, output: Path, opset: int | None, notes: Sequence[str] = ()) -> Exported:
+    """See Framework.export."""
+    inputs = [tensor.name for tensor in traced.function.inputs[: len(traced.inputs)]]
+    outputs = [tensor.name for tensor in traced.function.outputs]
+    names = dict(
+        zip((*inputs, *outputs), (spec.name for spec in (*traced.inputs, *traced.outputs)), strict=True)
+    )
+    with refusing(traced.source), tf.device("/cpu:0"):
+        graph, tables = _frozen(traced, inputs, outputs)
+        with tf.Graph().as_default() as imported:
+            tf.import_graph_def(graph, name="")
+            model = converted(
+                imported,
+                opset,
+                input_names=inputs,
+                output_names=outputs,
+                tensors_to_rename=names,
+                initialized_tables=tables,
+            )
+    bordered(model, traced.inputs, traced.outputs)
+    onnx.save(model, output)
+    return Exported(output, tuple(notes), {"exporter": f"{EXPORTER}, {TENSORFLOW}"})
+
+
+def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any, dict[Any, Any]]:
+    """The function's graph with its variables as constants, and the contents of its tables."""
+    from tf2onnx import tf_loader
+
+    tables: dict[Any, Any] = {}
+    if traced.owner is None:
+        graph = tf_loader.from_function(traced.function, inputs, outputs)
+    else:
+        graph, tables = tf_loader.from_trackable(traced.owner, traced.function, inputs, outputs, False)
+    if _uncompiled(graph):
+        with tf.Graph().as_default():
+            graph = tf_loader.tf_optimize(inputs, outputs, graph)
+    return graph, tables
+
+
+def _uncompiled(graph: Any) -> bool:
+    """Has XLA's functions inlined as any other: Keras has one for a grouped convolution. Whether there were any."""
+    functions = graph.library.function
+    found = False
+    for each in (*functions, *graph.node, *(node for function in functions for node in function.node_def)):
+        for mark in _APART:
+            if mark in each.attr:
+                del each.attr[mark]
+                found = True
+    return found
+
+
+_APART = ("_XlaMustCompile", "_noinline")
+
+
+def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
+    """What tf2onnx makes of a TensorFlow graph, or of a .tflite (option `tflite_path`, and no graph)."""
+    from tf2onnx import optimizer, tfonnx
+
+    found = tfonnx.process_tf_graph(
+        graph,
+        continue_on_error=True,  # so that every operator it cannot write is told, not the first
+        opset=min(opset or NEWEST_OPSET, NEWEST_OPSET),
+        custom_op_handlers={op: (handler, []) for op, handler in HANDLERS.items()},
+        **options,
+    )
+    model: onnx.ModelProto = optimizer.optimize_graph(found).make_model("")
+    return model
+
+
+@contextlib.contextmanager
+def refusing(source: str) -> Iterator[None]:
+    """Turns what tf2onnx logs as errors, or raises, into a CannotConvertError with every operator it names."""
+    errors = _Errors()
+    logger = logging.getLogger("tf2onnx")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(errors)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    except (
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        AssertionError,
+        IndexError,
+        NotImplementedError,
+    ) as error:
+        if not errors.refusals:
+            raise CannotConvertError(
+                f"{source} cannot be exported", why=f"tf2onnx fails: {_line(error)}"
+            ) from error
+    finally:
+        logger.removeHandler(errors)
+        logger.propagate = propagate
+        logger.setLevel(level)
+    if errors.refusals:
+        many = f"{len(errors.refusals)} operators have" if len(errors.refusals) > 1 else "an operator has"
+        raise CannotConvertError(
+            f"{source} cannot be exported, {many} no form in ONNX that tf2onnx knows",
+            refusals=errors.refusals.values(),
+        )
+
+
+class _Errors(logging.Handler):
+    """Collects the nodes that tf2onnx logs as failed; its messages are told by their format, which names the node."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.refusals: dict[str, Refusal] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        if str(record.msg).startswith("Tensorflow op ["):
+            name, op = map(str, arguments)
+            self.refusals[name] = Refusal(op, name, "tf2onnx does not know it")
+        elif str(record.msg).startswith("Failed to convert node"):
+            error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+            name = str(arguments[0])
+            self.refusals[name] = Refusal(
+                _op_of(arguments), name, _line(error) if error else "tf2onnx fails on it"
+            )
+
+
+def _op_of(arguments: Sequence[Any]) -> str:
+    """tf2onnx gives the node's summary as the last argument, in which a line says OP=Name."""
+    lines = str(arguments[-1]).replace("\\n", "\n").splitlines()
+    return next((line.partition("=")[2].strip() for line in lines if line.strip().startswith("OP=")), "?")
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).removeprefix("make_sure failure: ").strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def bordered(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+    """Gives the graph the inputs and outputs as declared, an unused input too, and takes out what is of this run.
+
+    tf2onnx counts its unknown dimensions (unk__12) and leaves out inputs that nothing reads.
+    """
+    graph = model.graph
+    for field, specs in ((graph.input, inputs), (graph.output, outputs)):
+        del field[:]
+        field.extend(_value_info(spec) for spec in specs)
+    del graph.value_info[:]
+    graph.doc_string = ""
+    used = {node.domain for node in _nodes(graph)}
+    for opset in [each for each in model.opset_import if each.domain and each.domain not in used]:
+        model.opset_import.remove(opset)
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
+def _value_info(spec: TensorSpec) -> onnx.ValueInfoProto:
+    element = onnx.TensorProto.DataType.Value(_ELEMENTS.get(spec.dtype, spec.dtype.upper()))
+    return onnx.helper.make_tensor_value_info(spec.name, element, list(spec.shape))
+
+
+# Where NumPy and ONNX name an element type differently.
+_ELEMENTS = {"float32": "FLOAT", "float64": "DOUBLE"}

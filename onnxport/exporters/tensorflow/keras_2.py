@@ -1,0 +1,75 @@
+"""What Keras 2 wrote, as Keras 3 reads it: arguments that are gone, and said nothing, are taken out of a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+# Argument of a layer in Keras 2 that Keras 3 refuses: the value at which it does nothing, and the layers, by a part of
+# their name.
+_GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "time_major": (False, ("LSTM", "GRU", "RNN")),
+    "groups": (1, ("Depthwise", "Separable", "Transpose")),
+}
+
+
+def objects(config: Any) -> Iterator[Mapping[str, Any]]:
+    """Everything in a configuration that names a class."""
+    if isinstance(config, dict):
+        if isinstance(config.get("class_name"), str):
+            yield config
+        for value in config.values():
+            yield from objects(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from objects(value)
+
+
+def is_of_keras_2(path: Path) -> bool:
+    """Whether the file says that an older Keras wrote it."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            told = json.loads(archive.read("metadata.json")).get("keras_version", "")
+    else:
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            told = file.attrs.get("keras_version", "")
+    text = told.decode() if isinstance(told, bytes) else str(told)
+    return text.startswith(("1.", "2."))
+
+
+@contextlib.contextmanager
+def as_keras_3_reads(path: Path, config: Any) -> Iterator[Path]:
+    """The file itself, or a copy for as long as it is read, whose configuration (`config`, changed) has no arguments
+    that are gone."""
+    if zipfile.is_zipfile(path) or not _without_gone(config):
+        yield path
+        return
+    import h5py
+
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        shutil.copyfile(path, copy)
+        with h5py.File(copy, "r+") as file:
+            file.attrs["model_config"] = json.dumps(config)
+        yield copy
+
+
+def _without_gone(config: Any) -> bool:
+    """Takes the arguments out; whether there were any."""
+    found = False
+    for each in objects(config):
+        arguments = each.get("config")
+        for name, (idle, layers) in _GONE.items():
+            is_of = any(layer in each["class_name"] for layer in layers)
+            if is_of and isinstance(arguments, dict) and arguments.get(name) == idle:
+                del arguments[name]
+                found = True
+    return found

@@ -1,0 +1,36 @@
+"""TensorFlow and tf2onnx, imported in silence and on the CPU; the rest of this room takes both from here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+# Read while TensorFlow and Keras are imported; a keras.json of the user's may name another backend.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import tensorflow as tf
+
+__all__ = ["TENSORFLOW", "dtype_name", "tf"]
+
+tf.get_logger().setLevel("ERROR")
+with contextlib.suppress(RuntimeError, ValueError):  # a factory's module may have used one by now
+    tf.config.set_visible_devices([], "GPU")
+
+TENSORFLOW = f"TensorFlow {tf.__version__}"
+EXPORTER = f"tf2onnx {version('tf2onnx')}"
+
+
+def dtype_name(dtype: Any) -> str:
+    """NumPy's name of a TensorFlow dtype ("string" for text); TensorFlow's own where NumPy has none."""
+    if dtype == tf.string:
+        return "string"
+    try:
+        return str(np.dtype(dtype.as_numpy_dtype).name)
+    except TypeError:
+        return str(dtype.name)

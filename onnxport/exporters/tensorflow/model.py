@@ -1,0 +1,168 @@
+"""A TensorFlow model as a Framework: one function of tensors by name, run as it is and traced to be exported."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import InputError, UsageError
+from onnxport.exporters.framework import Exported
+from onnxport.exporters.inputs import DTYPES
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.exporters.tensorflow.conversion import Traced, write
+from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
+from onnxport.exporters.tensorflow.signatures import Declared, bound, leaves
+from onnxport.validate.runtimes.base import Array, Feeds, MemoryFullError, RunError
+
+
+@dataclass(frozen=True)
+class Callee:
+    """What there is to run.
+
+    Attributes:
+        call: tensors by name -> what the model gives, in any structure.
+        inputs: in the model's order.
+        outputs: its names for what it gives, in the order of `leaves`; () where it has none of its own.
+        owner: what holds its variables and tables.
+        ready: called once it has been traced, which builds a Keras model: its weights can be loaded then.
+    """
+
+    call: Callable[[Mapping[str, Any]], Any]
+    inputs: tuple[Declared, ...]
+    outputs: tuple[str, ...] = ()
+    owner: Any = None
+    engine: str = TENSORFLOW
+    notes: tuple[str, ...] = ()
+    ready: Callable[[], None] = field(default=lambda: None)
+
+
+class TensorflowModel:
+    """See Framework."""
+
+    kind = "tensorflow"
+    has_other_kernels = True
+
+    def __init__(self, callee: Callee, source: Source, params: ExportParams) -> None:
+        self._callee, self._source = callee, source
+        self.name = f"{callee.engine}, CPU"
+        self.inputs = bound(callee.inputs, params, source.name)
+        self._paths: tuple[str, ...] = ()
+        traced = self._trace()
+        callee.ready()
+        self.outputs = tuple(map(self._output, self._names(params), traced.outputs[: len(self._paths)]))
+        self._traced = traced
+        # Not the traced one: tf2onnx takes its tables away from it.
+        self._compiled, self._optimized = self._function(jit_compile=True), self._function()
+        self._can_be_moved = any(spec.dtype.startswith("float") for spec in self.inputs)
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        """See Framework.export."""
+        traced = Traced(self._traced, self.inputs, self.outputs, self._callee.owner, self._source.name)
+        return write(traced, output, opset, self._callee.notes)
+
+    def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        """See Framework.run; other kernels are XLA's, or those that TensorFlow's graph optimizer chooses."""
+        tensors = [tf.convert_to_tensor(feeds[spec.name]) for spec in self.inputs]
+        try:
+            answers = self._by_others(tensors) if other_kernels else self._flat(self._callee.call, *tensors)
+            arrays = [np.asarray(answer) for answer in answers]
+        except tf.errors.ResourceExhaustedError as error:
+            raise MemoryFullError(
+                f"{self._source.name} needs more memory than there is", why=said(error)
+            ) from error
+        except (tf.errors.OpError, ValueError, TypeError) as error:
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
+            raise RunError(
+                f"TensorFlow cannot run {self._source.name} on {shapes}", why=said(error)
+            ) from error
+        return {
+            spec.name: _as_declared(array, spec) for spec, array in zip(self.outputs, arrays, strict=True)
+        }
+
+    def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """XLA's kernels differ everywhere, but take 6 s for each new shape of an EfficientNet: they are for models
+        without float inputs, which the judge could move to learn of the noise. Else convolutions alone are fused."""
+        if not self._can_be_moved:
+            with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
+                compiled: Sequence[Any] = self._compiled(*tensors)
+                return compiled
+        optimized: Sequence[Any] = self._optimized(*tensors)
+        return optimized
+
+    def _flat(self, call: Callable[[Mapping[str, Any]], Any], *tensors: Any) -> list[Any]:
+        """The function with tensors in, tensors out; remembers the paths of the results."""
+        named = {spec.name: tensor for spec, tensor in zip(self.inputs, tensors, strict=True)}
+        found = list(leaves(call(named)))
+        self._paths = tuple(path for path, _ in found)
+        return [tf.identity(each) for _, each in found]
+
+    def _function(self, **options: Any) -> Any:
+        """The function as a graph; Python's ifs and loops over tensors in the model's own code become the graph's."""
+        converted = tf.function(self._callee.call)
+        return tf.function(partial(self._flat, converted), autograph=False, **options)
+
+    def _trace(self) -> Any:
+        signature = [
+            tf.TensorSpec(
+                [dim if isinstance(dim, int) else None for dim in spec.shape], spec.dtype, name=f"input_{n}"
+            )
+            for n, spec in enumerate(self.inputs)
+        ]
+        try:
+            return self._function().get_concrete_function(*signature)
+        except (tf.errors.OpError, ValueError, TypeError, KeyError, AttributeError) as error:
+            taken = ", ".join(map(str, self.inputs))
+            raise InputError(f"{self._source.name} raises on {taken}", why=said(error)) from error
+
+    def _names(self, params: ExportParams) -> tuple[str, ...]:
+        names = params.output_names or self._callee.outputs or self._paths
+        if len(names) != len(self._paths):
+            raise UsageError(
+                f"{self._source.name} gives {len(self._paths)} outputs, --output-names names {len(names)}",
+                fix=f"name each of {', '.join(self._callee.outputs or self._paths)}",
+            )
+        clash = {spec.name for spec in self.inputs} & set(names)
+        return tuple(f"{name}_out" if name in clash else name for name in names)
+
+    def _output(self, name: str, tensor: Any) -> TensorSpec:
+        dtype = dtype_name(tensor.dtype)
+        if dtype not in DTYPES:
+            raise UsageError(f"output {name!r} is {dtype}, which ONNX files do not give")
+        if tensor.shape.rank is None:
+            raise UsageError(f"output {name!r} has any number of dimensions, which an ONNX file cannot say")
+        return TensorSpec(name, dtype, tuple(self._output_dims(tensor.shape.as_list())))
+
+    def _output_dims(self, shape: Sequence[int | None]) -> list[Dim]:
+        """The first open dimension is the batch where that is what the first dimensions of all inputs are."""
+        firsts = {spec.shape[0] for spec in self.inputs if spec.shape}
+        first = firsts.pop() if len(firsts) == 1 else None
+        return [
+            (first if isinstance(first, str) and axis == 0 else None) if dim is None else dim
+            for axis, dim in enumerate(shape)
+        ]
+
+
+def _as_declared(array: Array, spec: TensorSpec) -> Array:
+    return array if spec.dtype == "string" else array.astype(spec.dtype, copy=False)
+
+
+def said(error: BaseException) -> str:
+    """What TensorFlow or Keras says, on one line, without colours, places in a traceback and dumps of arguments."""
+    text = _COLOURS.sub("", str(getattr(error, "message", "") or error)).partition("Arguments received by")[0]
+    text = text.partition("Exception encountered when")[2].partition("\n")[2] or text
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if line and not line.startswith(_PLACES)]
+    return f"{type(error).__name__}: {' '.join(telling)[:400]}" if telling else type(error).__name__
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PLACES = ("File ", "Traceback", "Detected at node", "Stack trace", "[[", "in user code", "~", "^")

@@ -1,0 +1,94 @@
+"""SavedModel folders, through one of their signatures."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from onnxport.errors import InputError, UsageError
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
+from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, said
+from onnxport.exporters.tensorflow.signatures import Declared
+
+_DEFAULT = "serving_default"
+
+
+class _Optimizer(tf.Module):
+    """An optimizer that was saved with the model. TensorFlow has none of its own since Keras 3, and cannot restore
+    the slots of one that it does not know (AttributeError: add_slot); nobody reads them here."""
+
+    def add_slot(self, var: Any, slot_name: str) -> Any:
+        return tf.Variable(tf.zeros_like(var), trainable=False)
+
+
+for _identifier in ("optimizer", "experimentalOptimizer"):
+    with contextlib.suppress(AssertionError):  # tf_keras has put its own there
+        _load = tf.__internal__.saved_model.load
+        _version = _load.VersionedTypeRegistration(
+            object_factory=lambda proto: _Optimizer(),
+            version=2,
+            min_producer_version=1,
+            min_consumer_version=1,
+        )
+        _load.register_revived_type(
+            _identifier, lambda each: isinstance(each, _Optimizer), versions=[_version]
+        )
+
+
+def load(source: Source, params: ExportParams) -> TensorflowModel:
+    """The model in a SavedModel folder.
+
+    Raises:
+        InputError: damaged, or without signatures.
+        UsageError: a signature that it has not, or several of which none is chosen.
+    """
+    path = Path(source.name)
+    try:
+        loaded = tf.saved_model.load(str(path))
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        RuntimeError,
+        TypeError,
+        tf.errors.OpError,
+    ) as error:
+        raise InputError(f"TensorFlow cannot load the SavedModel {path}", why=said(error)) from error
+    key = _chosen(path, loaded, params.signature)
+    return of_signature(loaded.signatures[key], loaded, f"{TENSORFLOW}, signature {key}", source, params)
+
+
+def of_signature(
+    signature: Any, owner: Any, engine: str, source: Source, params: ExportParams
+) -> TensorflowModel:
+    """A concrete function whose inputs and outputs have names."""
+    positional, named = signature.structured_input_signature
+    specs = {spec.name: spec for spec in tf.nest.flatten(positional)} | dict(named)
+    declared = tuple(Declared(name, dtype_name(spec.dtype), _shape(spec)) for name, spec in specs.items())
+    return TensorflowModel(
+        Callee(lambda tensors: signature(**tensors), declared, (), owner, engine), source, params
+    )
+
+
+def _shape(spec: Any) -> tuple[int | None, ...] | None:
+    return None if spec.shape.rank is None else tuple(spec.shape.as_list())
+
+
+def _chosen(path: Path, loaded: Any, wanted: str | None) -> str:
+    keys = [key for key in loaded.signatures if not key.startswith("_")]
+    if not keys:
+        raise InputError(
+            f"{path} has no signature",
+            why="it says no inputs and outputs by name",
+            fix="save it with signatures=..., or give a factory that returns a tf.function of it",
+        )
+    listed = ", ".join(keys)
+    if wanted is not None and wanted not in keys:
+        raise UsageError(f"{path} has no signature {wanted!r}", fix=f"--signature takes one of {listed}")
+    if wanted is None and _DEFAULT not in keys and len(keys) > 1:
+        raise UsageError(f"{path} has several signatures", fix=f"choose one with --signature: {listed}")
+    return wanted or (_DEFAULT if _DEFAULT in keys else keys[0])

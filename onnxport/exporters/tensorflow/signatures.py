@@ -1,0 +1,134 @@
+"""What a model takes, as it declares it and as the user fixes and names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.errors import UsageError
+from onnxport.exporters.inputs import DTYPES, DimNames
+from onnxport.exporters.params import ExportParams
+
+BATCH = "batch"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An input as the model declares it.
+
+    Attributes:
+        shape: None for a dimension that the model leaves open; None as a whole where not even the rank is known.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+
+def bound(declared: Sequence[Declared], params: ExportParams, model: str) -> tuple[TensorSpec, ...]:
+    """The inputs with every dimension sized by --input, named by --dynamic, or named by us: "batch" the first.
+
+    Raises:
+        UsageError: an input that the model has not; a size, dtype or open dimension that does not fit what it declares.
+    """
+    names = [each.name for each in declared]
+    for option, given in (("--input", params.input), ("--dynamic", params.dynamic)):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise UsageError(f"{model} has no input {unknown[0]!r}", fix=f"{option} takes one of {names}")
+    return tuple(
+        _bound(each, params.input.get(each.name), params.dynamic.get(each.name)) for each in declared
+    )
+
+
+def of_params(params: ExportParams) -> tuple[Declared, ...]:
+    """Inputs of a model that declares none: those of --input, open where --dynamic names a dimension."""
+    return tuple(
+        Declared(
+            name, spec.dtype, tuple(None if open_ else int(str(dim)) for dim, open_ in _paired(spec, params))
+        )
+        for name, spec in params.input.items()
+    )
+
+
+def _paired(spec: TensorSpec, params: ExportParams) -> Iterator[tuple[Dim, str | None]]:
+    names = params.dynamic.get(spec.name, (None,) * len(spec.shape))
+    _check_rank(spec.name, len(names), len(spec.shape), "--dynamic names")
+    return zip(spec.shape, names, strict=True)
+
+
+def _bound(declared: Declared, given: TensorSpec | None, dynamic: DimNames | None) -> TensorSpec:
+    name, shape = declared.name, declared.shape
+    if declared.dtype not in DTYPES:
+        raise UsageError(f"input {name!r} is {declared.dtype}, which ONNX files do not take")
+    if shape is None:
+        if given is None:
+            raise UsageError(
+                f"input {name!r} has any number of dimensions",
+                why="an ONNX file needs to know how many",
+                fix=f"give --input {name}=1,224,224,3 with its sizes, and --dynamic for those that stay open",
+            )
+        shape = (None,) * len(given.shape)
+    sizes: Sequence[Dim] = (None,) * len(shape)
+    if given is not None:
+        _check_dtype(declared, given)
+        _check_rank(name, len(given.shape), len(shape), "--input gives")
+        sizes = given.shape
+    if dynamic is not None:
+        _check_rank(name, len(dynamic), len(shape), "--dynamic names")
+    axes = zip(shape, sizes, dynamic or (None,) * len(shape), strict=True)
+    return TensorSpec(
+        name,
+        declared.dtype,
+        tuple(_dim(name, axis, *each, kept=dynamic is not None) for axis, each in enumerate(axes)),
+    )
+
+
+def _dim(name: str, axis: int, own: int | None, size: Dim, dynamic: str | None, *, kept: bool) -> Dim:
+    """One dimension: `own` is the model's, `size` --input's, `dynamic` --dynamic's (None for `_` where `kept`)."""
+    if dynamic is not None:
+        if own is not None:
+            raise UsageError(
+                f"dimension {axis} of input {name!r} cannot stay open as {dynamic!r}",
+                why=f"the model has {own} there",
+            )
+        return dynamic
+    if own is not None:
+        if size not in (None, own):
+            raise UsageError(f"dimension {axis} of input {name!r} is {own} in the model, not {size}")
+        return own
+    if size is None and kept:
+        raise UsageError(
+            f"dimension {axis} of input {name!r} has no size that it could keep",
+            why="the model leaves it open",
+            fix="give it a size with --input, or a name in place of _",
+        )
+    return (BATCH if axis == 0 else f"{name}_dim_{axis}") if size is None else size
+
+
+def _check_rank(name: str, given: int, wanted: int, who: str) -> None:
+    if given != wanted:
+        raise UsageError(f"{who} {given} dimensions for input {name!r}, which has {wanted}")
+
+
+def _check_dtype(declared: Declared, given: TensorSpec) -> None:
+    """--input says float32 where it says nothing."""
+    if given.dtype not in ("float32", declared.dtype):
+        raise UsageError(f"input {declared.name!r} is {declared.dtype} in the model, not {given.dtype}")
+
+
+def leaves(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The tensors in what a model gives, each with its path: keys of dicts, positions in lists; None is no result."""
+    if isinstance(result, Mapping):
+        for key, value in result.items():
+            yield from leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(result, (list, tuple)):
+        keys = getattr(result, "_fields", range(len(result)))
+        for key, value in zip(keys, result, strict=True):
+            yield from leaves(
+                value, f"{path}.{key}" if path else (key if isinstance(key, str) else f"output_{key}")
+            )
+    elif result is not None:
+        yield path or "output", result

@@ -1,0 +1,84 @@
+"""TFLite files: LiteRT's interpreter answers for them, under the names of the file's signature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+
+from onnxport.artifact import TensorSpec
+from onnxport.errors import CannotConvertError, UsageError
+from onnxport.exporters.framework import Exported
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.exporters.tensorflow.signatures import Declared, bound
+from onnxport.validate.runtimes.base import Array, Feeds
+from onnxport.validate.runtimes.options import RuntimeOptions
+from onnxport.validate.runtimes.tflite import TfliteRuntime
+
+
+class TfliteModel:
+    """See Framework. A note of ours in the file is not read: what the tensors in it are is what is exported.
+
+    Raises:
+        InputError: damaged, or one that LiteRT cannot load.
+        CannotConvertError: it keeps a state from one run to the next.
+    """
+
+    kind = "tensorflow"
+    has_other_kernels = True
+
+    def __init__(self, source: Source, params: ExportParams) -> None:
+        self._path = Path(source.name)
+        self._runtime = TfliteRuntime(self._path, noted=False)
+        self._plain: TfliteRuntime | None = None
+        if self._runtime.remarks:
+            raise CannotConvertError(f"{self._path} cannot be exported", why=self._runtime.remarks[0])
+        declared = [Declared(spec.name, spec.dtype, _sizes(spec)) for spec in self._runtime.inputs]
+        self.name = self._runtime.name
+        self.inputs = bound(declared, params, source.name)
+        self.outputs = tuple(self._renamed(params))
+
+    def _renamed(self, params: ExportParams) -> list[TensorSpec]:
+        found = self._runtime.outputs
+        names = params.output_names or tuple(spec.name for spec in found)
+        if len(names) != len(found):
+            raise UsageError(
+                f"{self._path} gives {len(found)} outputs, --output-names names {len(names)}",
+                fix=f"name each of {', '.join(spec.name for spec in found)}",
+            )
+        return [replace(spec, name=name) for name, spec in zip(names, found, strict=True)]
+
+    def export(self, output: Path, opset: int | None) -> Exported:
+        """See Framework.export."""
+        from onnxport.exporters.tensorflow.conversion import bordered, converted, refusing
+        from onnxport.exporters.tensorflow.library import EXPORTER
+
+        tensors = self._runtime.tensors
+        names = {tensors[spec.name]: spec.name for spec in self.inputs}
+        own = [spec.name for spec in self._runtime.outputs]
+        names |= {tensors[name]: spec.name for name, spec in zip(own, self.outputs, strict=True)}
+        with refusing(str(self._path)):
+            model = converted(None, opset, tflite_path=str(self._path), tensors_to_rename=names)
+        bordered(model, self.inputs, self.outputs)
+        onnx.save(model, output)
+        return Exported(output, facts={"exporter": EXPORTER})
+
+    def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
+        """See Framework.run; other kernels are the interpreter's own, without XNNPACK."""
+        if other_kernels and self._plain is None:
+            self._plain = TfliteRuntime(self._path, RuntimeOptions(delegate="none"), noted=False)
+        runtime = self._plain if other_kernels and self._plain is not None else self._runtime
+        answers = runtime.run(feeds)
+        own = [spec.name for spec in runtime.outputs]
+        return {spec.name: answers[name] for name, spec in zip(own, self.outputs, strict=True)}
+
+
+def load(source: Source, params: ExportParams) -> TfliteModel:
+    """The model in a `.tflite` file."""
+    return TfliteModel(source, params)
+
+
+def _sizes(spec: TensorSpec) -> tuple[int | None, ...]:
+    return tuple(dim if isinstance(dim, int) else None for dim in spec.shape)

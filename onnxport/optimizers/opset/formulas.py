@@ -1,0 +1,71 @@
+"""Operators that were not there at an older opset, written in formulas: the rewritings that converters use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.model import Model
+from onnxport.optimizers import shapes
+from onnxport.optimizers.opset.lifting import lift
+from onnxport.optimizers.opset.refusing import PART_OF, part_of
+from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, is_default, schema
+
+# Where a rewriting says why it could not (rewritings/registry.py).
+REFUSED = "onnxport.refused"
+_HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' centres
+
+
+def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
+    """Writes in formulas what was not there at `to`, where there is one; gives the opset of the model afterwards.
+
+    Formulas are in the forms of the canonical opset, to which an older model is lifted for them.
+    """
+    from onnxport.optimizers import rewritings  # noqa: F401 - fills its registry, and needs this package
+    from onnxport.optimizers.rewritings.registry import rewrite, rewritten_ops
+
+    beyond = {
+        node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
+    }
+    wanted = beyond & rewritten_ops()
+    if not wanted:
+        return opset
+    lift(model, max(opset, CANONICAL_OPSET))
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    before = list(model.graph.all_nodes())
+    makers = {
+        node.outputs[0].name: part_of(node) for node in before if is_default(node) and node.op_type in wanted
+    }
+    with _declared_shapes(model):
+        whole = Model(model)
+        shapes.infer(whole)
+        rewrite(whole, (), only=wanted)
+    for node in set(model.graph.all_nodes()) - set(before):
+        node.metadata_props[PART_OF] = makers.get((node.name or "").rpartition("/")[0], part_of(node))
+    return max(opset, CANONICAL_OPSET)
+
+
+def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
+    """Whether the operator was not there at `to`, or not in this form."""
+    if schema(node.op_type, opset) and not schema(node.op_type, to):
+        return True
+    if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:
+        return False
+    mode = node.attributes.get("coordinate_transformation_mode")
+    return mode is None or mode.value == "half_pixel"
+
+
+@contextmanager
+def _declared_shapes(model: ir.Model) -> Iterator[None]:
+    """Keeps the shapes that the file declares: what is inferred in the block is forgotten after."""
+    inside = {value: value.shape for node in model.graph.all_nodes() for value in node.outputs}
+    ports = {value.name: value.shape for graph in model.graphs() for value in (*graph.inputs, *graph.outputs)}
+    yield
+    for graph in model.graphs():
+        for value in (*graph.inputs, *graph.outputs):
+            value.shape = ports.get(value.name)
+    for value, shape in inside.items():
+        value.shape = shape
