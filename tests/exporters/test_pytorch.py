@@ -434,6 +434,4 @@ def test_the_public_api_proves_an_export(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_open_dimensions_of_which_one_size_runs_are_named(tmp_path: Path) -> None:
     with pytest.raises(NoSizesError, match=r"for 'h', 'w': .* cannot be multiplied .* out of --dynamic"):
-        export_model(
-            f"{NETWORKS}:flattening", tmp_path / "net.onnx", input="x=1,1,8,8", dynamic="x=_,_,h,w"
-        )
+        export_model(f"{NETWORKS}:flattening", tmp_path / "net.onnx", input="x=1,1,8,8", dynamic="x=_,_,h,w")

@@ -198,6 +198,8 @@ def test_weights_are_looked_for_before_anything_runs(project: Path) -> None:
         ("model.txt", {"weights": "model.txt"}, "--weights says nothing to a LightGBM model"),
         ("model.pt2", {"float64": True}, "--float64 says nothing to a PyTorch model"),
         ("model.cbm", {"signature": "serve"}, "--signature says nothing to a CatBoost model"),
+        ("model.json", {"dynamic": "x=batch,_"}, "--dynamic says nothing to an XGBoost model"),
+        ("model.cbm", {"output_names": ("y",)}, "--output-names says nothing to a CatBoost model"),
         ("model.json", {"paddle2onnx": "/bin/true"}, "--paddle2onnx says nothing to an XGBoost model"),
         ("model.json", {"arg": "width=3"}, "--arg is for a factory, and model.json is an XGBoost model"),
     ],
