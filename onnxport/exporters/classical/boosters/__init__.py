@@ -25,9 +25,17 @@ def load(source: Source, params: ExportParams) -> Booster:
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     """A booster, or an estimator of one of the libraries."""
-    packages = (base.__module__.partition(".")[0] for base in type(model).__mro__)
-    kind = next(package for package in packages if package in _MODULES)
-    return _of(kind, "of_object", model, source, params)
+    return _of(_libraries(type(model))[0], "of_object", model, source, params)
+
+
+def is_booster(kind: type) -> bool:
+    """Whether a class is one of the libraries'."""
+    return bool(_libraries(kind))
+
+
+def _libraries(kind: type) -> list[str]:
+    packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return [package for package in packages if package in _MODULES]
 
 
 def _of(kind: str, function: str, *args: Any) -> Booster:
