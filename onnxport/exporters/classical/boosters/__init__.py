@@ -1,6 +1,8 @@
 """Boosted trees of XGBoost, LightGBM and CatBoost: each library's own model read into one form, and that as ONNX.
 
-Not by onnxmltools: docs/export.md says where it was wrong.
+Not by onnxmltools: 1.16 leaves out LightGBM's linear leaves, its `sigmoid` and `reg_sqrt`, divides its forests by 100
+however many trees they have, rounds its thresholds to the nearest float32, and refuses DART, missing values other than
+NaN and rankers of XGBoost.
 """
 
 from __future__ import annotations
