@@ -31,8 +31,9 @@ IMPORT_NAMES = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-# No extra brings them: Keras 2 is for models that were made with it, PaddlePaddle has an environment of its own.
-UNREQUIRED = {"paddle", "tf-keras"}
+# No extra brings them: Keras 2 is for models that were made with it, PaddlePaddle has an environment of its own, and
+# threadpoolctl comes with scikit-learn.
+UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 # What a user needs for part of what the package does; the others are for those who work on it.
 OPTIONAL = ("distributed", "images", "torch", "tensorflow", "sklearn", "boosting")
 

@@ -19,6 +19,7 @@ from onnxport.artifact import TensorSpec
 from onnxport.model import Model
 from onnxport.samples.columns import Column
 from onnxport.samples.ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
+from onnxport.samples.trees import columns_of, is_tree_ensemble
 from onnxport.samples.uses import constant, made_by, uses
 
 Kind = Literal["real", "integer", "mask", "length", "choice", "position", "one-hot", "state", "table"]
@@ -126,8 +127,24 @@ def _of_floats(named: Domain, value: ir.Value) -> Domain:
     seen = list(uses(value))
     if is_mask(value):
         return Domain("mask")
+    if (table := _of_trees(seen, value)) is not None:
+        return table
     center, spread = next((_features(node, value) for node, _ in seen if node.op_type == "Scaler"), ((), ()))
     return replace(named, positive=is_positive(value), bounds=bounds(value), center=center, spread=spread)
+
+
+def _of_trees(seen: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
+    """The columns of a table that trees compare as they are; None where the value meets anything else."""
+    ensembles = [node for node, _ in seen if is_tree_ensemble(node)]
+    passing = [node for node, _ in seen if node.op_type in ("Cast", "Concat", "Identity")]
+    width, dtype = _width(value), value.dtype
+    if len(ensembles) != 1 or len(passing) + 1 != len(seen) or width is None or dtype is None:
+        return None
+    start = _start(value, ensembles[0].inputs[0])
+    if start is None:
+        return None
+    columns = columns_of(ensembles[0], start + width)[start:]
+    return Domain("table", columns=columns, precision=dtype.numpy().name)
 
 
 def _by_name(spec: TensorSpec) -> Domain:
