@@ -304,3 +304,9 @@ def test_a_file_that_is_no_model_is_refused(name: str, content: str, said: str, 
 def test_float64_is_refused_where_the_library_compares_in_float32(xgboost_file: Path) -> None:
     with pytest.raises(UsageError, match="compares in float32 itself"):
         boosters.load(Source.of(xgboost_file), ExportParams(float64=True))
+
+
+def test_a_table_of_another_type_is_refused(xgboost_file: Path) -> None:
+    params = ExportParams(input=["x=1,10:int64"])
+    with pytest.raises(UsageError, match=r"'x' is int64, and the file takes float32; give --input x=1,10"):
+        boosters.load(Source.of(xgboost_file), params)

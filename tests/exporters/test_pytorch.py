@@ -21,7 +21,7 @@ from torch import nn
 
 from fixtures import models
 from onnxport.api import export_model
-from onnxport.errors import CannotConvertError, InputError, OnnxportError, UsageError
+from onnxport.errors import CannotConvertError, InputError, NoSizesError, OnnxportError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import load, of_object
 from onnxport.exporters.pytorch.modules import TorchModel
@@ -170,7 +170,7 @@ def test_the_file_says_nothing_of_this_machine_and_is_the_same_again(tmp_path: P
     assert [node.name for node in model.graph.node] == ["first/Gemm", "second/Gemm"]
 
 
-@pytest.mark.parametrize(("asked", "written"), [(11, 18), (26, 20)])
+@pytest.mark.parametrize(("asked", "written"), [(11, 18), pytest.param(26, 20, marks=pytest.mark.exhaustive)])
 def test_the_opset_is_the_nearest_that_torch_writes(asked: int, written: int, tmp_path: Path) -> None:
     _, path = exported(networks.narrow(), tmp_path, input="x=1,3", opset=asked)
     assert onnx.load(path).opset_import[0].version == written
@@ -277,6 +277,7 @@ def test_a_file_of_weights_is_no_model(tmp_path: Path) -> None:
         assert why in str(caught.value)
 
 
+@pytest.mark.exhaustive
 def test_torchscript_is_traced_on_request(tmp_path: Path) -> None:
     torch.jit.save(networks.scripted(), tmp_path / "script.pt")
     params = ExportParams(input="x=1,3", dynamic="x=n,_", exporter="torchscript")
@@ -428,3 +429,9 @@ def test_the_public_api_proves_an_export(tmp_path: Path) -> None:
     result = export_model(f"{NETWORKS}:narrow", tmp_path / "net.onnx", input="x=1,3", dynamic="x=rows,_")
     assert result.report.verdict == "proven"
     assert {fed.shapes["x"][0] for fed in result.report.fed} >= {1, 3}
+
+
+@pytest.mark.exhaustive
+def test_open_dimensions_of_which_one_size_runs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSizesError, match=r"for 'h', 'w': .* cannot be multiplied .* out of --dynamic"):
+        export_model(f"{NETWORKS}:flattening", tmp_path / "net.onnx", input="x=1,1,8,8", dynamic="x=_,_,h,w")

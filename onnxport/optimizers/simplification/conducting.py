@@ -107,9 +107,10 @@ class _Run:
         shapes.drop_declared(self.scene.model)
         self.first = self.size = size_of(self.scene.original)
         for _ in range(_ROUNDS):
+            changed = [each for each in self.passes if each.required and self._changes(each)]
             shapes.infer(self.scene.model)
             name_open_dimensions(self.scene.model)
-            changed = [each for each in self.passes if self._changes(each)]
+            changed += [each for each in self.passes if not each.required and self._changes(each)]
             self._check_size()
             if changed and not self.often and self._differs() is not None:
                 raise _AskOftenError

@@ -39,8 +39,6 @@ def inline_functions(scene: Scene) -> int:
         scene.forget_names()
     lifted = common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
     freed = common.RemoveInitializersFromInputsPass()(model).modified
-    if functions or lifted:
-        shapes.infer(scene.model)
     return functions + lifted + freed
 
 

@@ -21,7 +21,7 @@ class Pass:
     Attributes:
         says: what it does, for `docs/optimize.md` and for whoever edits a list.
         keeps: what it leaves alone, and why.
-        required: later passes rely on its form, so that it is never skipped.
+        required: the others rely on its form: it runs before them and before shapes are inferred, and is never skipped.
     """
 
     name: str

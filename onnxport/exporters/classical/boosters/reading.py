@@ -130,6 +130,12 @@ def _named(forest: Forest, params: ExportParams) -> str:
             why=f"--input says {', '.join(map(str, params.input.values()))}",
             fix=f"give --input {name}=1,{forest.width}, or leave it out",
         )
+    wide = "float64" if params.float64 else "float32"
+    if spec.dtype not in ("float32", wide):
+        raise UsageError(
+            f"--input says that {name!r} is {spec.dtype}, and the file takes {wide}",
+            fix=f"give --input {name}=1,{forest.width}",
+        )
     return name
 
 
