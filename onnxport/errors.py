@@ -63,6 +63,10 @@ class UsageError(OnnxportError):
     exit_code = USAGE
 
 
+class NoSizesError(UsageError):
+    """A model runs at none of the sizes that were tried for its open dimensions."""
+
+
 class InputError(OnnxportError):
     """A file that is missing, unreadable, unsafe or not what its name says."""
 

@@ -77,10 +77,22 @@ def _found(module: ModuleType, module_name: str, name: str) -> Any:
             near = difflib.get_close_matches(part, [each for each in dir(found) if not each.startswith("_")])
             raise UsageError(
                 f"{module_name} has no {name!r}",
-                fix=f"did you mean {' or '.join(near)}?" if near else "write package.module:function",
+                fix=f"did you mean {' or '.join(near)}?" if near else _offered(module),
             )
         found = getattr(found, part)
     return found
+
+
+def _offered(module: ModuleType) -> str:
+    """Which functions and classes of its own a module has, as a way out."""
+    own = [
+        name
+        for name, found in vars(module).items()
+        if callable(found)
+        and getattr(found, "__module__", "") == module.__name__
+        and not name.startswith("_")
+    ]
+    return f"it has {', '.join(own[:20])}" if own else "write package.module:function"
 
 
 def _called(source: Source, function: Any, params: ExportParams) -> Any:

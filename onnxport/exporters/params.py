@@ -90,6 +90,8 @@ class ExportParams(BaseModel):
 
 # The fields that say something to some kinds of models only (sources.KINDS), by field.
 BELONGS: Mapping[str, frozenset[str]] = {
+    "dynamic": frozenset({"pytorch", "tensorflow"}),
+    "output_names": frozenset({"pytorch", "tensorflow", "paddle"}),
     "weights": frozenset({"pytorch", "tensorflow"}),
     "exporter": frozenset({"pytorch"}),
     "signature": frozenset({"tensorflow"}),

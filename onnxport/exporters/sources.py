@@ -84,6 +84,7 @@ _OTHERWISE: Mapping[str, str] = {
 }
 # How PaddlePaddle's programs begin that are JSON.
 _PIR = b'{"base_code":{"magic":"pir"'
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -158,15 +159,33 @@ def _module_file(name: str) -> Path:
     Raises:
         InputError: there is none.
     """
+    if file := _found_module(name):
+        return file
+    raise InputError(
+        f"there is no module {name!r}", fix="run in the folder that holds it, or put that on PYTHONPATH"
+    )
+
+
+def _found_module(name: str) -> Path | None:
     parts = name.split(".")
     for folder in (Path.cwd(), *map(Path, sys.path)):
         place = folder.joinpath(*parts)
         for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
             if file.is_file():
                 return file
-    raise InputError(
-        f"there is no module {name!r}", fix="run in the folder that holds it, or put that on PYTHONPATH"
-    )
+    return None
+
+
+def _as_factory(name: str) -> str:
+    """What to write for a module without its function, `models` or `models.build`; empty if `name` is of neither."""
+    if not _DOTTED.fullmatch(name):
+        return ""
+    module, _, function = name.rpartition(".")
+    if _found_module(name):
+        return f"for a function of that module, write {name}:FUNCTION"
+    if module and _found_module(module):
+        return f"for a function of a module, write {module}:{function}"
+    return ""
 
 
 def _kind_of(path: Path) -> str:
@@ -184,7 +203,7 @@ def _kind_of(path: Path) -> str:
     if not path.exists():
         if ":" in str(path) and not path.suffix:
             raise UsageError(f"{path} is no file and no factory", fix="write package.module:function")
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist", fix=_as_factory(str(path)))
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")
     if suffix not in _SUFFIXES:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxport.artifact import Artifact, Staging, path_of
-from onnxport.errors import UsageError
+from onnxport.errors import NoSizesError, UsageError
 from onnxport.exporters.params import BELONGS, ExportParams
 from onnxport.exporters.sources import CONTAINERS, KINDS, Source
 from onnxport.manifest import Manifest
@@ -128,7 +128,8 @@ def run(
             judge = None
             if job.validation is not None:
                 judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
-            report = verdict(judge, found, product, clock)
+            with _naming_dynamic(job):
+                report = verdict(judge, found, product, clock)
         final = job.output if report.passed else _rejected(job)
         if job.params.zipmap and report.passed:
             product, report = _zipped(product, report)
@@ -139,6 +140,22 @@ def run(
         if final is not None:
             staging.commit(moves(product.artifact, final))
     return whole
+
+
+@contextmanager
+def _naming_dynamic(job: Export) -> Iterator[None]:
+    """Dimensions that the user opened and at no other size of which the model runs: the way out is not to open them."""
+    try:
+        yield
+    except NoSizesError as error:
+        if not job.params.dynamic:
+            raise
+        opened = dict.fromkeys(dim for dims in job.params.dynamic.values() for dim in dims if dim)
+        raise NoSizesError(
+            f"{job.source.name} runs at none of the sizes that were tried for {', '.join(map(repr, opened))}",
+            why=error.why,
+            fix="leave what it takes in one size only out of --dynamic, or give sizes that it takes with --shape",
+        ) from error
 
 
 def _exported(

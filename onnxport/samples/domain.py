@@ -126,7 +126,7 @@ def _of_floats(named: Domain, value: ir.Value) -> Domain:
     seen = list(uses(value))
     if is_mask(value):
         return Domain("mask")
-    center, spread = next((_features(node) for node, _ in seen if node.op_type == "Scaler"), ((), ()))
+    center, spread = next((_features(node, value) for node, _ in seen if node.op_type == "Scaler"), ((), ()))
     return replace(named, positive=is_positive(value), bounds=bounds(value), center=center, spread=spread)
 
 
@@ -165,10 +165,51 @@ def _rows(node: ir.Node, index: int) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _features(scaler: ir.Node) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What ai.onnx.ml.Scaler, (x - offset) * scale, was fitted to: tabular data means nothing without it."""
+def _features(scaler: ir.Node, value: ir.Value) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What ai.onnx.ml.Scaler, (x - offset) * scale, was fitted to: tabular data means nothing without it.
+
+    Of several columns that are joined before the Scaler, `value` gets its own part.
+    """
     offset, scale = (tuple(scaler.attributes[name].as_floats()) for name in ("offset", "scale"))
-    return offset, tuple(1.0 / factor if factor else 0.0 for factor in scale)
+    spread = tuple(1.0 / factor if factor else 0.0 for factor in scale)
+    width = _width(value)
+    if width is None or {len(offset), len(spread)} <= {1, width}:
+        return offset, spread
+    start = _start(value, scaler.inputs[0])
+    if start is None:
+        return (), ()
+    center, spread = (each if len(each) == 1 else each[start : start + width] for each in (offset, spread))
+    return center, spread
+
+
+def _start(value: ir.Value, joined: ir.Value | None) -> int | None:
+    """Where `value` begins along the last axis of what Concat made of it and others; None if that cannot be told."""
+    if joined is value:
+        return 0
+    start = 0
+    for part in _parts(joined):
+        if (within := _start(value, part)) is not None:
+            return start + within
+        if (width := _width(part)) is None:
+            return None
+        start += width
+    return None
+
+
+def _width(value: ir.Value | None) -> int | None:
+    """The size of the last axis, which values in between may not declare."""
+    if value is not None and value.shape is not None and len(value.shape):
+        size = value.shape[-1]
+        return size if isinstance(size, int) else None
+    widths = [_width(part) for part in _parts(value)]
+    known = [width for width in widths if width is not None]
+    return sum(known) if known and len(known) == len(widths) else None
+
+
+def _parts(value: ir.Value | None) -> Sequence[ir.Value | None]:
+    """What Concat joined to `value`, or what Cast and Identity made it of; nothing where others did."""
+    node = None if value is None else value.producer()
+    return node.inputs if node is not None and node.op_type in ("Cast", "Concat", "Identity") else ()
 
 
 def _compared(node: ir.Node, index: int) -> list[int]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import OnnxportError, UsageError
+from onnxport.errors import NoSizesError, OnnxportError
 from onnxport.shapes import Limit
 
 Shapes = dict[str, tuple[int, ...]]
@@ -99,14 +99,14 @@ class OpenSizes:
         for turn in range(max(map(len, chosen.values()), default=1)):
             yield within | {name: choices[turn % len(choices)] for name, choices in chosen.items()}
 
-    def refused(self, refusal: OnnxportError) -> UsageError:
+    def refused(self, refusal: OnnxportError) -> NoSizesError:
         """The error for a model that accepts none of the proposals; `refusal` is what the last one met with."""
         name, dims = next(
             (name, dims) for name, dims in self._shapes.items() if any(isinstance(dim, str) for dim in dims)
         )
         # No numbers for the open ones: those that come to mind are those that were tried.
         example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
-        return UsageError(
+        return NoSizesError(
             f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
             why=f"the last try: {refusal.why}",
             fix=f"give the sizes that it was exported with: --shape {name}={example}, or inputs of your own: "

@@ -313,6 +313,11 @@ def narrow() -> nn.Module:
     return nn.Sequential(OrderedDict(first=nn.Linear(3, 4), second=nn.Linear(4, 2)))
 
 
+def flattening() -> nn.Module:
+    """Takes 64 pixels, however they lie: torch.export says nothing of that."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+
+
 class Signature(nn.Module):
     """Every kind of parameter; gives nested outputs, a constant among them."""
 

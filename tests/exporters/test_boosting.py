@@ -16,11 +16,13 @@ import pandas
 import pytest
 import xgboost
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 
 from onnxport import export_model
 from onnxport.artifact import Artifact
 from onnxport.errors import CannotConvertError, InputError, UsageError
-from onnxport.exporters.classical import boosters
+from onnxport.exporters.classical import boosters, estimators
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import SourceRuntime
 from onnxport.exporters.sources import Source
@@ -159,6 +161,27 @@ def _library_says(model: Any, table: Any) -> dict[str, Any]:
     if hasattr(model, "predict_proba"):
         return {"label": model.predict(table), "probabilities": model.predict_proba(table)}
     return {"prediction": model.predict(table)}
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
+def test_a_booster_in_a_pipeline_answers_as_the_pipeline(library: str, tmp_path: Path) -> None:
+    booster: Any = {
+        "xgboost": xgboost.XGBClassifier(n_estimators=5, n_jobs=1),
+        "lightgbm": lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1),
+        "catboost": catboost.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False),
+    }[library]
+    table, answers = NAMED if library == "lightgbm" else CANCER
+    pipeline = make_pipeline(SimpleImputer(), booster).fit(table, answers)
+    framework = estimators.of_object(pipeline, _SOURCE, ExportParams())
+    path = framework.export(tmp_path / "model.onnx", None).path
+    session = onnxruntime.InferenceSession(path)
+    name = session.get_inputs()[0].name
+    first = session.run(None, {name: table})[0].ravel()
+    wanted = np.asarray(pipeline.predict(table)).ravel()
+    if library == "catboost":
+        np.testing.assert_allclose(first, wanted, rtol=1e-4, atol=1e-5)
+    else:
+        assert (first == wanted).mean() > 0.99, "the imputer's means are rounded before the trees ask"
 
 
 def test_early_stopping_ends_an_estimator_at_its_best_round(tmp_path: Path) -> None:
@@ -304,3 +327,9 @@ def test_a_file_that_is_no_model_is_refused(name: str, content: str, said: str, 
 def test_float64_is_refused_where_the_library_compares_in_float32(xgboost_file: Path) -> None:
     with pytest.raises(UsageError, match="compares in float32 itself"):
         boosters.load(Source.of(xgboost_file), ExportParams(float64=True))
+
+
+def test_a_table_of_another_type_is_refused(xgboost_file: Path) -> None:
+    params = ExportParams(input=["x=1,10:int64"])
+    with pytest.raises(UsageError, match=r"'x' is int64, and the file takes float32; give --input x=1,10"):
+        boosters.load(Source.of(xgboost_file), params)

@@ -21,7 +21,7 @@ from torch import nn
 
 from fixtures import models
 from onnxport.api import export_model
-from onnxport.errors import CannotConvertError, InputError, OnnxportError, UsageError
+from onnxport.errors import CannotConvertError, InputError, NoSizesError, OnnxportError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import load, of_object
 from onnxport.exporters.pytorch.modules import TorchModel
@@ -429,3 +429,9 @@ def test_the_public_api_proves_an_export(tmp_path: Path) -> None:
     result = export_model(f"{NETWORKS}:narrow", tmp_path / "net.onnx", input="x=1,3", dynamic="x=rows,_")
     assert result.report.verdict == "proven"
     assert {fed.shapes["x"][0] for fed in result.report.fed} >= {1, 3}
+
+
+@pytest.mark.exhaustive
+def test_open_dimensions_of_which_one_size_runs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSizesError, match=r"for 'h', 'w': .* cannot be multiplied .* out of --dynamic"):
+        export_model(f"{NETWORKS}:flattening", tmp_path / "net.onnx", input="x=1,1,8,8", dynamic="x=_,_,h,w")

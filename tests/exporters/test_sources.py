@@ -96,6 +96,7 @@ FACTORIES: list[tuple[str, list[str], type[OnnxportError], tuple[str, ...]]] = [
     ("users_models:gives_nothing", [], UsageError, ("gives None, which is no model", "torch")),
     ("users_models:constant", [], UsageError, ("is no function and no model",)),
     ("users_models:raise", [], UsageError, ("has no 'raise'", "did you mean raises")),
+    ("users_models:xyz", [], UsageError, ("has no 'xyz'", "it has raises, raises_in_a_library, ends")),
     ("users_models:wants_what_is_not_here", [], MissingDependencyError, ("needs surely_absent_library",)),
     ("broken_models:build", [], InputError, ("SyntaxError", "(broken_models.py, line 1)")),
     ("raising_models:build", [], InputError, ("ValueError: no GPU (raising_models.py, line 3)",)),
@@ -112,6 +113,20 @@ def test_a_factory_that_gives_no_model_is_told_why(
     assert type(error) is kind
     for part in says:
         assert part in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("users_models", "write users_models:FUNCTION"),
+        ("users_models.takes", "write users_models:takes"),
+        ("absent_models", ""),
+    ],
+)
+def test_a_module_without_its_function_is_told_how_to_name_one(name: str, fix: str, project: Path) -> None:
+    error = refused(name)
+    assert error.what == f"{name} does not exist"
+    assert error.fix.partition(", ")[2] == fix
 
 
 def test_a_factory_may_go_elsewhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,6 +198,8 @@ def test_weights_are_looked_for_before_anything_runs(project: Path) -> None:
         ("model.txt", {"weights": "model.txt"}, "--weights says nothing to a LightGBM model"),
         ("model.pt2", {"float64": True}, "--float64 says nothing to a PyTorch model"),
         ("model.cbm", {"signature": "serve"}, "--signature says nothing to a CatBoost model"),
+        ("model.json", {"dynamic": "x=batch,_"}, "--dynamic says nothing to an XGBoost model"),
+        ("model.cbm", {"output_names": ("y",)}, "--output-names says nothing to a CatBoost model"),
         ("model.json", {"paddle2onnx": "/bin/true"}, "--paddle2onnx says nothing to an XGBoost model"),
         ("model.json", {"arg": "width=3"}, "--arg is for a factory, and model.json is an XGBoost model"),
     ],

@@ -84,6 +84,15 @@ def test_a_scaler_says_what_its_features_look_like(tmp_path: Path) -> None:
     assert (domain.center, domain.spread) == ((100.0, 5.0), (2.0, 0.5))
 
 
+def test_columns_that_are_joined_before_a_scaler_have_each_their_own_part(tmp_path: Path) -> None:
+    text = """g (float[N, 1] age, float[N, 2] sizes) => (float[N, 3] y) {
+        a = Cast <to = 1> (age) joined = Concat <axis = 1> (a, sizes)
+        y = ai.onnx.ml.Scaler <offset: floats = [40.0, 5.0, 7.0], scale: floats = [0.5, 2.0, 4.0]> (joined) }"""
+    found = domains(load(tmp_path, text, extra=', "ai.onnx.ml" : 1'))
+    assert (found["age"].center, found["age"].spread) == ((40.0,), (2.0,))
+    assert (found["sizes"].center, found["sizes"].spread) == ((5.0, 7.0), (0.5, 0.25))
+
+
 @pytest.mark.parametrize(
     ("spec", "domain"),
     [

@@ -16,6 +16,8 @@ from skl2onnx.common._registration import get_converter
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
 from onnxport.errors import CannotConvertError
+from onnxport.exporters.classical.boosters import is_booster
+from onnxport.exporters.classical.boosters.pipelines import register
 from onnxport.exporters.classical.doubles import mend
 from onnxport.exporters.classical.tabular import Columns
 
@@ -41,6 +43,8 @@ def converted(model: Any, columns: Columns, opset: int | None, source: str) -> o
         CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
     """
     model = _prepared(model, source)
+    for part in parts(model):
+        register(part)
     types = [(spec.name, _type_of(spec.dtype, spec.shape[1])) for spec in columns.specs]
     try:
         with warnings.catch_warnings(), _mended_library():
@@ -183,7 +187,7 @@ def parts(model: Any) -> Iterator[Any]:
         ):
             inner += _listed(getattr(model, name, None))
     for step in inner:
-        if isinstance(step, BaseEstimator):
+        if isinstance(step, BaseEstimator) or is_booster(type(step)):  # CatBoost's have no base
             yield from parts(step)
 
 

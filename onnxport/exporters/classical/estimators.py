@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import skl2onnx
 import sklearn
+import threadpoolctl
 from sklearn.base import is_outlier_detector, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -34,6 +35,8 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
         UsageError: --input does not fit it.
         CannotConvertError: skl2onnx has no converter for a part of it.
     """
+    # Many short runs follow, in which threads of a busy machine wait for each other.
+    threadpoolctl.threadpool_limits(limits=1)
     _check_fitted(model, source)
     columns = columns_of(model, params.input, float64=params.float64, source=source.name)
     convert = lru_cache(partial(converted, model, columns, source=source.name))

@@ -83,7 +83,9 @@ class Environment:
         command = [os.fspath(self.command), "--model_dir", ".", "--model_filename", program.graph.name]
         command += ["--params_filename", program.weights.name, "--save_file", output.name]
         asked = min(max(opset or _NEWEST, _OLDEST), _NEWEST)
-        command += ["--opset_version", str(asked), "--optimize_tool", "None"]
+        command += ["--opset_version", str(asked)]
+        if not self.version.startswith("1."):
+            command += ["--optimize_tool", "None"]  # what it wrote is what is looked at
         with (folder / "said").open("wb") as said:
             environment = foreign.environment_of(self.command, folder)
             code = foreign.exit_code(command, folder, environment, said.fileno(), limit=TIME_LIMIT)

@@ -143,7 +143,7 @@ def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> Us
     return UsageError(
         what,
         why=f"{why}; it is forward{signature}",
-        fix=f"give {options}, for instance {wanted[0]}=1,3,224,224:float32, or =1,16:int64 for ids",
+        fix=f"give {options}, for instance {wanted[0]}=1,3,224,224:float32, or {wanted[0]}=1,16:int64 for ids",
     )
 
 

@@ -205,7 +205,10 @@ class OrtRuntime(Closing):
             )
         if self._is_ort and _NO_ORT_MODEL.search(str(error)):
             return _no_ort_model(Path(self._label))
-        return InputError(f"ONNX Runtime cannot load {self._label}", why=_cause(error))
+        fix = ""
+        if _UNREGISTERED.search(str(error)):
+            fix = "write it with operators that ONNX Runtime has; --no-validate lets a result out unproven"
+        return InputError(f"ONNX Runtime cannot load {self._label}", why=_cause(error), fix=fix)
 
     def _load_model(self) -> Model:
         if self._model is None:
@@ -321,6 +324,7 @@ _NODE = re.compile(
     r"Non-zero status code returned while running (\w+) node\. ?Name:'([^']*)' Status Message: "
 )
 _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
+_UNREGISTERED = re.compile(r"is not a registered function/op")
 _NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
 

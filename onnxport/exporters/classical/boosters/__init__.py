@@ -1,6 +1,8 @@
 """Boosted trees of XGBoost, LightGBM and CatBoost: each library's own model read into one form, and that as ONNX.
 
-Not by onnxmltools: docs/export.md says where it was wrong.
+Not by onnxmltools: 1.16 leaves out LightGBM's linear leaves, its `sigmoid` and `reg_sqrt`, divides its forests by 100
+however many trees they have, rounds its thresholds to the nearest float32, and refuses DART, missing values other than
+NaN and rankers of XGBoost.
 """
 
 from __future__ import annotations
@@ -25,9 +27,17 @@ def load(source: Source, params: ExportParams) -> Booster:
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     """A booster, or an estimator of one of the libraries."""
-    packages = (base.__module__.partition(".")[0] for base in type(model).__mro__)
-    kind = next(package for package in packages if package in _MODULES)
-    return _of(kind, "of_object", model, source, params)
+    return _of(_libraries(type(model))[0], "of_object", model, source, params)
+
+
+def is_booster(kind: type) -> bool:
+    """Whether a class is one of the libraries'."""
+    return bool(_libraries(kind))
+
+
+def _libraries(kind: type) -> list[str]:
+    packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return [package for package in packages if package in _MODULES]
 
 
 def _of(kind: str, function: str, *args: Any) -> Booster:

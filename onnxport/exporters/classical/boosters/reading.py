@@ -67,12 +67,6 @@ class Booster(TabularModel):
         own: str,
         notes: Sequence[str] = (),
     ) -> None:
-        if params.zipmap:
-            raise UsageError(
-                "--zipmap says nothing to boosters",
-                why="their probabilities are a tensor",
-                fix="leave it out",
-            )
         if params.float64 and own == "float32":
             raise UsageError(
                 f"--float64 says nothing to {name.partition(',')[0]}",
@@ -83,7 +77,8 @@ class Booster(TabularModel):
         dtype = "float64" if params.float64 else "float32"
         given = _named(forest, params)
         read = Columns.one_tensor(given, "float64" if params.float64 else own, forest.width)
-        self._forest, self._links, self._library, self._table = forest, answers, library, given
+        self.forest, self.answers = forest, answers
+        self._library, self._table = library, given
 
         def convert(opset: int | None) -> onnx.ModelProto:
             return model_of(forest, answers, dtype, opset, given)
@@ -98,6 +93,7 @@ class Booster(TabularModel):
             inputs=read.specs,
             convert=convert,
             answer=predict,
+            classes=answers.classes,
             features=read.names,
             domains={given: forest.domain(dtype)},
             notes=notes,
@@ -106,17 +102,17 @@ class Booster(TabularModel):
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         if not other_kernels:
             return super().run(feeds)
-        return self.shaped(linked(self._in_parts(feeds[self._table]), self._links))
+        return self.shaped(linked(self._in_parts(feeds[self._table]), self.answers))
 
     def _in_parts(self, table: Array) -> Array:
         """Sums [rows, targets] in float32."""
-        rounds, targets = self._library.rounds, self._forest.targets
+        rounds, targets = self._library.rounds, self.forest.targets
         ends = np.unique(np.linspace(0, rounds, _PARTS + 1).astype(int))
-        total = np.broadcast_to(np.array(self._forest.base, np.float32), (len(table), targets))
+        total = np.broadcast_to(np.array(self.forest.base, np.float32), (len(table), targets))
         for start, stop in reversed(list(pairwise(ends.tolist()))):
             part = self._library.margins(table, start, stop).reshape(len(table), targets)
             total = total + part.astype(np.float32)
-        return np.asarray(total * np.float32(self._links.scale))
+        return np.asarray(total * np.float32(self.answers.scale))
 
 
 def _named(forest: Forest, params: ExportParams) -> str:
@@ -129,6 +125,12 @@ def _named(forest: Forest, params: ExportParams) -> str:
             f"the model takes one table of {forest.width} columns",
             why=f"--input says {', '.join(map(str, params.input.values()))}",
             fix=f"give --input {name}=1,{forest.width}, or leave it out",
+        )
+    wide = "float64" if params.float64 else "float32"
+    if spec.dtype not in ("float32", wide):
+        raise UsageError(
+            f"--input says that {name!r} is {spec.dtype}, and the file takes {wide}",
+            fix=f"give --input {name}=1,{forest.width}",
         )
     return name
 
