@@ -87,9 +87,9 @@ class TensorflowModel:
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """XLA takes seconds for each new shape (6 for an EfficientNet), but the graph optimizer has eager mode's kernels
-        except for fused convolutions: it showed nothing of what basic-pitch makes of silence, where rounding errors are
-        divided by each other."""
+        """XLA takes seconds for each new shape (6 for an EfficientNet), but the graph optimizer changes the kernels
+        of convolutions alone: it showed nothing of what basic-pitch makes of silence, which divides rounding errors.
+        """
         try:
             compiled: Sequence[Any] = self._compiled(*tensors)
         except (tf.errors.OpError, ValueError, TypeError):
