@@ -173,14 +173,16 @@ def _widen(pipe: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, in which a fresh interpreter finds this package, whatever way this one found it."""
+    """This process's, in which a fresh interpreter finds this package, whatever way this one found it, and goes through
+    sets of names in the same order each time: exporters of others do, and the same input gives the same bytes."""
+    own = os.environ | {"PYTHONHASHSEED": "0"}
     home = str(Path(__file__).parents[1])
     if home == sysconfig.get_path(
         "purelib"
     ):  # found anyway; named here it would come before the standard library
-        return dict(os.environ)
+        return own
     places = [os.environ.get("PYTHONPATH", ""), home]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
+    return own | {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
 
 
 def _last_telling_line(lines: list[str]) -> str:

@@ -251,6 +251,20 @@ def test_every_form_is_proven_by_the_command(form: str, saved: Path, tmp_path: P
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("source", ["tagger", "cnn.tflite", "cnn"])
+def test_the_same_model_gives_the_same_bytes(source: str, saved: Path, tmp_path: Path) -> None:
+    digests = set()
+    for n in (1, 2):
+        file = tmp_path / f"{n}" / "out.onnx"
+        file.parent.mkdir()
+        given = str(saved / source) if source.startswith("cnn") else f"{NETS}:{source}"
+        run = command(given, file, "--no-validate")
+        assert run.returncode == 0, run.stdout + run.stderr
+        digests.add(digest(file))
+    assert len(digests) == 1
+
+
+@pytest.mark.exhaustive
 def test_a_subclassed_model_is_proven_by_the_command(tmp_path: Path) -> None:
     options = ["--input", "x=1,10,6", "--dynamic", "x=batch,time,_"]
     run = command(f"{NETS}:encoder", tmp_path / "out.onnx", *options)

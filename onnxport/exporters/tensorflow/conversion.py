@@ -14,6 +14,7 @@ import onnx
 from onnxport.artifact import TensorSpec
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.exporters.framework import Exported
+from onnxport.exporters.tensorflow.canonical import canonical, hash_by_number
 from onnxport.exporters.tensorflow.library import EXPORTER, TENSORFLOW, tf
 from onnxport.exporters.tensorflow.operators import HANDLERS
 
@@ -94,6 +95,7 @@ def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
     """What tf2onnx makes of a TensorFlow graph, or of a .tflite (option `tflite_path`, and no graph)."""
     from tf2onnx import optimizer, tfonnx
 
+    hash_by_number()
     found = tfonnx.process_tf_graph(
         graph,
         continue_on_error=True,  # so that every operator it cannot write is told, not the first
@@ -182,6 +184,7 @@ def bordered(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequ
         del field[:]
         field.extend(_value_info(spec) for spec in specs)
     del graph.value_info[:]
+    canonical(graph)
     graph.doc_string = ""
     used = {node.domain for node in _nodes(graph)}
     for opset in [each for each in model.opset_import if each.domain and each.domain not in used]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +61,6 @@ class TensorflowModel:
         self._traced = traced
         # Not the traced one: tf2onnx takes its tables away from it.
         self._compiled, self._optimized = self._function(jit_compile=True), self._function()
-        self._can_be_moved = any(spec.dtype.startswith("float") for spec in self.inputs)
 
     def export(self, output: Path, opset: int | None) -> Exported:
         """See Framework.export."""
@@ -70,7 +68,7 @@ class TensorflowModel:
         return write(traced, output, opset, self._callee.notes)
 
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
-        """See Framework.run; other kernels are XLA's, or those that TensorFlow's graph optimizer chooses."""
+        """See Framework.run; other kernels are XLA's, or, of operators that it does not know, the graph's."""
         tensors = [tf.convert_to_tensor(feeds[spec.name]) for spec in self.inputs]
         try:
             answers = self._by_others(tensors) if other_kernels else self._flat(self._callee.call, *tensors)
@@ -89,14 +87,14 @@ class TensorflowModel:
         }
 
     def _by_others(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """XLA's kernels differ everywhere, but take 6 s for each new shape of an EfficientNet: they are for models
-        without float inputs, which the judge could move to learn of the noise. Else convolutions alone are fused."""
-        if not self._can_be_moved:
-            with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
-                compiled: Sequence[Any] = self._compiled(*tensors)
-                return compiled
-        optimized: Sequence[Any] = self._optimized(*tensors)
-        return optimized
+        """XLA takes seconds for each new shape (6 for an EfficientNet), but the graph optimizer changes the kernels
+        of convolutions alone: it showed nothing of what basic-pitch makes of silence, which divides rounding errors.
+        """
+        try:
+            compiled: Sequence[Any] = self._compiled(*tensors)
+        except (tf.errors.OpError, ValueError, TypeError):
+            compiled = self._optimized(*tensors)
+        return compiled
 
     def _flat(self, call: Callable[[Mapping[str, Any]], Any], *tensors: Any) -> list[Any]:
         """The function with tensors in, tensors out; remembers the paths of the results."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,13 @@ def of_signature(
 ) -> TensorflowModel:
     """A concrete function whose inputs and outputs have names."""
     positional, named = signature.structured_input_signature
-    specs = {spec.name: spec for spec in tf.nest.flatten(positional)} | dict(named)
+    specs = {spec.name: spec for spec in tf.nest.flatten(positional)} | dict(sorted(named.items()))
     declared = tuple(Declared(name, dtype_name(spec.dtype), _shape(spec)) for name, spec in specs.items())
-    return TensorflowModel(
-        Callee(lambda tensors: signature(**tensors), declared, (), owner, engine), source, params
-    )
+
+    def call(tensors: Mapping[str, Any]) -> Any:
+        return dict(sorted(signature(**tensors).items()))  # the file keeps no order of them
+
+    return TensorflowModel(Callee(call, declared, (), owner, engine), source, params)
 
 
 def _shape(spec: Any) -> tuple[int | None, ...] | None:

@@ -1,0 +1,124 @@
+"""One order and one set of names for one graph: tf2onnx walks over sets, so its files differ from run to run."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+
+_COUNTER = re.compile(r"__\d+")
+
+
+def hash_by_number() -> None:
+    """Has sets of tf2onnx's nodes keep one order: a node is hashed by when it was made, not by where it lies in memory.
+
+    Its optimizers go through such sets, and which of two equal nodes stays is told by their order. Sets of names keep
+    theirs because the process has a fixed PYTHONHASHSEED (isolation.py).
+    """
+    from tf2onnx.graph import Node
+
+    if Node.__hash__ is not object.__hash__:
+        return
+    made, numbers = Node.__init__, itertools.count()
+
+    def numbered(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.number = next(numbers)
+        made(self, *args, **kwargs)
+
+    Node.__init__, Node.__hash__ = numbered, lambda self: self.number
+
+
+def canonical(graph: onnx.GraphProto) -> None:
+    """Orders the nodes as the outputs reach them, and names constants and counted names by where they stand.
+
+    Names of TensorFlow's own scopes stay; those that tf2onnx counted (Transpose__123) are counted again, and a constant
+    is called after its first reader: of equal constants tf2onnx keeps any, under its own name.
+    """
+    _order(graph)
+    names = {port.name: port.name for port in (*graph.input, *graph.output)}
+    _rename(graph, names, set(names))
+
+
+def _rename(graph: onnx.GraphProto, names: dict[str, str], taken: set[str]) -> None:
+    """`names` has what the values around the graph, and those at its border, are called now."""
+    for port in graph.input:
+        port.name = names.setdefault(port.name, _unique(port.name, taken))
+    constants = {each.name: each for each in graph.initializer}
+    read: list[onnx.TensorProto] = []
+    for node in graph.node:
+        node.name = _unique(node.name or node.op_type, taken)
+        for place, name in enumerate(_read(node)):
+            if name in constants and name not in names:
+                names[name] = _unique(f"{node.name}/{place}", taken)
+                read.append(constants[name])
+        for place, name in enumerate(node.output):
+            if name:
+                node.output[place] = names.setdefault(name, _unique(name, taken))
+        for place, name in enumerate(node.input):
+            node.input[place] = names.get(name, name)
+        for body in _bodies(node):
+            _rename(body, dict(names), taken)
+    for port in graph.output:
+        if port.name in constants and port.name not in names:
+            names[port.name] = port.name
+        port.name = names.get(port.name, port.name)
+    found = {each.name for each in read}
+    read += [each for name, each in sorted(constants.items()) if name in names and name not in found]
+    kept = [onnx.TensorProto.FromString(each.SerializeToString()) for each in read]
+    for each in kept:
+        each.name = names[each.name]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    base = chosen = _COUNTER.sub("", name)
+    count = 0
+    while chosen in taken:
+        count += 1
+        chosen = f"{base}__{count}"
+    taken.add(chosen)
+    return chosen
+
+
+def _order(graph: onnx.GraphProto) -> None:
+    made = {output: node for node in graph.node for output in node.output}
+    done: set[int] = set()
+    ordered: list[onnx.NodeProto] = []
+    waiting = [
+        (node, False) for node in reversed([made[port.name] for port in graph.output if port.name in made])
+    ]
+    while waiting:
+        node, ready = waiting.pop()
+        if id(node) in done:
+            continue
+        if ready:
+            done.add(id(node))
+            ordered.append(node)
+            continue
+        waiting.append((node, True))
+        waiting.extend((made[name], False) for name in reversed(list(_read(node))) if name in made)
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for node in graph.node:
+        for body in _bodies(node):
+            _order(body)
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """What a node reads, and what the graphs inside it read of those around them."""
+    yield from node.input
+    for body in _bodies(node):
+        for inner in body.node:
+            yield from _read(inner)
+        yield from (port.name for port in body.output)
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in sorted(node.attribute, key=lambda each: each.name):
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
