@@ -19,6 +19,7 @@ from onnxport.artifact import TensorSpec
 from onnxport.model import Model
 from onnxport.samples.columns import Column
 from onnxport.samples.ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
+from onnxport.samples.texts import texts_of
 from onnxport.samples.trees import columns_of, is_tree_ensemble
 from onnxport.samples.uses import constant, made_by, uses
 
@@ -79,6 +80,12 @@ class Domain:
     is_smooth: bool = False
 
 
+# What hands a table on to trees, or looks a category up in it, without computing with its numbers.
+_TAKE_AS_IT_IS = frozenset(
+    "Cast Concat Identity Gather Equal Greater GreaterOrEqual Less LessOrEqual IsNaN Where".split()
+)
+
+
 def domains(model: Model) -> dict[str, Domain]:
     """The domain of every run-time input of `model`, which is `without_functions`."""
     values = {value.name: value for value in model.graph.inputs}
@@ -104,6 +111,9 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
     if spec.dtype.startswith(("float", "bfloat")):
         return _of_floats(named, value)
     seen = list(uses(value))
+    if spec.dtype == "string":
+        codes = next((found for node, _ in seen if (found := texts_of(node))), ())
+        return Domain("table", columns=(Column(codes=codes),)) if codes else named
     rows = [size for node, index in seen if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
         return Domain("position" if named.kind == "position" else "integer", 0, max(min(rows) - 1, 0))
@@ -134,11 +144,11 @@ def _of_floats(named: Domain, value: ir.Value) -> Domain:
 
 
 def _of_trees(seen: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:
-    """The columns of a table that trees compare as they are; None where the value meets anything else."""
+    """The columns of a table that trees compare as they are; None where the value is computed with as well."""
     ensembles = [node for node, _ in seen if is_tree_ensemble(node)]
-    passing = [node for node, _ in seen if node.op_type in ("Cast", "Concat", "Identity")]
+    others = {node.op_type for node, _ in seen} - {ensembles[0].op_type} if len(ensembles) == 1 else {""}
     width, dtype = _width(value), value.dtype
-    if len(ensembles) != 1 or len(passing) + 1 != len(seen) or width is None or dtype is None:
+    if not others <= _TAKE_AS_IT_IS or width is None or dtype is None:
         return None
     start = _start(value, ensembles[0].inputs[0])
     if start is None:

@@ -40,11 +40,8 @@ def _stump(features: list[int], thresholds: list[float], **attributes: Any) -> o
     )
 
 
-def _model(nodes: list[onnx.NodeProto], columns: dict[str, int]) -> Model:
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width])
-        for name, width in columns.items()
-    ]
+def _model(nodes: list[onnx.NodeProto], columns: dict[str, int], dtype: int = TensorProto.FLOAT) -> Model:
+    inputs = [helper.make_tensor_value_info(name, dtype, ["n", width]) for name, width in columns.items()]
     graph = helper.make_graph(
         nodes, "trees", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])]
     )
@@ -69,6 +66,16 @@ def test_each_of_several_columns_has_its_own_thresholds() -> None:
     nodes = [helper.make_node("Concat", ["age", "size"], ["table"], axis=1), _stump([0, 1], [40.0, 170.0])]
     found = domains(_model(nodes, {"age": 1, "size": 1}))
     assert [found[name].columns[0].levels for name in ("age", "size")] == [(40.0,), (170.0,)]
+
+
+@pytest.mark.parametrize(("zeros", "unseen"), [(1, ("unseen",)), (0, ())])
+def test_texts_are_those_that_an_encoder_knows(zeros: int, unseen: tuple[str, ...]) -> None:
+    encoder = helper.make_node(
+        "OneHotEncoder", ["town"], ["y"], domain="ai.onnx.ml", cats_strings=["Bonn", "Trier"], zeros=zeros
+    )
+    model = _model([encoder], {"town": 1}, TensorProto.STRING)
+    found = domains(model)["town"]
+    assert found.columns == (Column(codes=("Bonn", "Trier", *unseen)),)
 
 
 @pytest.mark.parametrize("operator", ["Neg", "Abs"])
