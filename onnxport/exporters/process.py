@@ -16,7 +16,7 @@ from onnxport.exporters.framework import Exported, Framework
 from onnxport.exporters.missing import EXTRAS, module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
-from onnxport.isolation import Child
+from onnxport.isolation import Child, ChildDied
 from onnxport.validate.runtimes.base import Array, Feeds, check_feeds, check_taps
 
 if TYPE_CHECKING:
@@ -101,7 +101,12 @@ class SourceRuntime(Closing):
 
     @cached_property
     def described(self) -> Description:
-        described: Description = self._child.call("open", self._source, self._params)
+        try:
+            described: Description = self._child.call("open", self._source, self._params)
+        except ChildDied as death:
+            if not self._source.is_factory:  # a native reader, on bytes that it did not expect
+                death.fix = f"{self._source.name} may be damaged: save it again, or try an older copy"
+            raise
         return described
 
     def export(self, output: Path, opset: int | None) -> Exported:

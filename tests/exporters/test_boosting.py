@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 
 from onnxport import export_model
 from onnxport.artifact import Artifact
-from onnxport.errors import CannotConvertError, InputError, UsageError
+from onnxport.errors import CannotConvertError, InputError, OnnxportError, UsageError
 from onnxport.exporters.classical import boosters, estimators
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import SourceRuntime
@@ -322,6 +322,14 @@ def test_a_file_that_is_no_model_is_refused(name: str, content: str, said: str, 
     source = Source.of(path)
     with pytest.raises(InputError, match=said):
         boosters.load(source, ExportParams())
+
+
+def test_a_damaged_file_that_ends_the_library_s_process_is_said_to_be_one(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.ubj", tmp_path / "cut.ubj"
+    _xgboost("XGBClassifier", CANCER).save_model(whole)
+    cut.write_bytes(whole.read_bytes()[:200])  # of which XGBoost 3.2 dies with a segmentation fault
+    with pytest.raises(OnnxportError, match=r"may be damaged|no model of XGBoost's"):
+        export_model(cut, tmp_path / "model.onnx")
 
 
 def test_float64_is_refused_where_the_library_compares_in_float32(xgboost_file: Path) -> None:
