@@ -5,8 +5,7 @@ PYTHON ?= python3
 export ORT_DISABLE_TELEMETRY = 1
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Modules are compiled when they are first imported: pip would compile all, 50 s for a few in a hundred that are used.
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help demo test conformance lint venv wheel clean
 .DEFAULT_GOAL := help

@@ -6,6 +6,7 @@ import ast
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -61,7 +62,7 @@ def _translated(program: torch.export.ExportedProgram, opset: int | None, name: 
                 program,
                 dynamo=True,
                 opset_version=wanted,
-                custom_translation_table=translations(),
+                custom_translation_table={**translations(), **_nms()},
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
@@ -69,6 +70,17 @@ def _translated(program: torch.export.ExportedProgram, opset: int | None, name: 
     assert made is not None, "torch.onnx.export gives the program where it has no file to write"
     model: ir.Model = made.model
     return model
+
+
+def _nms() -> dict[Any, Any]:
+    """torch.onnx's own translation of torchvision's nms, which it leaves out where it finds no package torchvision,
+    though the operator may come from elsewhere."""
+    operator = getattr(torch.ops.torchvision, "nms", None)
+    if operator is None:
+        return {}
+    from onnxscript.function_libs.torch_lib.ops.vision import torchvision_nms
+
+    return {operator.default: torchvision_nms}
 
 
 def _drop_constants(program: torch.export.ExportedProgram) -> None:
