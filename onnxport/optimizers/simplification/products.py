@@ -164,7 +164,7 @@ _PARTS: dict[str, Callable[[Array, Array, Array], tuple[Array, Array]]] = {
 
 @simplification(
     "fold-pads",
-    "Makes a Pad with zeros part of the Conv behind it, or of the MaxPool or AveragePool that counts them.",
+    "Makes a Pad with zeros part of the Conv behind it.",
     keeps="Pads of batch or channels, of other values, negative ones, and a Conv with auto_pad.",
 )
 def fold_pads(scene: Scene) -> int:
