@@ -20,10 +20,15 @@ from onnxport.validate.params import ValidateParams
 
 @dataclass(frozen=True)
 class Step:
-    """A stage with its params."""
+    """A stage with its params.
+
+    Attributes:
+        made: its product, where another run made and proved it already; never of the last step.
+    """
 
     stage: Stage
     params: BaseModel
+    made: Artifact | None = None
 
 
 @dataclass(frozen=True)
@@ -143,15 +148,14 @@ def conversion(
     stage = target(to)
     purpose = f"converting to {to}"
     check_known(options, stage.params, ValidateParams, purpose=purpose, further=calibrated_fields())
-    params = params_of(stage.params, fields_of(stage.params, options), purpose=purpose)
-    quantizing = _quantizing(params, options, purpose)
-    validation = params_of(ValidateParams, _judged_on(quantizing, options), purpose=purpose)
+    steps = steps_to(stage, options, purpose)
+    validation = params_of(ValidateParams, judged_on(steps, options), purpose=purpose)
     if not validate:
         check_waivable(options)
     source = Artifact.open(model)
     return Job(
         source=source,
-        steps=(*([Step(QUANTIZE, quantizing)] if quantizing else ()), Step(stage, params)),
+        steps=steps,
         output=source.path.with_suffix(SUFFIXES[stage.gives])
         if output is None
         else path_of(output, "the output", fix="give the path of the file to write"),
@@ -186,14 +190,15 @@ def quantization(
     check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
     asked = fields_of(QuantizeParams, options) | {"precision": precision}
     params = params_of(QuantizeParams, asked, purpose=purpose)
-    validation = params_of(ValidateParams, _judged_on(params, options), purpose=purpose)
+    steps = (Step(QUANTIZE, params),)
+    validation = params_of(ValidateParams, judged_on(steps, options), purpose=purpose)
     if not validate:
         check_waivable(options)
     source = Artifact.open(model)
     beside = source.path.with_name(f"{source.path.stem}_{precision.replace('-', '_')}.onnx")
     return Job(
         source=source,
-        steps=(Step(QUANTIZE, params),),
+        steps=steps,
         output=beside
         if output is None
         else path_of(output, "the output", fix="give the path of the file to write"),
@@ -236,6 +241,17 @@ def optimization(
     )
 
 
+def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[Step, ...]:
+    """The steps that make a target: its own, behind a quantization where `options` have samples for one.
+
+    Raises:
+        UsageError: a value that an option refuses, or one that says nothing beside the others.
+    """
+    params = params_of(stage.params, fields_of(stage.params, options), purpose=purpose)
+    quantizing = _quantizing(params, options, purpose)
+    return (*([Step(QUANTIZE, quantizing)] if quantizing else ()), Step(stage, params))
+
+
 def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
     """How a conversion quantizes a float model on the way; None where it does not.
 
@@ -268,9 +284,10 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
     return params_of(QuantizeParams, {**shared, "precision": precision}, purpose=purpose)
 
 
-def _judged_on(quantizing: QuantizeParams | None, options: Mapping[str, Any]) -> dict[str, Any]:
+def judged_on(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
     wanted = fields_of(ValidateParams, options)
+    quantizing = next((step.params for step in steps if isinstance(step.params, QuantizeParams)), None)
     if quantizing is None:
         return wanted
     if quantizing.calib is not None and _is_same(quantizing.calib, wanted.get("inputs")):

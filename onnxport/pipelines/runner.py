@@ -48,7 +48,9 @@ def run(
     clock = Clock(progress)
     lowers = any(step.stage.lowers for step in job.steps[:-1])
     with Staging(job.output, folder=job.target.gives in FOLDERS) as staging, ExitStack() as stack:
-        workers = [stack.enter_context(step.stage.open()) for step in job.steps]
+        workers = [
+            None if step.made is not None else stack.enter_context(step.stage.open()) for step in job.steps
+        ]
         runtime = None
         if job.validation is not None:
             require(RUNS_ON[job.target.gives], f"proving {job.output}")
@@ -81,7 +83,7 @@ def run(
         if final is not None and job.latency and job.lowers:
             with clock.phase("latency"):
                 worth = worth_of(
-                    lambda: workshop.in_float(workers[-1], model, source),
+                    lambda: workshop.in_float(workers, model, source),
                     product.artifact,
                     judge,
                     staging.folder / "latency",
@@ -122,30 +124,35 @@ class _Workshop:
     clock: Clock
     check_passes: bool = False
 
-    def begin(self, workers: Sequence[Worker], model: Model) -> _Begun:
-        """Runs all steps but the last."""
+    def begin(self, workers: Sequence[Worker | None], model: Model) -> _Begun:
+        """Runs all steps but the last, where they are not made yet."""
         begun = _Begun(model)
         for number, step in enumerate(self.job.steps[:-1]):
-            product = self._made(number, workers[number], begun)
+            made = step.made
+            product = Product(made) if made is not None else self._made(number, workers, begun)
             model, artifact = load(product.artifact)
             if self.judge is not None and step.stage.lowers:
                 self.judge.hold_to(artifact, model)
             begun = _Begun(model, product.notes, product.facts)
         return begun
 
-    def finish(self, workers: Sequence[Worker], begun: _Begun) -> Product:
-        """The last step's product, with the notes and facts of all."""
-        return self._made(len(workers) - 1, workers[-1], begun)
+    def finish(self, workers: Sequence[Worker | None], begun: _Begun) -> Product:
+        """The last step's product, with the notes and facts of all that ran."""
+        return self._made(len(workers) - 1, workers, begun)
 
-    def in_float(self, worker: Worker, model: Model, source: Artifact) -> Artifact:
+    def in_float(self, workers: Sequence[Worker | None], model: Model, source: Artifact) -> Artifact:
         """What the source is for the target's runtime without a lower precision, for comparison."""
         if self.job.target.gives in RUNS_ON and "onnxruntime" in RUNS_ON[self.job.target.gives]:
             return source
         params = self.job.steps[-1].params.model_copy(update=_IN_FLOAT)
         apart = replace(self, folder=self.folder / "float", clock=Clock(None))
+        worker = workers[-1]
+        assert worker is not None, "the last step is never made already"
         return worker(model, params, apart._work(len(self.job.steps) - 1)).artifact
 
-    def _made(self, number: int, worker: Worker, begun: _Begun) -> Product:
+    def _made(self, number: int, workers: Sequence[Worker | None], begun: _Begun) -> Product:
+        worker = workers[number]
+        assert worker is not None, "of a step that is made already nothing is asked"
         with writing(self.job.output), blaming_the_model(self.job.source, self.judge):
             product = worker(begun.model, self.job.steps[number].params, self._work(number))
         return replace(product, notes=(*begun.notes, *product.notes), facts={**begun.facts, **product.facts})

@@ -189,6 +189,9 @@ OPTIMIZE = Stage(
     checks_passes=True,
 )
 
+# What a pipeline names as a step that targets share.
+STAGES: Mapping[str, Stage] = {stage.name: stage for stage in (OPTIMIZE, QUANTIZE)}
+
 
 def target(name: str) -> Stage:
     """The stage that makes the format `name`; UsageError where there is none."""

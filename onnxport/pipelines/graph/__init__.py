@@ -1,0 +1,1 @@
+"""What has to be done for a pipeline, and what is done already."""

@@ -1,0 +1,105 @@
+"""What a run of a pipeline did, as data: its `--json`, its reports and what Python callers get."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from onnxport.errors import NOT_EQUIVALENT, PROVEN, worst
+from onnxport.pipelines.report import RunReport
+
+PIPELINE_SCHEMA_VERSION: Literal[1] = 1
+Status = Literal["made", "cached", "failed", "not run"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class FailureRecord(_Record):
+    """An error, as the command line would have shown it."""
+
+    kind: str
+    message: str
+    exit_code: int
+
+
+class NodeRecord(_Record):
+    """One stage on one model.
+
+    Attributes:
+        name: unique in the pipeline.
+        stage: what kind of step.
+        after: the node whose product it takes; empty where it takes the model.
+        status: "failed" where the proof failed or an error ended it, "not run" where one before it failed.
+        why: why it was made anew, or why not at all; empty where it came out of the cache.
+        key: what it is kept under; empty where that never became known.
+        run: what its run reported; the earlier run's where it came out of the cache.
+    """
+
+    name: str
+    model: str
+    stage: str
+    after: str
+    status: Status
+    why: str = ""
+    key: str = ""
+    seconds: float = 0.0
+    run: RunReport | None = None
+    failure: FailureRecord | None = None
+
+
+class LimitRecord(_Record):
+    """A limit of the user's and what came of it."""
+
+    name: str
+    limit: float
+    value: float
+    kept: bool
+
+
+class CellRecord(_Record):
+    """One artefact of the matrix.
+
+    Attributes:
+        values: the matrix' keys and what they are here.
+        node: the name of the node whose product it is.
+        path: where it is; None if nothing was left there.
+        verdict: the judge's; "failed" where an error ended a node that it needs, "not run" where one before failed.
+    """
+
+    name: str
+    model: str
+    target: str
+    values: dict[str, str]
+    node: str
+    path: str | None
+    verdict: str
+    limits: tuple[LimitRecord, ...] = ()
+    exit_code: int
+
+
+class PipelineReport(_Record):
+    """One run of a pipeline."""
+
+    schema_version: Literal[1] = PIPELINE_SCHEMA_VERSION
+    command: str = "run"
+    arguments: tuple[str, ...] = ()
+    file: str
+    nodes: tuple[NodeRecord, ...]
+    cells: tuple[CellRecord, ...]
+    seconds: float
+    environment: dict[str, str]
+    exit_code: int
+
+    @property
+    def passed(self) -> bool:
+        return self.exit_code == PROVEN
+
+
+def exit_code_of(nodes: tuple[NodeRecord, ...], cells: tuple[CellRecord, ...]) -> int:
+    """By the order of errors.SEVERITY, over all that failed."""
+    failed = (node.failure.exit_code for node in nodes if node.failure is not None)
+    rejected = (NOT_EQUIVALENT for node in nodes if node.run is not None and not node.run.passed)
+    return worst((*failed, *rejected, *(cell.exit_code for cell in cells)))

@@ -1,0 +1,236 @@
+"""Conducts a run: what is in the cache comes from there, what is not is made, and what has passed goes to its place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from onnxport.artifact import Artifact
+from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
+from onnxport.pipelines.cache import Cache, Entry
+from onnxport.pipelines.environment import describe
+from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
+from onnxport.pipelines.outcome import (
+    CellRecord,
+    FailureRecord,
+    LimitRecord,
+    NodeRecord,
+    PipelineReport,
+    Status,
+    exit_code_of,
+)
+from onnxport.pipelines.report import ArtifactRecord, RunReport
+from onnxport.pipelines.running.delivery import deliver
+from onnxport.pipelines.running.task import Task
+from onnxport.pipelines.sources import load
+from onnxport.pipelines.spec.pipeline import Cell, Limits, Node, Pipeline
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a task: a report, or the error that ended it."""
+
+    task: Task
+    seconds: float
+    report: RunReport | None = None
+    failure: Exception | None = None
+
+
+class Executor(Protocol):
+    """Who performs tasks: running/local.py, processes.py, cluster.py."""
+
+    def submit(self, task: Task) -> None:
+        """Has `task` done, now or when there is room for it."""
+        ...
+
+    def next(self) -> Result:
+        """Waits for a task that was submitted; each comes once."""
+        ...
+
+
+class Watcher(Protocol):
+    """Who shows how a run goes."""
+
+    def begun(self, nodes: Sequence[Node]) -> None: ...
+
+    def node(self, record: NodeRecord) -> None:
+        """One is done, came from the cache, failed or will not run."""
+        ...
+
+
+@dataclass
+class Conductor:
+    """One run of `pipeline`."""
+
+    pipeline: Pipeline
+    cache: Cache
+    executor: Executor
+    explain: Callable[[Exception], FailureRecord]
+    watcher: Watcher | None = None
+    records: dict[str, NodeRecord] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
+    _origins: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
+
+    def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
+        """Makes `cells` and what they need; those that passed are at their places afterwards."""
+        started = time.perf_counter()
+        wanted = {id(node) for cell in cells for node in cell.node.chain}
+        waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
+        running: dict[str, Node] = {}
+        while waiting or running:
+            waiting = [node for node in waiting if not self._begun(node, running)]
+            if running:
+                result = self.executor.next()
+                self._ended(running.pop(result.task.node), result)
+        records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
+        made = tuple(self._delivered(cell) for cell in cells)
+        return PipelineReport(
+            arguments=tuple(arguments),
+            file=str(self.pipeline.path),
+            nodes=records,
+            cells=made,
+            seconds=round(time.perf_counter() - started, 4),
+            environment=describe(("onnxruntime", "numpy")),
+            exit_code=exit_code_of(records, made),
+        )
+
+    def _begun(self, node: Node, running: dict[str, Node]) -> bool:
+        """Settles a node that can be settled now or has it made; False where it has to wait for another."""
+        before = node.chain[:-1]
+        lost = next(
+            (each for each in before if each.name in self.records and each.name not in self.entries), None
+        )
+        if lost is not None:
+            self._record(node, "not run", why=f"{lost.name} failed")
+            return True
+        if any(each.name not in self.entries for each in before):
+            return False
+        try:
+            key, inputs = self._key(node)
+            entry = self.cache.get(key)
+            if entry is not None:
+                self.entries[node.name] = entry
+                self._record(node, "cached", key=key, run=entry.report)
+                return True
+            self._inputs[node.name] = key, inputs
+            self.executor.submit(self._task(node))
+        except OnnxportError as error:
+            self._record(node, "failed", failure=self.explain(error))
+            return True
+        running[node.name] = node
+        return True
+
+    def _ended(self, node: Node, result: Result) -> None:
+        key, inputs = self._inputs[node.name]
+        if result.report is None:
+            assert result.failure is not None
+            self._record(
+                node, "failed", key=key, seconds=result.seconds, failure=self.explain(result.failure)
+            )
+            return
+        if not result.report.passed:
+            self._record(node, "failed", key=key, seconds=result.seconds, run=result.report)
+            return
+        try:
+            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs)
+        except OnnxportError as error:
+            self._record(node, "failed", key=key, seconds=result.seconds, failure=self.explain(error))
+            return
+        self._record(node, "made", key=key, seconds=result.seconds, run=result.report)
+
+    def _key(self, node: Node) -> tuple[str, Inputs]:
+        _, digest = self._origin(node)
+        made = tuple(self.entries[each.name].artifact.digest() for each in node.chain[:-1])
+        inputs = inputs_of(node, digest, made)
+        return key_of(inputs), inputs
+
+    def _origin(self, node: Node) -> tuple[Artifact, str]:
+        """What products are proven against, with its digest: the model, or what an export made of it."""
+        first = node.chain[0]
+        if first.step is None and first is not node:
+            exported = self.entries[first.name].artifact
+            return exported, exported.digest()
+        origin = node.model.origin
+        if not isinstance(origin, Artifact):
+            return Artifact(origin.path, "onnx"), origin.digest()
+        if node.model.name not in self._origins:
+            _, whole = load(origin)
+            self._origins[node.model.name] = whole, whole.digest()
+        return self._origins[node.model.name]
+
+    def _task(self, node: Node) -> Task:
+        is_export = node.step is None
+        made = [
+            replace(each.step, made=self.entries[each.name].artifact)
+            for each in node.chain[:-1]
+            if each.step is not None
+        ]
+        return Task(
+            node=node.name,
+            origin=node.model.origin if is_export else self._origin(node)[0],
+            steps=() if node.step is None else (*made, node.step),
+            export=node.model.export if is_export else None,
+            validation=node.validation,
+            latency=node.latency,
+            room=self.cache.room(node.name),
+        )
+
+    def _record(self, node: Node, status: Status, **facts: Any) -> None:
+        record = NodeRecord(
+            name=node.name,
+            model=node.model.name,
+            stage=node.stage,
+            after=node.after.name if node.after else "",
+            status=status,
+            **facts,
+        )
+        self.records[node.name] = record
+        if self.watcher is not None:
+            self.watcher.node(record)
+
+    def _delivered(self, cell: Cell) -> CellRecord:
+        entry = self.entries.get(cell.node.name)
+        record = self.records[cell.node.name]
+        limits: tuple[LimitRecord, ...] = ()
+        path = None
+        if entry is None:
+            verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
+            code = PROVEN  # the node's own failure counts
+        else:
+            artifact = entry.report.artifacts[0]
+            limits = held(cell.limits, artifact)
+            passed = all(each.kept for each in limits)
+            verdict = artifact.report.verdict if passed else "over budget"
+            code = PROVEN if passed else NOT_EQUIVALENT
+            if passed:
+                deliver(entry, cell.output)
+                path = str(cell.output)
+        return CellRecord(
+            name=cell.name,
+            model=cell.model,
+            target=cell.target,
+            values=dict(cell.values),
+            node=cell.node.name,
+            path=path,
+            verdict=verdict,
+            limits=limits,
+            exit_code=code,
+        )
+
+
+def held(limits: Limits, made: ArtifactRecord) -> tuple[LimitRecord, ...]:
+    """What came of the user's limits."""
+    latency = made.worth.latency if made.worth is not None else None
+    found: tuple[tuple[str, float | None, float | None], ...] = (
+        ("max_size", limits.size, made.size),
+        ("max_size_ratio", limits.size_ratio, made.ratio),
+        ("max_latency_ratio", limits.latency_ratio, latency.after_ms / latency.before_ms if latency else None),
+    )
+    return tuple(
+        LimitRecord(name=name, limit=limit, value=value, kept=value <= limit)
+        for name, limit, value in found
+        if limit is not None and value is not None
+    )

@@ -1,0 +1,55 @@
+"""The run of a pipeline from its file to its report: what `onnxport run` and `run_pipeline` call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from onnxport.errors import UsageError
+from onnxport.pipelines.cache import Cache, folder_beside
+from onnxport.pipelines.clock import Progress
+from onnxport.pipelines.outcome import FailureRecord, PipelineReport
+from onnxport.pipelines.running.conducting import Conductor, Watcher
+from onnxport.pipelines.running.local import Local
+from onnxport.pipelines.spec.pipeline import Cell, Pipeline
+from onnxport.pipelines.spec.reading import read
+
+
+def run(
+    path: Path,
+    *,
+    targets: Collection[str] = (),
+    explain: Callable[[Exception], FailureRecord],
+    progress: Progress | None = None,
+    watcher: Watcher | None = None,
+    arguments: Sequence[str] = (),
+) -> PipelineReport:
+    """Makes what `path` asks for, or `targets` of it.
+
+    Raises:
+        UsageError, InputError: the file, before anything runs.
+    """
+    pipeline = read(path)
+    cells = chosen(pipeline, targets)
+    with Cache(folder_beside(path)) as cache:
+        conductor = Conductor(pipeline, cache, Local(progress), explain, watcher)
+        return conductor.run(cells, arguments)
+
+
+def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
+    """The cells of `targets`, which are named by target, or by model and target; all for none.
+
+    Raises:
+        UsageError: there is no such target.
+    """
+    if not targets:
+        return pipeline.cells
+    for name in targets:
+        if not any(_is(cell, name) for cell in pipeline.cells):
+            known = dict.fromkeys(cell.target for cell in pipeline.cells)
+            raise UsageError(f"there is no target {name!r}", fix=f"targets are {', '.join(known)}")
+    return tuple(cell for cell in pipeline.cells if any(_is(cell, name) for name in targets))
+
+
+def _is(cell: Cell, name: str) -> bool:
+    return name in (cell.target, f"{cell.model}/{cell.target}", cell.name)

@@ -1,0 +1,55 @@
+"""One node's work, told so that any process can do it: what a worker is sent and what it sends back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.artifact import SUFFIXES, Artifact
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.pipelines.clock import Progress
+from onnxport.pipelines.jobs import Job, Step
+from onnxport.pipelines.report import RunReport
+from onnxport.validate.params import ValidateParams
+
+
+@dataclass(frozen=True)
+class Task:
+    """Attributes:
+    node: its name.
+    origin: what the product is proven against.
+    steps: those before it with what they made, and its own; empty for an export.
+    export: of a framework's model.
+    room: the empty folder that the product goes to.
+    """
+
+    node: str
+    origin: Artifact | Source
+    steps: tuple[Step, ...]
+    export: ExportParams | None
+    validation: ValidateParams | None
+    latency: bool
+    room: Path
+
+    @property
+    def output(self) -> Path:
+        gives = "onnx" if self.export is not None else self.steps[-1].stage.gives
+        return self.room / f"model{SUFFIXES[gives]}"
+
+
+def perform(task: Task, progress: Progress | None = None) -> RunReport:
+    """Makes and judges the product of `task`, which is in its room afterwards if the report says that it passed.
+
+    Raises:
+        OnnxportError: what kept it from being made.
+    """
+    from onnxport.pipelines import exporting, runner
+
+    if task.export is not None:
+        assert isinstance(task.origin, Source)
+        export = exporting.Export(task.origin, task.export, task.output, task.validation)
+        return exporting.run(export, "run", progress)
+    assert isinstance(task.origin, Artifact)
+    job = Job(task.origin, task.steps, task.output, task.validation, latency=task.latency)
+    return runner.run(job, "run", progress)
