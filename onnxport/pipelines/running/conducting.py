@@ -227,7 +227,11 @@ def held(limits: Limits, made: ArtifactRecord) -> tuple[LimitRecord, ...]:
     found: tuple[tuple[str, float | None, float | None], ...] = (
         ("max_size", limits.size, made.size),
         ("max_size_ratio", limits.size_ratio, made.ratio),
-        ("max_latency_ratio", limits.latency_ratio, latency.after_ms / latency.before_ms if latency else None),
+        (
+            "max_latency_ratio",
+            limits.latency_ratio,
+            latency.after_ms / latency.before_ms if latency else None,
+        ),
     )
     return tuple(
         LimitRecord(name=name, limit=limit, value=value, kept=value <= limit)
