@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import onnxport
-from onnxport.cli import main
+from onnxport.cli.commands import cli
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ran(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """Node to its status in a run, which has to pass."""
-    assert main(["run", "pipeline.yaml", "--json"], standalone_mode=False) == 0
+    assert cli.main(["run", "pipeline.yaml", "--json"], standalone_mode=False) == 0
     return {node["name"]: node["status"] for node in json.loads(capsys.readouterr().out)["nodes"]}
 
 
