@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from onnxport.artifact import Artifact
 from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
@@ -21,43 +21,13 @@ from onnxport.pipelines.outcome import (
     Status,
     exit_code_of,
 )
-from onnxport.pipelines.report import ArtifactRecord, RunReport
+from onnxport.pipelines.report import ArtifactRecord
 from onnxport.pipelines.running.delivery import deliver
+from onnxport.pipelines.running.executor import Executor, Result
 from onnxport.pipelines.running.task import Task
+from onnxport.pipelines.running.watching import Watcher
 from onnxport.pipelines.sources import load
 from onnxport.pipelines.spec.pipeline import Cell, Limits, Node, Pipeline
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a task: a report, or the error that ended it."""
-
-    task: Task
-    seconds: float
-    report: RunReport | None = None
-    failure: Exception | None = None
-
-
-class Executor(Protocol):
-    """Who performs tasks: running/local.py, processes.py, cluster.py."""
-
-    def submit(self, task: Task) -> None:
-        """Has `task` done, now or when there is room for it."""
-        ...
-
-    def next(self) -> Result:
-        """Waits for a task that was submitted; each comes once."""
-        ...
-
-
-class Watcher(Protocol):
-    """Who shows how a run goes."""
-
-    def begun(self, nodes: Sequence[Node]) -> None: ...
-
-    def node(self, record: NodeRecord) -> None:
-        """One is done, came from the cache, failed or will not run."""
-        ...
 
 
 @dataclass
@@ -68,7 +38,8 @@ class Conductor:
     cache: Cache
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
-    watcher: Watcher | None = None
+    watcher: Watcher
+    jobs: int = 1
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
@@ -79,6 +50,7 @@ class Conductor:
         started = time.perf_counter()
         wanted = {id(node) for cell in cells for node in cell.node.chain}
         waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
+        self.watcher.begun(waiting, self.jobs)
         running: dict[str, Node] = {}
         while waiting or running:
             waiting = [node for node in waiting if not self._begun(node, running)]
@@ -188,8 +160,7 @@ class Conductor:
             **facts,
         )
         self.records[node.name] = record
-        if self.watcher is not None:
-            self.watcher.node(record)
+        self.watcher.node(record)
 
     def _delivered(self, cell: Cell) -> CellRecord:
         entry = self.entries.get(cell.node.name)
