@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from onnxport.errors import UsageError
-from onnxport.pipelines.cache import Cache, folder_beside
+from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
@@ -15,6 +15,7 @@ from onnxport.pipelines.running.processes import Processes
 from onnxport.pipelines.running.watching import Unwatched, Watcher
 from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.timing import Timings
 
 
 def run(
@@ -42,9 +43,10 @@ def run(
     pipeline = read(path)
     cells = chosen(pipeline, targets)
     watcher = watcher or Unwatched()
+    timings = Timings(timings_beside(path))
     executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
     with Cache(folder_beside(path)) as cache, executor:
-        return Conductor(pipeline, cache, executor, explain, watcher, jobs).run(cells, arguments)
+        return Conductor(pipeline, cache, executor, explain, watcher, jobs, timings).run(cells, arguments)
 
 
 def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:

@@ -92,7 +92,7 @@ def _logged(params: ActParams, what: str) -> Iterator[None]:
     yield
     if params.log is not None:
         with params.log.open("a") as log:
-            log.write(f"{what} {started} {time.time()}\n")
+            log.write(f"{what},{started},{time.time()}\n")
 
 
 ACT = Stage(
@@ -115,5 +115,5 @@ def task(folder: Path, name: str, **params: object) -> Task:
 
 def spans(log: Path) -> list[tuple[str, float, float]]:
     """What the log says, in the order of the beginnings."""
-    rows = [line.split() for line in log.read_text().splitlines()]
+    rows = [line.split(",") for line in log.read_text().splitlines()]
     return sorted(((what, float(begun), float(ended)) for what, begun, ended in rows), key=lambda row: row[1])

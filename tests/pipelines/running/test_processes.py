@@ -50,8 +50,9 @@ def test_what_a_killed_process_did_is_done_again_alone(tmp_path: Path) -> None:
     assert (found["dies"].task.room / "model.onnx").read_bytes() == (
         tmp_path / "a" / "model.onnx"
     ).read_bytes()
-    (again,) = (row for row in spans(log) if row[0] == "be killed once")
-    assert all(row is again or row[2] <= again[1] or row[1] >= again[2] for row in spans(log))
+    rows = spans(log)
+    (again,) = (row for row in rows if row[0] == "be killed once")
+    assert all(row is again or row[2] <= again[1] or row[1] >= again[2] for row in rows)
 
 
 def test_no_more_runs_at_a_time_than_memory_holds(tmp_path: Path) -> None:
