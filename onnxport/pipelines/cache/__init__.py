@@ -6,6 +6,6 @@ private.py where a run works undisturbed, and files.py the little that is done t
 """
 
 from onnxport.pipelines.cache.entries import Entry
-from onnxport.pipelines.cache.store import Cache, folder_beside
+from onnxport.pipelines.cache.store import Cache, folder_beside, home_of, timings_beside
 
-__all__ = ["Cache", "Entry", "folder_beside"]
+__all__ = ["Cache", "Entry", "folder_beside", "home_of", "timings_beside"]

@@ -43,6 +43,11 @@ def folder_beside(pipeline: Path) -> Path:
     return home_of(pipeline) / "stages"
 
 
+def timings_beside(pipeline: Path) -> Path:
+    """Where figures of latency are kept (timing.py)."""
+    return home_of(pipeline) / "timings"
+
+
 def size_limit() -> int:
     """The bytes that a cache may take: `$ONNXPORT_CACHE_SIZE`, as 500MB or 20GB.
 
