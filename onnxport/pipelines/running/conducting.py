@@ -110,7 +110,7 @@ class Conductor:
             self._record(node, "failed", key=key, seconds=result.seconds, run=result.report)
             return
         try:
-            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs)
+            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs, node.name)
         except OnnxportError as error:
             self._record(node, "failed", key=key, seconds=result.seconds, failure=self.explain(error))
             return
@@ -118,7 +118,7 @@ class Conductor:
 
     def _key(self, node: Node) -> tuple[str, Inputs]:
         _, digest = self._origin(node)
-        made = tuple(self.entries[each.name].artifact.digest() for each in node.chain[:-1])
+        made = tuple(self.entries[each.name].digest for each in node.chain[:-1])
         inputs = inputs_of(node, digest, made)
         return key_of(inputs), inputs
 
@@ -126,8 +126,8 @@ class Conductor:
         """What products are proven against, with its digest: the model, or what an export made of it."""
         first = node.chain[0]
         if first.step is None and first is not node:
-            exported = self.entries[first.name].artifact
-            return exported, exported.digest()
+            exported = self.entries[first.name]
+            return exported.artifact, exported.digest
         origin = node.model.origin
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
