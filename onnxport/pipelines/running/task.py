@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class Task:
     steps: those before it with what they made, and its own; empty for an export.
     export: of a framework's model.
     room: the empty folder that the product goes to.
+    diagnose: whether the ONNX node behind a failed proof is looked for.
     """
 
     node: str
@@ -31,6 +33,7 @@ class Task:
     validation: ValidateParams | None
     latency: bool
     room: Path
+    diagnose: bool = False
 
     @property
     def output(self) -> Path:
@@ -51,5 +54,20 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         export = exporting.Export(task.origin, task.export, task.output, task.validation)
         return exporting.run(export, "run", progress)
     assert isinstance(task.origin, Artifact)
-    job = Job(task.origin, task.steps, task.output, task.validation, latency=task.latency)
-    return runner.run(job, "run", progress)
+    job = Job(
+        task.origin,
+        task.steps,
+        task.output,
+        task.validation,
+        keep_rejected=task.diagnose,
+        latency=task.latency,
+    )
+    report = runner.run(job, "run", progress)
+    if report.passed or not task.diagnose or task.validation is None:
+        return report
+    from onnxport.pipelines.diagnosing import diagnosed
+
+    try:
+        return diagnosed(report, task.origin, task.steps, task.validation, progress)
+    finally:
+        shutil.rmtree(task.room, ignore_errors=True)
