@@ -29,8 +29,17 @@ _FORM = 1
 
 def folder_beside(pipeline: Path) -> Path:
     """Where the cache of a pipeline lies: `$ONNXPORT_CACHE`, else .onnxport beside its file."""
+    return _home(pipeline) / "stages"
+
+
+def timings_beside(pipeline: Path) -> Path:
+    """Where figures of latency are kept (timing.py)."""
+    return _home(pipeline) / "timings"
+
+
+def _home(pipeline: Path) -> Path:
     chosen = os.environ.get("ONNXPORT_CACHE")
-    return Path(chosen) / "stages" if chosen else pipeline.parent / _FOLDER / "stages"
+    return Path(chosen) if chosen else pipeline.parent / _FOLDER
 
 
 @dataclass(frozen=True)

@@ -199,6 +199,17 @@ def describe(names: Iterable[str]) -> dict[str, str]:
     return about | versions(names)
 
 
+def processor() -> str:
+    """What the CPU calls itself; what the machine is called where it says nothing."""
+    import platform
+
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(("model name", "Model", "Hardware")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 # What int8 products are computed with: without one of the x86 sets of the second line, ONNX Runtime's sums of uint8 and
 # int8 saturate at 16 bits, and its answers to a quantized model are others.
 _INSTRUCTION_SETS = (

@@ -12,6 +12,7 @@ from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
+from onnxport.pipelines.limits import held, reason_of, verdict_of
 from onnxport.pipelines.outcome import (
     CellRecord,
     FailureRecord,
@@ -21,11 +22,12 @@ from onnxport.pipelines.outcome import (
     Status,
     exit_code_of,
 )
-from onnxport.pipelines.report import ArtifactRecord, RunReport
+from onnxport.pipelines.report import RunReport, Worth
 from onnxport.pipelines.running.delivery import deliver
 from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.sources import load
-from onnxport.pipelines.spec.pipeline import Cell, Limits, Node, Pipeline
+from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
+from onnxport.pipelines.timing import Timings
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Conductor:
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
     watcher: Watcher | None = None
+    timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
@@ -196,16 +199,16 @@ class Conductor:
         record = self.records[cell.node.name]
         limits: tuple[LimitRecord, ...] = ()
         path = None
+        verdict: str
         if entry is None:
             verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
-            code = PROVEN  # the node's own failure counts
+            reason, code = record.broken, PROVEN  # the node's own failure counts
         else:
             artifact = entry.report.artifacts[0]
-            limits = held(cell.limits, artifact)
-            passed = all(each.kept for each in limits)
-            verdict = artifact.report.verdict if passed else "over budget"
-            code = PROVEN if passed else NOT_EQUIVALENT
-            if passed:
+            limits = held(cell.limits, artifact, self._timed(cell, entry))
+            verdict, reason = verdict_of(limits, artifact.report.verdict), reason_of(limits)
+            code = NOT_EQUIVALENT if reason else PROVEN
+            if not reason:
                 deliver(entry, cell.output)
                 path = str(cell.output)
         return CellRecord(
@@ -216,25 +219,13 @@ class Conductor:
             node=cell.node.name,
             path=path,
             verdict=verdict,
+            reason=reason,
             limits=limits,
             exit_code=code,
         )
 
-
-def held(limits: Limits, made: ArtifactRecord) -> tuple[LimitRecord, ...]:
-    """What came of the user's limits."""
-    latency = made.worth.latency if made.worth is not None else None
-    found: tuple[tuple[str, float | None, float | None], ...] = (
-        ("max_size", limits.size, made.size),
-        ("max_size_ratio", limits.size_ratio, made.ratio),
-        (
-            "max_latency_ratio",
-            limits.latency_ratio,
-            latency.after_ms / latency.before_ms if latency else None,
-        ),
-    )
-    return tuple(
-        LimitRecord(name=name, limit=limit, value=value, kept=value <= limit)
-        for name, limit, value in found
-        if limit is not None and value is not None
-    )
+    def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
+        """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
+        if cell.limits.latency_ratio is None:
+            return None
+        return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)

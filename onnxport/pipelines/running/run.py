@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from onnxport.errors import UsageError
-from onnxport.pipelines.cache import Cache, folder_beside
+from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.running.conducting import Conductor, Watcher
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.timing import Timings
 
 
 def run(
@@ -32,7 +33,9 @@ def run(
     pipeline = read(path)
     cells = chosen(pipeline, targets)
     with Cache(folder_beside(path)) as cache:
-        conductor = Conductor(pipeline, cache, Local(progress), explain, watcher)
+        conductor = Conductor(
+            pipeline, cache, Local(progress), explain, watcher, Timings(timings_beside(path))
+        )
         return conductor.run(cells, arguments)
 
 
