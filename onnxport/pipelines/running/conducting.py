@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from onnxport.artifact import Artifact
 from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
@@ -22,44 +22,14 @@ from onnxport.pipelines.outcome import (
     Status,
     exit_code_of,
 )
-from onnxport.pipelines.report import RunReport, Worth
+from onnxport.pipelines.report import Worth
 from onnxport.pipelines.running.delivery import deliver
+from onnxport.pipelines.running.executor import Executor, Result
 from onnxport.pipelines.running.task import Task
+from onnxport.pipelines.running.watching import Watcher
 from onnxport.pipelines.sources import load
 from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.timing import Timings
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a task: a report, or the error that ended it."""
-
-    task: Task
-    seconds: float
-    report: RunReport | None = None
-    failure: Exception | None = None
-
-
-class Executor(Protocol):
-    """Who performs tasks: running/local.py, processes.py, cluster.py."""
-
-    def submit(self, task: Task) -> None:
-        """Has `task` done, now or when there is room for it."""
-        ...
-
-    def next(self) -> Result:
-        """Waits for a task that was submitted; each comes once."""
-        ...
-
-
-class Watcher(Protocol):
-    """Who shows how a run goes."""
-
-    def begun(self, nodes: Sequence[Node]) -> None: ...
-
-    def node(self, record: NodeRecord) -> None:
-        """One is done, came from the cache, failed or will not run."""
-        ...
 
 
 @dataclass
@@ -70,7 +40,8 @@ class Conductor:
     cache: Cache
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
-    watcher: Watcher | None = None
+    watcher: Watcher
+    jobs: int = 1
     timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -82,6 +53,7 @@ class Conductor:
         started = time.perf_counter()
         wanted = {id(node) for cell in cells for node in cell.node.chain}
         waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
+        self.watcher.begun(waiting, self.jobs)
         running: dict[str, Node] = {}
         while waiting or running:
             waiting = [node for node in waiting if not self._begun(node, running)]
@@ -138,7 +110,7 @@ class Conductor:
             self._record(node, "failed", key=key, seconds=result.seconds, run=result.report)
             return
         try:
-            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs)
+            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs, node.name)
         except OnnxportError as error:
             self._record(node, "failed", key=key, seconds=result.seconds, failure=self.explain(error))
             return
@@ -146,7 +118,7 @@ class Conductor:
 
     def _key(self, node: Node) -> tuple[str, Inputs]:
         _, digest = self._origin(node)
-        made = tuple(self.entries[each.name].artifact.digest() for each in node.chain[:-1])
+        made = tuple(self.entries[each.name].digest for each in node.chain[:-1])
         inputs = inputs_of(node, digest, made)
         return key_of(inputs), inputs
 
@@ -154,8 +126,8 @@ class Conductor:
         """What products are proven against, with its digest: the model, or what an export made of it."""
         first = node.chain[0]
         if first.step is None and first is not node:
-            exported = self.entries[first.name].artifact
-            return exported, exported.digest()
+            exported = self.entries[first.name]
+            return exported.artifact, exported.digest
         origin = node.model.origin
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
@@ -192,8 +164,7 @@ class Conductor:
             **facts,
         )
         self.records[node.name] = record
-        if self.watcher is not None:
-            self.watcher.node(record)
+        self.watcher.node(record)
 
     def _delivered(self, cell: Cell) -> CellRecord:
         entry = self.entries.get(cell.node.name)

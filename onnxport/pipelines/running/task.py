@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import SUFFIXES, Artifact
+from onnxport.artifact import SUFFIXES, Artifact, Staging
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.clock import Progress
@@ -47,12 +47,26 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
     Raises:
         OnnxportError: what kept it from being made.
     """
-    from onnxport.pipelines import exporting, runner
+    try:
+        if task.export is not None:
+            return _exported(task, task.export, progress)
+        return _made(task, progress)
+    finally:
+        Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
 
-    if task.export is not None:
-        assert isinstance(task.origin, Source)
-        export = exporting.Export(task.origin, task.export, task.output, task.validation)
-        return exporting.run(export, "run", progress)
+
+def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
+    from onnxport.pipelines import exporting
+
+    assert isinstance(task.origin, Source)
+    export = exporting.Export(task.origin, params, task.output, task.validation)
+    return exporting.run(export, "run", progress)
+
+
+def _made(task: Task, progress: Progress | None) -> RunReport:
+    """A stage's product; one that the judge rejects is looked into, and gone then."""
+    from onnxport.pipelines import runner
+
     assert isinstance(task.origin, Artifact)
     job = Job(
         task.origin,
