@@ -80,7 +80,7 @@ class TargetSpec(_WithOptions):
     max_latency_ratio: float | None = Field(
         default=None,
         gt=0,
-        description="The longest run, as a share of the float model's on the same machine.",
+        description="The longest run, as a share of the source's in ONNX Runtime on the same machine.",
     )
     validate_: dict[str, Any] = Field(default={}, alias="validate", description="Options of its proof.")
 
@@ -98,5 +98,9 @@ class PipelineSpec(_Section):
     targets: dict[str, TargetSpec] = Field(description="What to make, by name.")
     output: Path = Field(
         default=Path("build"), description="The folder of artefacts that name no place of their own."
+    )
+    diagnose: bool = Field(
+        default=True,
+        description="Whether the ONNX node behind a failed proof is looked for, for up to two minutes.",
     )
     reports: tuple[str, ...] = Field(default=(), description="Files to write the run's report to, by suffix.")
