@@ -12,6 +12,7 @@ from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
 from onnxport.pipelines.outcome import (
+    CellRecord,
     FailureRecord,
     NodeRecord,
     PipelineReport,
@@ -57,16 +58,7 @@ class Conductor:
                 result = self.executor.next()
                 self._ended(running.pop(result.task.node), result)
         records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
-        made = tuple(
-            delivered(
-                cell,
-                self.records[cell.node.name],
-                self.entries.get(cell.node.name),
-                self._timed,
-                self.explain,
-            )
-            for cell in cells
-        )
+        made = tuple(self._delivered(cell) for cell in cells)
         return PipelineReport(
             arguments=tuple(arguments),
             file=str(self.pipeline.path),
@@ -154,6 +146,7 @@ class Conductor:
             validation=node.validation,
             latency=node.latency,
             room=self.cache.room(node.name),
+            diagnose=self.pipeline.diagnose,
         )
 
     def _record(self, node: Node, status: Status, **facts: Any) -> None:
@@ -167,6 +160,10 @@ class Conductor:
         )
         self.records[node.name] = record
         self.watcher.node(record)
+
+    def _delivered(self, cell: Cell) -> CellRecord:
+        chain = [self.records[node.name] for node in cell.node.chain]
+        return delivered(cell, chain, self.entries.get(cell.node.name), self._timed, self.explain)
 
     def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
         """What its product takes beside the source, where a limit asks; now, when nothing else is running."""

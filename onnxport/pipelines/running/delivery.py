@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onnxport.artifact import Artifact, Staging, writing
@@ -19,7 +19,7 @@ from onnxport.pipelines.spec.pipeline import Cell
 
 def delivered(
     cell: Cell,
-    record: NodeRecord,
+    chain: Sequence[NodeRecord],
     entry: Entry | None,
     timed: Callable[[Cell, Entry], Worth | None],
     explain: Callable[[Exception], FailureRecord],
@@ -27,10 +27,12 @@ def delivered(
     """What became of a cell, whose product is at its place afterwards if nothing speaks against it.
 
     Args:
-        record, entry: of its node; the entry is None where that failed.
+        chain: what became of the nodes from the model to its own.
+        entry: of its own node; None where that failed.
         timed: gives what the product takes, for a limit on latency.
         explain: puts an error in words: a place that cannot be written is this cell's failure alone.
     """
+    record = chain[-1]
     found = CellRecord(
         name=cell.name,
         model=cell.model,
@@ -39,7 +41,7 @@ def delivered(
         node=cell.node.name,
         path=None,
         verdict=record.status,
-        reason=record.broken,
+        reason=next(filter(None, (node.broken for node in chain)), ""),  # what broke first
         exit_code=PROVEN,  # the node's own failure counts
     )
     if entry is None:

@@ -15,11 +15,12 @@ from onnxport.artifact import SUFFIXES, Artifact
 from onnxport.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.pipelines import stages
 from onnxport.pipelines.jobs import Step, judged_on, steps_to
 from onnxport.pipelines.spec.document import Document
 from onnxport.pipelines.spec.pipeline import Cell, Limits, NamedModel, Node, Pipeline
 from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec, StageSpec, TargetSpec
-from onnxport.pipelines.stages import STAGES, TARGETS, RefusedValue, Stage, check_known, params_of
+from onnxport.pipelines.stages import RefusedValue, Stage, check_known, params_of
 from onnxport.pipelines.worth import TIMED, UNTIMED
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import bytes_of
@@ -59,7 +60,9 @@ class _Reading:
         models = list(self._models())
         cells = [cell for model in models for cell in self._cells_of(model)]
         reports = tuple(self._path(report) for report in self.spec.reports)
-        return Pipeline(self.document.path, tuple(self.nodes.values()), tuple(cells), reports)
+        return Pipeline(
+            self.document.path, tuple(self.nodes.values()), tuple(cells), reports, self.spec.diagnose
+        )
 
     def _path(self, given: str | Path) -> Path:
         return self.document.path.parent / given
@@ -112,7 +115,7 @@ class _Reading:
                 )
             node, suffix = after, ".onnx"
         else:
-            stage = _known(TARGETS, target.to, "target")
+            stage = stages.target(target.to)
             purpose = f"converting to {target.to}"
             check_known(options, stage.params, purpose=purpose, further=calibrated_fields())
             steps = steps_to(stage, options, purpose)
@@ -151,7 +154,7 @@ class _Reading:
         spec = self.spec.stages[name]
         with self.document.blamed("stages", name):
             after = self._stage_node(model, spec.from_, (*below, name))
-            stage = _known(STAGES, spec.use, "stage")
+            stage = stages.shared(spec.use)
             step = self._step(stage, spec)
             return self._chained(model, f"{model.name}/{name}", after, (step,), spec.validate_, spec.options)
 
@@ -224,9 +227,3 @@ def _size(given: str | None) -> int | None:
         return None if given is None else bytes_of(given)
     except ValueError as error:
         raise RefusedValue("max_size", given, str(error)) from None
-
-
-def _known(stages: Mapping[str, Stage], name: str, what: str) -> Stage:
-    if name not in stages:
-        raise UsageError(f"there is no {what} {name!r}", fix=f"there are {', '.join(stages)}")
-    return stages[name]
