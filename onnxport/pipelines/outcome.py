@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.errors import NOT_EQUIVALENT, PROVEN, worst
+from onnxport.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
 from onnxport.pipelines.report import RunReport
 
 PIPELINE_SCHEMA_VERSION: Literal[1] = 1
@@ -123,6 +123,20 @@ class PipelineReport(_Record):
     @property
     def passed(self) -> bool:
         return self.exit_code == PROVEN
+
+    def check(self) -> None:
+        """Raises PipelineFailedError, with this report, if something failed."""
+        if self.passed:
+            return
+        missing = [cell for cell in self.cells if cell.path is None]
+        raise PipelineFailedError(
+            f"{len(missing)} of {len(self.cells)} artefacts of {self.file} were not made"
+            if missing
+            else f"the run of {self.file} failed",
+            why="; ".join(f"{cell.name}: {cell.reason}" for cell in missing),
+            exit_code=self.exit_code,
+            report=self,
+        )
 
 
 def exit_code_of(nodes: tuple[NodeRecord, ...], cells: tuple[CellRecord, ...]) -> int:

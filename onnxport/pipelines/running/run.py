@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
@@ -22,7 +23,7 @@ def run(
     path: Path,
     *,
     targets: Collection[str] = (),
-    explain: Callable[[Exception], FailureRecord],
+    explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
     memory_limit: int | None = None,
     watcher: Watcher | None = None,
@@ -32,7 +33,7 @@ def run(
 
     Args:
         targets: see `chosen`.
-        explain: puts an error that ends a node in words.
+        explain: puts an error that ends a node in words, unless failure_of is to.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
         arguments: what the user typed behind the command's name, for the report.
@@ -46,7 +47,12 @@ def run(
     timings = Timings(timings_beside(path))
     executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
     with Cache(folder_beside(path)) as cache, executor:
-        return Conductor(pipeline, cache, executor, explain, watcher, jobs, timings).run(cells, arguments)
+        conductor = Conductor(pipeline, cache, executor, explain or _explained, watcher, jobs, timings)
+        return conductor.run(cells, arguments)
+
+
+def _explained(error: Exception) -> FailureRecord:
+    return FailureRecord(**vars(failure_of(error)))
 
 
 def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
