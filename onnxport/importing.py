@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -19,3 +20,14 @@ def current_directory_first() -> Iterator[None]:
         sys.path.remove(here)
         if here not in sys.path:
             sys.path.append(here)
+
+
+def found_module(name: str) -> Path | None:
+    """The file of a module, found without importing it: that is its process's."""
+    parts = name.split(".")
+    for folder in (Path.cwd(), *map(Path, sys.path)):
+        place = folder.joinpath(*parts)
+        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+            if file.is_file():
+                return file
+    return None

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.artifact import path_of
 from onnxport.errors import InputError, UsageError
+from onnxport.importing import found_module
 
 # Kind of model, as reports name it, to what it is for a user.
 KINDS: Mapping[str, str] = {
@@ -159,21 +159,11 @@ def _module_file(name: str) -> Path:
     Raises:
         InputError: there is none.
     """
-    if file := _found_module(name):
+    if file := found_module(name):
         return file
     raise InputError(
         f"there is no module {name!r}", fix="run in the folder that holds it, or put that on PYTHONPATH"
     )
-
-
-def _found_module(name: str) -> Path | None:
-    parts = name.split(".")
-    for folder in (Path.cwd(), *map(Path, sys.path)):
-        place = folder.joinpath(*parts)
-        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if file.is_file():
-                return file
-    return None
 
 
 def _as_factory(name: str) -> str:
@@ -181,9 +171,9 @@ def _as_factory(name: str) -> str:
     if not _DOTTED.fullmatch(name):
         return ""
     module, _, function = name.rpartition(".")
-    if _found_module(name):
+    if found_module(name):
         return f"for a function of that module, write {name}:FUNCTION"
-    if module and _found_module(module):
+    if module and found_module(module):
         return f"for a function of a module, write {module}:{function}"
     return ""
 
