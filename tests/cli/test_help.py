@@ -30,6 +30,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "inspect": set(),
     "doctor": set(),
+    "init": {"destination", "ci", "force"},
     "run": {"targets"},
 }
 SHARED = {"json", "quiet", "verbose"}
