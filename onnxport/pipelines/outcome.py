@@ -36,6 +36,7 @@ class NodeRecord(_Record):
         why: why it was made anew, or why not at all; empty where it came out of the cache.
         key: what it is kept under; empty where that never became known.
         run: what its run reported; the earlier run's where it came out of the cache.
+        line: of the file, where the stage or target stands that asks for it; 0 where that is not known.
     """
 
     name: str
@@ -48,6 +49,7 @@ class NodeRecord(_Record):
     seconds: float = 0.0
     run: RunReport | None = None
     failure: FailureRecord | None = None
+    line: int = 0
 
 
 class LimitRecord(_Record):
@@ -67,6 +69,7 @@ class CellRecord(_Record):
         node: the name of the node whose product it is.
         path: where it is; None if nothing was left there.
         verdict: the judge's; "failed" where an error ended a node that it needs, "not run" where one before failed.
+        line: of the file, where its target stands; 0 where that is not known.
     """
 
     name: str
@@ -78,6 +81,7 @@ class CellRecord(_Record):
     verdict: str
     limits: tuple[LimitRecord, ...] = ()
     exit_code: int
+    line: int = 0
 
 
 class PipelineReport(_Record):
