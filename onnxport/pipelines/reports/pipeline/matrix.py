@@ -216,6 +216,11 @@ def sentence_of(node: NodeRecord) -> str:
     return f"{accusation(made.report)}: {made.report.reason}"
 
 
+def lines(sentence: str) -> list[str]:
+    """A sentence's lines as text: ours are the line breaks, names out of files may hold anything."""
+    return [text(line) for line in sentence.split("\n")]
+
+
 def limit_said(limit: LimitRecord) -> str:
     """ "4.7 MB, max_size allows 4.0 MB"."""
     value, most = (

@@ -1,0 +1,101 @@
+"""A pipeline's run as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxport.pipelines.outcome import NodeRecord, PipelineReport
+from onnxport.pipelines.reports import terminal, wording
+from onnxport.pipelines.reports.pipeline import matrix
+from onnxport.pipelines.reports.pipeline.matrix import Fault, Row
+
+_GAP = "   "
+_FEW = 3  # nodes whose figures are shown unasked, names in a row
+
+
+def result_lines(report: PipelineReport, *, detailed: bool = False) -> str:
+    """A line per cell and one of totals; `detailed` adds a line per node and the figures of every output.
+
+    The figures of what failed the proof are shown in any case, of a few nodes.
+    """
+    shown = matrix.rows(report)
+    told = [node for node in report.nodes if node.run is not None]
+    if not detailed:
+        told = [node for node in told if matrix.failed(node)][:_FEW]
+    nodes = ["", *map(_node_line, report.nodes)] if detailed else []
+    parts = [*_aligned([_cells(row) for row in shown]), matrix.totals(report), *nodes]
+    return "\n".join((*parts, *(_figures(node) for node in told)))
+
+
+def fault_lines(fault: Fault, file: str) -> str:
+    """What failed and why, then where: the stage, the ONNX node, the line of the file, what is not there for it."""
+    where = (
+        f"stage {fault.stage}",
+        fault.onnx_node and f"ONNX node {fault.onnx_node}",
+        f"{file}:{fault.line}" if fault.line else "",
+    )
+    # The sentence may be a list: refusals come one a line.
+    lines = [*matrix.lines(fault.sentence), f"  {', '.join(part for part in where if part)}"]
+    others = [name for name in fault.lost if name != fault.name]
+    if others:
+        lines.append(f"  not made for it: {_listed(others)}")
+    return "\n".join(lines)
+
+
+def notes(report: PipelineReport) -> list[str]:
+    """A line per note with the nodes that it is about."""
+    about: dict[str, list[str]] = {}
+    for node in report.nodes:
+        for note in terminal.notes(node.run) if node.run is not None else ():
+            about.setdefault(note, []).append(node.name)
+    return [f"{note} ({_listed(names)})" for note, names in about.items()]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        wording.text(row.cell.name),
+        row.size if row.cell.path else "not kept",
+        row.cell.verdict,
+        row.worst,
+        row.accuracy,
+        wording.speed(row.latency) if row.latency is not None else "",
+        matrix.origin(row.node) if row.node.status in ("made", "cached") else "",
+        f"{row.node.seconds:.1f} s" if row.node.status in ("made", "failed") else "",
+    )
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The first three columns in a row under each other; what follows is there or not."""
+    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:3]]
+    return [
+        _GAP.join(
+            [
+                *(cell.ljust(width) for cell, width in zip(line, widths, strict=False)),
+                *filter(None, line[len(widths) :]),
+            ]
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _node_line(node: NodeRecord) -> str:
+    said = (
+        wording.text(node.name),
+        f"stage {node.stage}",
+        matrix.origin(node),
+        f"{node.seconds:.1f} s" if node.seconds else "",
+        wording.text(node.why),
+        f"key {node.key[:12]}" if node.key else "",
+    )
+    return _GAP.join(part for part in said if part)
+
+
+def _figures(node: NodeRecord) -> str:
+    run = matrix.run_of(node)
+    assert run is not None, "asked of those with one"
+    return f"\n{terminal.result_lines(run, detailed=True)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown, rest = wording.cut(names, _FEW)
+    return ", ".join(map(wording.text, shown)) + (f" and {rest:,} more" if rest else "")
