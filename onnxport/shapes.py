@@ -66,7 +66,9 @@ def _dimensions(text: object, name: str) -> GivenShape:
 
 
 def _sizes(shape: object, name: str) -> GivenShape:
-    if isinstance(shape, str) or not isinstance(shape, Sequence):
+    if isinstance(shape, str):
+        return _dimensions(shape, name)
+    if not isinstance(shape, Sequence):
         raise UsageError(
             f"the shape of input {name!r} is not given by {shape!r}",
             fix="give a tuple of sizes, with None for an open dimension",

@@ -17,6 +17,16 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
+class PlaceRecord(_Record):
+    """A line, from 1, of the pipeline's file or of one that it includes."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 class FailureRecord(_Record):
     """An error, as the command line would have shown it."""
 
@@ -36,7 +46,7 @@ class NodeRecord(_Record):
         why: why it was made anew, or why not at all; empty where it came out of the cache.
         key: what it is kept under; empty where that never became known.
         run: what its run reported; the earlier run's where it came out of the cache.
-        line: of the file, where the stage or target stands that asks for it; 0 where that is not known.
+        at: where the file asks for it; None where that is not known.
     """
 
     name: str
@@ -49,16 +59,40 @@ class NodeRecord(_Record):
     seconds: float = 0.0
     run: RunReport | None = None
     failure: FailureRecord | None = None
-    line: int = 0
+    at: PlaceRecord | None = None
+
+    @property
+    def broken(self) -> str:
+        """The stage, what the judge said, and the ONNX node at fault where one was found; empty where it passed."""
+        if self.failure is not None:
+            return f"{self.stage} ({self.name}) failed: {self.failure.message}"
+        if self.run is None or self.run.passed:
+            return self.why if self.status == "not run" else ""
+        report = self.run.artifacts[0].report
+        said = f"{self.stage} ({self.name}) is {report.verdict}: {report.reason}"
+        return f"{said}; {report.diagnosis.summary}" if report.diagnosis is not None else said
 
 
 class LimitRecord(_Record):
-    """A limit of the user's and what came of it."""
+    """A limit of the user's and what came of it.
+
+    Attributes:
+        name: its key, "max_size" in bytes, "max_size_ratio" and "max_latency_ratio" as shares of the source's.
+        value: None where it could not be measured, which keeps no limit.
+        said: figure and limit in words.
+        where: FILE:LINE, KEY that asks for it.
+    """
 
     name: str
     limit: float
-    value: float
+    value: float | None
     kept: bool
+    said: str = ""
+    where: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.value is not None and not self.kept
 
 
 class CellRecord(_Record):
@@ -68,8 +102,10 @@ class CellRecord(_Record):
         values: the matrix' keys and what they are here.
         node: the name of the node whose product it is.
         path: where it is; None if nothing was left there.
-        verdict: the judge's; "failed" where an error ended a node that it needs, "not run" where one before failed.
-        line: of the file, where its target stands; 0 where that is not known.
+        verdict: the judge's, made worse by a limit that is not kept; "failed" where an error ended the node, "not run"
+            where one before failed.
+        reason: why it did not pass, in a sentence; empty where it did.
+        at: where the file has its target; None where that is not known.
     """
 
     name: str
@@ -79,9 +115,10 @@ class CellRecord(_Record):
     node: str
     path: str | None
     verdict: str
+    reason: str = ""
     limits: tuple[LimitRecord, ...] = ()
     exit_code: int
-    line: int = 0
+    at: PlaceRecord | None = None
 
 
 class PipelineReport(_Record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import SUFFIXES, Artifact
+from onnxport.artifact import SUFFIXES, Artifact, Staging
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.clock import Progress
@@ -46,10 +46,13 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
     """
     from onnxport.pipelines import exporting, runner
 
-    if task.export is not None:
-        assert isinstance(task.origin, Source)
-        export = exporting.Export(task.origin, task.export, task.output, task.validation)
-        return exporting.run(export, "run", progress)
-    assert isinstance(task.origin, Artifact)
-    job = Job(task.origin, task.steps, task.output, task.validation, latency=task.latency)
-    return runner.run(job, "run", progress)
+    try:
+        if task.export is not None:
+            assert isinstance(task.origin, Source)
+            export = exporting.Export(task.origin, task.export, task.output, task.validation)
+            return exporting.run(export, "run", progress)
+        assert isinstance(task.origin, Artifact)
+        job = Job(task.origin, task.steps, task.output, task.validation, latency=task.latency)
+        return runner.run(job, "run", progress)
+    finally:
+        Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time

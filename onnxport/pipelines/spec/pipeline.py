@@ -20,12 +20,14 @@ class Limits:
     Attributes:
         size: bytes on disk.
         size_ratio: of the source's bytes.
-        latency_ratio: of the time that the float model takes in the same run.
+        latency_ratio: of the time that the source takes in ONNX Runtime beside it, on the same machine.
+        places: where the file says so, by the key.
     """
 
     size: int | None = None
     size_ratio: float | None = None
     latency_ratio: float | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

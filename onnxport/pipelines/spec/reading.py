@@ -15,15 +15,20 @@ from onnxport.artifact import SUFFIXES, Artifact
 from onnxport.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.pipelines import stages
 from onnxport.pipelines.jobs import Step, judged_on, steps_to
 from onnxport.pipelines.spec.document import Document
 from onnxport.pipelines.spec.pipeline import Cell, Limits, NamedModel, Node, Pipeline
 from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec, StageSpec, TargetSpec
-from onnxport.pipelines.stages import STAGES, TARGETS, Stage, check_known, params_of
-from onnxport.quantize.params import QuantizeParams, bytes_of, calibrated_fields
+from onnxport.pipelines.stages import RefusedValue, Stage, check_known, params_of
+from onnxport.pipelines.worth import TIMED, UNTIMED
+from onnxport.quantize.params import QuantizeParams, calibrated_fields
+from onnxport.validate.debug.params import bytes_of
 from onnxport.validate.params import ValidateParams
 
 P = TypeVar("P", bound=BaseModel)
+_LATENCY = "max_latency_ratio"
+_LIMITS = ("max_size", "max_size_ratio", _LATENCY)
 
 
 def read(path: Path) -> Pipeline:
@@ -108,14 +113,24 @@ class _Reading:
                 )
             node, suffix = after, ".onnx"
         else:
-            stage = _known(TARGETS, target.to, "target")
+            stage = stages.target(target.to)
             purpose = f"converting to {target.to}"
             check_known(options, stage.params, purpose=purpose, further=calibrated_fields())
             steps = steps_to(stage, options, purpose)
             node = self._chained(model, label, after, steps, target.validate_, options)
             suffix = SUFFIXES[stage.gives]
         output = self._output(model, name, target, shown, suffix)
-        return Cell(model.name, name, node, output, shown, _limits(target))
+        return Cell(model.name, name, node, output, shown, self._limits(name, target, node))
+
+    def _limits(self, name: str, target: TargetSpec, node: Node) -> Limits:
+        gives = "onnx" if node.step is None else node.step.stage.gives
+        if target.max_latency_ratio is not None and gives not in TIMED:
+            refusal = RefusedValue(_LATENCY, target.max_latency_ratio, "set this limit for another target")
+            refusal.why = UNTIMED
+            raise refusal
+        size = _size(target.max_size)
+        places = {key: self.document.where(("targets", name, key)) for key in _LIMITS}
+        return Limits(size, target.max_size_ratio, target.max_latency_ratio, places)
 
     def _output(
         self, model: NamedModel, name: str, target: TargetSpec, values: Mapping[str, str], suffix: str
@@ -137,7 +152,7 @@ class _Reading:
         spec = self.spec.stages[name]
         with self.document.blamed("stages", name):
             after = self._stage_node(model, spec.from_, (*below, name))
-            stage = _known(STAGES, spec.use, "stage")
+            stage = stages.shared(spec.use)
             step = self._step(stage, spec)
             return self._chained(model, f"{model.name}/{name}", after, (step,), spec.validate_, spec.options)
 
@@ -204,12 +219,9 @@ def _combinations(matrix: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, A
         yield dict(zip(matrix, values, strict=True))
 
 
-def _known(stages: Mapping[str, Stage], name: str, what: str) -> Stage:
-    if name not in stages:
-        raise UsageError(f"there is no {what} {name!r}", fix=f"there are {', '.join(stages)}")
-    return stages[name]
-
-
-def _limits(target: TargetSpec) -> Limits:
-    size = bytes_of(target.max_size) if target.max_size else None
-    return Limits(size, target.max_size_ratio, target.max_latency_ratio)
+def _size(given: str | None) -> int | None:
+    """A limit on a file's size in bytes; units are decimal, as a file manager shows them."""
+    try:
+        return None if given is None else bytes_of(given)
+    except ValueError as error:
+        raise RefusedValue("max_size", given, str(error)) from None

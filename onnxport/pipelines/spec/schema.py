@@ -80,7 +80,7 @@ class TargetSpec(_WithOptions):
     max_latency_ratio: float | None = Field(
         default=None,
         gt=0,
-        description="The longest run, as a share of the float model's on the same machine.",
+        description="The longest run, as a share of the source's in ONNX Runtime on the same machine.",
     )
     validate_: dict[str, Any] = Field(default={}, alias="validate", description="Options of its proof.")
 

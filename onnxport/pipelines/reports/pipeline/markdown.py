@@ -25,7 +25,7 @@ def view(report: PipelineReport) -> str:
     parts = [f"## {mark} {escaped(report.file)}: {escaped(matrix.totals(report))}", _matrix(shown)]
     if rest:
         parts.append(f"… and {wording.count(rest, 'more artefact')}")
-    parts += _failures(matrix.faults(report), report.file)
+    parts += _failures(matrix.faults(report))
     end = [*_times(report), *ending(report.command, report.arguments, report.environment, report.seconds)]
     left = _MOST - sum(len(part.encode()) + 2 for part in (*parts, *end))
     return "\n\n".join((*parts, *_details(report, left), *end)) + "\n"
@@ -52,13 +52,13 @@ def _cells(row: Row) -> Sequence[str]:
     )
 
 
-def _failures(found: Sequence[Fault], file: str) -> Iterator[str]:
+def _failures(found: Sequence[Fault]) -> Iterator[str]:
     if not found:
         return
     yield "### Failures"
     lines = []
     for fault in found:
-        place = f", {file}:{fault.line}" if fault.line else ""
+        place = f", {fault.at}" if fault.at is not None else ""
         node = f", ONNX node {fault.onnx_node}" if fault.onnx_node else ""
         sentence = " ".join(fault.sentence.split("\n"))
         lines.append(

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import PurePath
 
 from onnxport.errors import NOT_EQUIVALENT
-from onnxport.pipelines.outcome import CellRecord, LimitRecord, NodeRecord, PipelineReport
+from onnxport.pipelines.outcome import CellRecord, NodeRecord, PipelineReport, PlaceRecord
 from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation
 from onnxport.pipelines.reports import wording
-from onnxport.pipelines.reports.wording import human_size, number, text
+from onnxport.pipelines.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
 # Of cells, as WORST_FIRST is of reports.
@@ -75,10 +75,9 @@ class Row:
     @property
     def why(self) -> str:
         """Why it was not delivered; empty where it was."""
-        broken = "; ".join(map(limit_said, (each for each in self.cell.limits if not each.kept)))
-        if broken or self.culprit is None:
-            return broken
-        return reason_of(self.culprit) if self.culprit is self.node else f"{text(self.culprit.name)} failed"
+        if self.culprit is None:
+            return self.cell.reason
+        return reason_of(self.culprit) if self.culprit is self.node else f"{self.culprit.name} failed"
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Fault:
         stage: what failed there: the stage's name, or "limits".
         kind: the verdict, or "failed" where an error ended it.
         sentence: as the command line says it.
-        line: of the pipeline's file; 0 where that is not known.
+        at: where the file asks for it; None where that is not known.
         lost: names of the cells that are not there because of it.
         diagnosis: the ONNX node behind it, where that was looked for.
     """
@@ -100,7 +99,7 @@ class Fault:
     kind: str
     sentence: str
     exit_code: int
-    line: int
+    at: PlaceRecord | None
     model: str
     lost: tuple[str, ...]
     diagnosis: Diagnosis | None = None
@@ -141,7 +140,7 @@ def faults(report: PipelineReport) -> list[Fault]:
                     kind=verdict_of(node),
                     sentence=sentence_of(node),
                     exit_code=node.failure.exit_code if node.failure is not None else NOT_EQUIVALENT,
-                    line=node.line or next((row.cell.line for row in shown if row.culprit is node), 0),
+                    at=node.at or next((row.cell.at for row in shown if row.culprit is node), None),
                     model=node.model,
                     lost=lost,
                     diagnosis=diagnosis_of(node),
@@ -154,7 +153,7 @@ def faults(report: PipelineReport) -> list[Fault]:
             kind=row.cell.verdict,
             sentence=f"{row.cell.name}: {row.why}",
             exit_code=row.cell.exit_code,
-            line=row.cell.line,
+            at=row.cell.at,
             model=row.cell.model,
             lost=(row.cell.name,),
         )
@@ -221,15 +220,6 @@ def lines(sentence: str) -> list[str]:
     return [text(line) for line in sentence.split("\n")]
 
 
-def limit_said(limit: LimitRecord) -> str:
-    """ "4.7 MB, max_size allows 4.0 MB"."""
-    value, most = (
-        (human_size(int(each)) if limit.name == "max_size" and math.isfinite(each) else number(each))
-        for each in (limit.value, limit.limit)
-    )
-    return f"{value}, {limit.name} allows {most}"
-
-
 def totals(report: PipelineReport) -> str:
     """ "5 artefacts, 4 proven, 1 over budget; 2 made, 3 from the cache; 12.3 s"."""
     verdicts = Counter(cell.verdict for cell in report.cells)
@@ -265,7 +255,7 @@ def figures(row: Row) -> Iterator[tuple[str, str]]:
     }
     yield from ((label, text(said)) for label, said in every.items() if said)
     for limit in row.cell.limits:
-        yield limit.name, limit_said(limit)
+        yield limit.name, text(limit.said)
 
 
 def origin(node: NodeRecord) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from onnxport.pipelines.outcome import PipelineReport
+from onnxport.pipelines.outcome import PipelineReport, PlaceRecord
 from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.pipeline import matrix
 from onnxport.pipelines.reports.pipeline.checkout import in_checkout, root
@@ -40,16 +40,16 @@ def view(report: PipelineReport) -> str:
 
 def _result(fault: Fault, report: PipelineReport) -> Json:
     kind = "limit" if fault.stage == "limits" else fault.kind
-    lines = {cell.name: cell.line for cell in report.cells}
+    places = {cell.name: cell.at for cell in report.cells}
     others = [name for name in fault.lost if name != fault.name]
     return ruled(_RULES, kind, (fault.name, fault.stage), fault.sentence.replace("\n", "; ")) | {
         "locations": [
-            {"physicalLocation": _place(report, fault.line), "logicalLocations": _logical(fault)},
+            {"physicalLocation": _place(report, fault.at), "logicalLocations": _logical(fault)},
         ],
         "relatedLocations": [
             {
                 "id": count,
-                "physicalLocation": _place(report, lines[name]),
+                "physicalLocation": _place(report, places[name]),
                 "message": {"text": f"{wording.text(name)} is not made for it"},
             }
             for count, name in enumerate(others, 1)
@@ -58,9 +58,9 @@ def _result(fault: Fault, report: PipelineReport) -> Json:
     }
 
 
-def _place(report: PipelineReport, line: int) -> Json:
-    place = uri(in_checkout(Path(report.file)), root())
-    return {"artifactLocation": place, "region": {"startLine": max(line, 1)}}
+def _place(report: PipelineReport, at: PlaceRecord | None) -> Json:
+    file, line = (at.file, at.line) if at is not None else (report.file, 1)
+    return {"artifactLocation": uri(in_checkout(Path(file)), root()), "region": {"startLine": line}}
 
 
 def _logical(fault: Fault) -> list[Any]:

@@ -27,12 +27,12 @@ def result_lines(report: PipelineReport, *, detailed: bool = False) -> str:
     return "\n".join((*parts, *(_figures(node) for node in told)))
 
 
-def fault_lines(fault: Fault, file: str) -> str:
+def fault_lines(fault: Fault) -> str:
     """What failed and why, then where: the stage, the ONNX node, the line of the file, what is not there for it."""
     where = (
         f"stage {fault.stage}",
         fault.onnx_node and f"ONNX node {fault.onnx_node}",
-        f"{file}:{fault.line}" if fault.line else "",
+        str(fault.at) if fault.at is not None else "",
     )
     # The sentence may be a list: refusals come one a line.
     lines = [*matrix.lines(fault.sentence), f"  {', '.join(part for part in where if part)}"]
