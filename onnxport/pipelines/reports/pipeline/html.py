@@ -63,9 +63,6 @@ class _Grid:
 def _bar(node: NodeRecord) -> charts.Bar:
     """A node's time in this run; of one from the cache, what it took when it was made."""
     if node.status == "cached" and node.run is not None:
-        return charts.Bar(
-            node.name, node.run.seconds, "from the cache, the time is that when it was made", True
-        )
-    return charts.Bar(
-        node.name, node.seconds, "" if node.status == "made" else node.status, node.status != "made"
-    )
+        return charts.Bar(node.name, node.run.seconds, "from the cache; when it was made", idle=True)
+    remark = "" if node.status == "made" else node.status
+    return charts.Bar(node.name, node.seconds, remark, idle=node.status == "not run")

@@ -16,6 +16,8 @@ from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
+_SHORT = 160  # characters
+
 # Of cells, as WORST_FIRST is of reports.
 _WORST_FIRST = ("failed", "not equivalent", "over budget", "inconclusive", "not run", "unproven", "proven")
 
@@ -78,6 +80,26 @@ class Row:
         if self.culprit is None:
             return self.cell.reason
         return reason_of(self.culprit) if self.culprit is self.node else f"{self.culprit.name} failed"
+
+
+    @property
+    def short(self) -> str:
+        """`why` on one line that fits a table."""
+        first, *more = self.why.split("\n")
+        cut = first if len(first) <= _SHORT else f"{first[:_SHORT]}"
+        return f"{text(cut)} …" if more or cut != first else text(cut)
+
+    @property
+    def origin(self) -> str:
+        """ "made, 1.2 s", "from the cache, not kept"; empty where nothing was made."""
+        if self.made is None:
+            return ""
+        parts = (
+            origin(self.node) if self.node.status in ("made", "cached") else "made",
+            f"{self.node.seconds:.1f} s" if self.node.status != "cached" else "",
+            "" if self.cell.path else "not kept",
+        )
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ _LINE = 12.0  # a line of text
 _LONGEST = 30  # characters of a name
 _RATIO = 5.0  # of sizes: beyond it their axis is logarithmic
 _TOGETHER = 7.0  # marks this near share a label
+# Sixteenths of a turn, from the right counter-clockwise, at which text grows away from its mark to either side.
+_RIGHT_OF, _LEFT_OF = (14, 15, 0, 1, 2), (6, 7, 8, 9, 10)
 
 Point = tuple[float, float]
 
@@ -39,11 +41,12 @@ class Spot:
 
 @dataclass(frozen=True)
 class Label:
-    """Text with its left end at x, its base line at y, and the line to its mark where it is apart from it."""
+    """Text anchored at x with its base line at y, and the line to its mark where it is apart from it."""
 
     x: float
     y: float
     text: str
+    anchor: str
     line: tuple[Point, Point] | None = None
 
 
@@ -243,15 +246,15 @@ def _tries(sheet: _Sheet, spot: Spot, text: str) -> Iterator[Label]:
         for turn in (0, 8, 4, 12, 2, 14, 6, 10, 1, 15, 7, 9, 3, 13, 5, 11):
             angle = turn * math.pi / 8
             x, y = spot.x + distance * math.cos(angle), spot.y - distance * math.sin(angle)
-            # The text lies outwards of its near end, so that the line to its mark does not pass through it.
-            left = x - wide * (1 - math.cos(angle)) / 2
+            anchor = "start" if turn in _RIGHT_OF else "end" if turn in _LEFT_OF else "middle"
+            left = x - wide * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
             middle = y - math.sin(angle) * _LINE / 2
             box = _Box(left - 1, middle - _LINE / 2, left + wide + 1, middle + _LINE / 2)
             line = ((spot.x, spot.y), (round(x, 1), round(y, 1))) if distance > 16 else None
             if sheet.holds(box, line):
                 sheet.labels.append(box)
                 sheet.lines += [line] if line is not None else []
-                yield Label(round(left, 1), round(middle + 3.5, 1), text, line)
+                yield Label(round(x, 1), round(middle + 3.5, 1), text, anchor, line)
                 return
 
 

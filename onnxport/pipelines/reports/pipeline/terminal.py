@@ -30,9 +30,9 @@ def result_lines(report: PipelineReport, *, detailed: bool = False) -> str:
 def fault_lines(fault: Fault) -> str:
     """What failed and why, then where: the stage, the ONNX node, the line of the file, what is not there for it."""
     where = (
-        f"stage {fault.stage}",
+        f"stage {wording.text(fault.stage)}",
         fault.onnx_node and f"ONNX node {fault.onnx_node}",
-        str(fault.at) if fault.at is not None else "",
+        wording.text(fault.at) if fault.at is not None else "",
     )
     # The sentence may be a list: refusals come one a line.
     lines = [*matrix.lines(fault.sentence), f"  {', '.join(part for part in where if part)}"]
@@ -54,7 +54,7 @@ def notes(report: PipelineReport) -> list[str]:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         wording.text(row.cell.name),
-        row.size if row.cell.path else "not kept",
+        row.size if row.cell.path else f"{row.size}, not kept".removeprefix(", "),
         row.cell.verdict,
         row.worst,
         row.accuracy,
@@ -81,7 +81,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 def _node_line(node: NodeRecord) -> str:
     said = (
         wording.text(node.name),
-        f"stage {node.stage}",
+        f"stage {wording.text(node.stage)}",
         matrix.origin(node),
         f"{node.seconds:.1f} s" if node.seconds else "",
         wording.text(node.why),
