@@ -19,11 +19,10 @@ from pydantic import BaseModel
 import onnxport
 from onnxport.errors import InputError
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, versions
+from onnxport.pipelines.provenance import NO_MATTER
 from onnxport.pipelines.spec.pipeline import Node
 
 _FORM = 1
-# Options on which no result depends.
-_NO_MATTER = frozenset(("timeout", "jobs", "memory_limit", "cache", "scheduler", "report_tensors", "onnx2tf"))
 
 Inputs = dict[str, Any]
 
@@ -61,7 +60,7 @@ def described(params: BaseModel) -> dict[str, Any]:
     dumped = params.model_dump(mode="json")
     found = {}
     for name in type(params).model_fields:
-        if name not in _NO_MATTER:
+        if name not in NO_MATTER:
             value = getattr(params, name)
             paths = _contents(value)
             found[name] = dumped.get(name) if paths is None else paths

@@ -151,6 +151,7 @@ class Conductor:
             validation=node.validation,
             latency=node.latency,
             room=self.cache.room(node.name),
+            diagnose=self.pipeline.diagnose,
         )
 
     def _record(self, node: Node, status: Status, **facts: Any) -> None:
@@ -173,7 +174,7 @@ class Conductor:
         verdict: str
         if entry is None:
             verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
-            reason, code = record.broken, PROVEN  # the node's own failure counts
+            reason, code = self._broken(cell), PROVEN  # the node's own failure counts
         else:
             artifact = entry.report.artifacts[0]
             limits = held(cell.limits, artifact, self._timed(cell, entry))
@@ -194,6 +195,10 @@ class Conductor:
             limits=limits,
             exit_code=code,
         )
+
+    def _broken(self, cell: Cell) -> str:
+        """What broke first on the way to it."""
+        return next(filter(None, (self.records[node.name].broken for node in cell.node.chain)), "")
 
     def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
         """What its product takes beside the source, where a limit asks; now, when nothing else is running."""

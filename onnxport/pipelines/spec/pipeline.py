@@ -106,12 +106,14 @@ class Pipeline:
         nodes: in an order in which each stands behind what it takes.
         cells: in the order of the file.
         reports: files to write the report to.
+        diagnose: whether the ONNX node behind a failed proof is looked for.
     """
 
     path: Path
     nodes: tuple[Node, ...]
     cells: tuple[Cell, ...]
     reports: tuple[Path, ...] = ()
+    diagnose: bool = True
 
     @property
     def folder(self) -> Path:

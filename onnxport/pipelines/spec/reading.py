@@ -60,7 +60,9 @@ class _Reading:
         models = list(self._models())
         cells = [cell for model in models for cell in self._cells_of(model)]
         reports = tuple(self._path(report) for report in self.spec.reports)
-        return Pipeline(self.document.path, tuple(self.nodes.values()), tuple(cells), reports)
+        return Pipeline(
+            self.document.path, tuple(self.nodes.values()), tuple(cells), reports, self.spec.diagnose
+        )
 
     def _path(self, given: str | Path) -> Path:
         return self.document.path.parent / given

@@ -99,4 +99,8 @@ class PipelineSpec(_Section):
     output: Path = Field(
         default=Path("build"), description="The folder of artefacts that name no place of their own."
     )
+    diagnose: bool = Field(
+        default=True,
+        description="Whether the ONNX node behind a failed proof is looked for, for up to two minutes.",
+    )
     reports: tuple[str, ...] = Field(default=(), description="Files to write the run's report to, by suffix.")
