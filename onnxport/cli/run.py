@@ -9,6 +9,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.reporting import Reporting, reporting
 from onnxport.errors import UsageError
 
 
@@ -49,9 +50,15 @@ SIZE = Size()
     metavar="SIZE",
     help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
 )
+@reporting
 @output_options
 def command(
-    pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
+    pipeline: Path,
+    targets: tuple[str, ...],
+    jobs: int,
+    memory_limit: int | None,
+    reporting: Reporting,
+    output: Output,
 ) -> int:
     from onnxport.cli.failures import explain
     from onnxport.pipelines.outcome import FailureRecord
@@ -60,16 +67,15 @@ def command(
     def explained(error: Exception) -> FailureRecord:
         return FailureRecord(**vars(explain(error)))
 
-    report = run(
-        pipeline,
-        targets=targets,
-        explain=explained,
-        jobs=jobs,
-        memory_limit=memory_limit,
-        arguments=output.arguments,
-    )
-    output.result(
-        lambda: report.model_dump_json(indent=2),
-        lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),
-    )
+    with reporting.refusals(pipeline):
+        report = run(
+            pipeline,
+            targets=targets,
+            explain=explained,
+            jobs=jobs,
+            memory_limit=memory_limit,
+            arguments=output.arguments,
+            reports=reporting.paths,
+        )
+    reporting.tell(report, output)
     return report.exit_code

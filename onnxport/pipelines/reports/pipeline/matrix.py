@@ -81,7 +81,6 @@ class Row:
             return self.cell.reason
         return reason_of(self.culprit) if self.culprit is self.node else f"{self.culprit.name} failed"
 
-
     @property
     def short(self) -> str:
         """`why` on one line that fits a table."""

@@ -13,18 +13,23 @@ _GAP = "   "
 _FEW = 3  # nodes whose figures are shown unasked, names in a row
 
 
-def result_lines(report: PipelineReport, *, detailed: bool = False) -> str:
-    """A line per cell and one of totals; `detailed` adds a line per node and the figures of every output.
+def result_lines(report: PipelineReport, *, detailed: bool = False, figures: bool = True) -> str:
+    """A line per cell and one of totals, and with `figures` those of what failed the proof, of a few nodes.
 
-    The figures of what failed the proof are shown in any case, of a few nodes.
+    With `detailed` a line per node follows, and the figures of all.
     """
-    shown = matrix.rows(report)
-    told = [node for node in report.nodes if node.run is not None]
-    if not detailed:
-        told = [node for node in told if matrix.failed(node)][:_FEW]
-    nodes = ["", *map(_node_line, report.nodes)] if detailed else []
-    parts = [*_aligned([_cells(row) for row in shown]), matrix.totals(report), *nodes]
-    return "\n".join((*parts, *(_figures(node) for node in told)))
+    lines = [*_aligned([_cells(row) for row in matrix.rows(report)]), matrix.totals(report)]
+    if detailed:
+        lines += ["", figure_lines(report)]
+    elif figures:
+        lines += map(_figures, [node for node in report.nodes if matrix.failed(node) and node.run][:_FEW])
+    return "\n".join(lines)
+
+
+def figure_lines(report: PipelineReport) -> str:
+    """A line per node, then the figures of every output of each."""
+    judged = (node for node in report.nodes if node.run is not None)
+    return "\n".join((*map(_node_line, report.nodes), *map(_figures, judged)))
 
 
 def fault_lines(fault: Fault) -> str:

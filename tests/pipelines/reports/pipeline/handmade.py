@@ -61,7 +61,7 @@ def sized(run: RunReport, size: int, sqnr: float | None = None) -> RunReport:
 
 
 def node(name: str, run: RunReport | None = None, **changes: Any) -> NodeRecord:
-    model, _, rest = name.partition("/")
+    model, *_ = name.split("/")
     fields: dict[str, Any] = {
         "name": name,
         "model": model,
@@ -148,7 +148,14 @@ def mixed() -> PipelineReport:
     lean = node("digits/lean", passing(), stage="optimize", at=at(5))
     ints = node("digits/int8", failing(), stage="quantize", after=lean.name, at=at(6))
     phone = node("digits/phone", passing(), stage="tflite", after=lean.name, status="cached", seconds=0.0)
-    tiny = node("digits/tiny/int8", stage="tflite", after=ints.name, status="not run", seconds=0.0, why="digits/int8 failed")
+    tiny = node(
+        "digits/tiny/int8",
+        stage="tflite",
+        after=ints.name,
+        status="not run",
+        seconds=0.0,
+        why="digits/int8 failed",
+    )
     small = node("digits/small", passing(), at=at(14))
     apple = node(
         "digits/apple",

@@ -1,7 +1,7 @@
 """What a run tells the service that it runs in: GitHub Actions' workflow commands, GitLab CI's code quality report.
 
-GitHub reads commands out of what a step prints, on either stream, and shows them at a file's line; names out of files
-must not become commands (`inert`). GitLab reads files that the job names as its artifacts, and folds the log's sections.
+GitHub reads commands out of what a step prints, on either stream, and shows them at a file's line. GitLab reads files
+that the job names as its artifacts, and folds the log's sections.
 
 Sources: actions/runner, src/Runner.Common/ActionCommand.cs; GitLab's documentation, ci/testing/code_quality and
 ci/jobs/job_logs.
@@ -12,29 +12,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from onnxport.artifact import Staging, writing
+from onnxport.errors import OnnxportError
 from onnxport.pipelines.outcome import PipelineReport
 from onnxport.pipelines.reports import wording
-from onnxport.pipelines.reports.pipeline import markdown, matrix
+from onnxport.pipelines.reports.pipeline import markdown, matrix, terminal
 from onnxport.pipelines.reports.pipeline.checkout import in_checkout, root
 from onnxport.pipelines.reports.pipeline.matrix import Fault
 
 Service = Literal["none", "github", "gitlab"]
 
-# The variables by which services say that a command runs in them.
-_SIGNS: Mapping[Service, str] = {"github": "GITHUB_ACTIONS", "gitlab": "GITLAB_CI"}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 QUALITY = "gl-code-quality-report.json"
-_SEVERITIES = {"inconclusive": "minor", "over budget": "major", "not equivalent": "critical", "failed": "blocker"}
-
-
-def detected(environment: Mapping[str, str]) -> Service:
-    """The service that this process runs in."""
-    return next((each for each, sign in _SIGNS.items() if environment.get(sign) == "true"), "none")
+_SECTION = "onnxport_figures"
+_SEVERITIES = {
+    "inconclusive": "minor",
+    "over budget": "major",
+    "not equivalent": "critical",
+    "failed": "blocker",
+}
 
 
 def tell(service: Service, report: PipelineReport) -> list[str]:
@@ -54,12 +55,9 @@ def tell(service: Service, report: PipelineReport) -> list[str]:
 def commands(report: PipelineReport) -> Iterator[str]:
     """A workflow command for each failure, the worst verdicts first: GitHub shows ten of a step."""
     found = matrix.faults(report)
-    for fault in sorted(found, key=lambda fault: _severity(fault), reverse=True):
+    for fault in sorted(found, key=_severity, reverse=True):
         kind = "warning" if fault.kind == "inconclusive" else "error"
-        file, line = _place(fault, report)
-        properties = {"file": file, "line": str(line), "title": f"onnxport: {fault.name} {fault.kind}"}
-        said = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
-        yield f"::{kind} {said}::{_data(_told(fault))}"
+        yield _command(kind, *_place(fault, report), f"onnxport: {fault.name} {fault.kind}", _told(fault))
 
 
 def quality(report: PipelineReport) -> str:
@@ -80,18 +78,22 @@ def quality(report: PipelineReport) -> str:
     return json.dumps(found, indent=2) + "\n"
 
 
-def section(name: str, title: str, seconds: float, body: str) -> str:
-    """A part of GitLab's log that is folded until somebody opens it; `seconds` are Unix time."""
-    at = int(seconds)
-    clear = "\x1b[0K"
-    start = f"{clear}section_start:{at}:{name}[collapsed=true]\r{clear}{wording.text(title)}"
-    return f"{start}\n{body}\n{clear}section_end:{at}:{name}\r{clear}"
+def figures(report: PipelineReport, seconds: float) -> str:
+    """The figures of every stage as a section of GitLab's log that stays folded until somebody opens it.
+
+    Args:
+        seconds: Unix time.
+    """
+    clear, at = "\x1b[0K", int(seconds)
+    start = f"{clear}section_start:{at}:{_SECTION}[collapsed=true]\r{clear}figures of every stage"
+    return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
 
 
-def inert(line: str) -> str:
-    """`line` as one that GitHub's runner takes for no command: those begin a line with ::, or hold ##[ anywhere."""
-    line = line.replace("##[", "## [")
-    return f"> {line}" if line.lstrip().startswith("::") else line
+def refusal(error: OnnxportError, pipeline: Path) -> str:
+    """The workflow command for what is wrong with the file itself, at the line that the message begins with."""
+    place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", error.what)
+    file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
+    return _command("error", _known(file), int(line), "onnxport: the pipeline is refused", str(error))
 
 
 def _told(fault: Fault) -> str:
@@ -107,7 +109,18 @@ def _told(fault: Fault) -> str:
 def _place(fault: Fault, report: PipelineReport) -> tuple[str, int]:
     """File and line as the services know them: from the checkout's root, and without a leading ./"""
     file, line = (fault.at.file, fault.at.line) if fault.at is not None else (report.file, 1)
-    return wording.text(in_checkout(Path(file)).as_posix()), line
+    return _known(file), line
+
+
+def _known(file: str) -> str:
+    return wording.text(in_checkout(Path(file)).as_posix())
+
+
+def _command(kind: str, file: str, line: int, title: str, said: str) -> str:
+    properties = {"file": file, "line": str(line), "title": title}
+    place = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
+    message = "\n".join(matrix.lines(said))
+    return f"::{kind} {place}::{_data(message)}"
 
 
 def _severity(fault: Fault) -> int:
