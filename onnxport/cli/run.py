@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.cli.reporting import Reporting, reporting
@@ -60,22 +61,35 @@ def command(
     reporting: Reporting,
     output: Output,
 ) -> int:
-    from onnxport.cli.failures import explain
+    from onnxport.cli.failures import explain, show_traceback
+    from onnxport.cli.following import following
     from onnxport.pipelines.outcome import FailureRecord
     from onnxport.pipelines.running.run import run
 
     def explained(error: Exception) -> FailureRecord:
+        if output.verbose:
+            show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
-    with reporting.refusals(pipeline):
-        report = run(
-            pipeline,
-            targets=targets,
-            explain=explained,
-            jobs=jobs,
-            memory_limit=memory_limit,
-            arguments=output.arguments,
-            reports=reporting.paths,
-        )
+    watcher = following(output)
+    try:
+        with reporting.refusals(pipeline):
+            report = run(
+                pipeline,
+                targets=targets,
+                explain=explained,
+                jobs=jobs,
+                memory_limit=memory_limit,
+                watcher=watcher,
+                arguments=output.arguments,
+                reports=reporting.paths,
+            )
+    except BaseException as error:
+        if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
+            watcher.interrupted()
+        raise
+    finally:
+        if watcher is not None:
+            watcher.close()
     reporting.tell(report, output)
     return report.exit_code

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
-from onnxport.errors import NOT_EQUIVALENT
+from onnxport.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.pipelines.outcome import CellRecord, NodeRecord, PipelineReport, PlaceRecord
 from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation
 from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
+LIMITS = "limits"
 _SHORT = 160  # characters
 
 # Of cells, as WORST_FIRST is of reports.
@@ -78,7 +79,7 @@ class Row:
     def why(self) -> str:
         """Why it was not delivered; empty where it was."""
         if self.culprit is None:
-            return self.cell.reason
+            return "" if self.cell.exit_code == PROVEN else self.cell.reason
         return reason_of(self.culprit) if self.culprit is self.node else f"{self.culprit.name} failed"
 
     @property
@@ -103,11 +104,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that failed: a node, or a cell that does not keep a limit.
+    """Something that failed: a node, or a cell that does not keep a limit or cannot be put in its place.
 
     Attributes:
         name: of the node or of the cell.
-        stage: what failed there: the stage's name, or "limits".
+        stage: what failed there: the stage's name, LIMITS or "delivery".
         kind: the verdict, or "failed" where an error ended it.
         sentence: as the command line says it.
         at: where the file asks for it; None where that is not known.
@@ -170,7 +171,7 @@ def faults(report: PipelineReport) -> list[Fault]:
     found += [
         Fault(
             name=row.cell.name,
-            stage="limits",
+            stage=LIMITS if any(not each.kept for each in row.cell.limits) else "delivery",
             kind=row.cell.verdict,
             sentence=f"{row.cell.name}: {row.why}",
             exit_code=row.cell.exit_code,
@@ -179,7 +180,7 @@ def faults(report: PipelineReport) -> list[Fault]:
             lost=(row.cell.name,),
         )
         for row in shown
-        if any(not each.kept for each in row.cell.limits)
+        if row.cell.exit_code != PROVEN
     ]
     return found
 

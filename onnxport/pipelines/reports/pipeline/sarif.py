@@ -39,7 +39,7 @@ def view(report: PipelineReport) -> str:
 
 
 def _result(fault: Fault, report: PipelineReport) -> Json:
-    kind = "limit" if fault.stage == "limits" else fault.kind
+    kind = "limit" if fault.stage == matrix.LIMITS else fault.kind
     places = {cell.name: cell.at for cell in report.cells}
     others = [name for name in fault.lost if name != fault.name]
     return ruled(_RULES, kind, (fault.name, fault.stage), fault.sentence.replace("\n", "; ")) | {
