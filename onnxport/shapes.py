@@ -66,10 +66,12 @@ def _dimensions(text: object, name: str) -> GivenShape:
 
 
 def _sizes(shape: object, name: str) -> GivenShape:
-    if isinstance(shape, str) or not isinstance(shape, Sequence):
+    if isinstance(shape, str):
+        return _dimensions(shape, name)
+    if not isinstance(shape, Sequence):
         raise UsageError(
             f"the shape of input {name!r} is not given by {shape!r}",
-            fix="give a tuple of sizes, with None for an open dimension",
+            fix="give a tuple of sizes, with None for an open dimension, or a text as 1,3,?,224",
         )
     return tuple(
         _dimension(dim.strip(), f"{name}={','.join(map(str, shape))}") if isinstance(dim, str) else dim
