@@ -70,9 +70,7 @@ def convert_model(
     job = conversion(
         model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
-    run = runner.run(job, "convert", progress)
-    run.check()
-    return ConversionResult(job.output, run.artifacts[0].report, run)
+    return _passed(job.output, runner.run(job, "convert", progress))
 
 
 def quantize_model(
@@ -103,9 +101,7 @@ def quantize_model(
     job = quantization(
         model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
-    run = runner.run(job, "quantize", progress)
-    run.check()
-    return ConversionResult(job.output, run.artifacts[0].report, run)
+    return _passed(job.output, runner.run(job, "quantize", progress))
 
 
 def export_model(
@@ -132,9 +128,7 @@ def export_model(
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
     job = exporting.export_job(source, output, options, validate=validate, keep_rejected=keep_rejected)
-    run = exporting.run(job, "export", progress)
-    run.check()
-    return ConversionResult(job.output, run.artifacts[0].report, run)
+    return _passed(job.output, exporting.run(job, "export", progress))
 
 
 def optimize_model(
@@ -160,9 +154,13 @@ def optimize_model(
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
     job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
-    run = runner.run(job, "optimize", progress)
+    return _passed(job.output, runner.run(job, "optimize", progress))
+
+
+def _passed(output: Path, run: RunReport) -> ConversionResult:
+    """What a run made; NotProvenError where that may not leave."""
     run.check()
-    return ConversionResult(job.output, run.artifacts[0].report, run)
+    return ConversionResult(output, run.artifacts[0].report, run)
 
 
 def validate_model(

@@ -42,7 +42,13 @@ class ChildBug(RuntimeError):
 
 
 class ChildDied(MachineError):
-    """The child ended without an answer; what it was asked may be asked of another."""
+    """The child ended without an answer; what it was asked may be asked of another.
+
+    Attributes:
+        killed: from outside, as the system does when memory runs out.
+    """
+
+    killed = False
 
 
 class Child(Closing):
@@ -51,12 +57,12 @@ class Child(Closing):
     Args:
         target: "package.module:factory", importable in a fresh interpreter.
         purpose: what the child does, for error messages ("the LiteRT compiler").
-        timeout: seconds that one call may take before the child is killed.
+        timeout: seconds that one call may take before the child is killed; None for any number.
         patience: how the user gives it more time, for the error message.
     """
 
     def __init__(
-        self, target: str, *, purpose: str, timeout: float = DEFAULT_TIMEOUT, patience: str = ""
+        self, target: str, *, purpose: str, timeout: float | None = DEFAULT_TIMEOUT, patience: str = ""
     ) -> None:
         self._purpose, self._timeout, self._patience = purpose, timeout, patience
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
@@ -101,18 +107,30 @@ class Child(Closing):
         Raises:
             ChildDied: it has ended.
         """
-        request = pickle.dumps((method, args), protocol=pickle.HIGHEST_PROTOCOL)
-        try:
-            _write(self._requests, request)
-        except BrokenPipeError:
-            raise self._crashed() from None
+        self._send((method, args))
+
+    def reply(self, word: object) -> None:
+        """Hands `word` to the child's object, which waits for it in `Parent.word` while a call runs.
+
+        Raises:
+            ChildDied: it has ended.
+        """
+        self._send(word)
 
     def fileno(self) -> int:
-        """What `select` waits on for an answer, or the child's end."""
+        """What `select` waits on for an answer, a word, or the child's end."""
         return self._answers
 
     def answer(self) -> Any:
         """What the call that was begun returned; raises as `call` does."""
+        while True:
+            is_over, value = self.hear()
+            if is_over:
+                return value
+
+    def hear(self) -> tuple[bool, Any]:
+        """What comes next of the call that was begun: True with what it returned, or False with a word that the
+        child's object tells meanwhile (`Parent`); raises as `call` does."""
         try:
             answer = _read(self._answers, self._timeout)
         except TimeoutError:
@@ -123,11 +141,18 @@ class Child(Closing):
         except EOFError:
             raise self._crashed() from None
         ok, value = pickle.loads(answer)
-        if ok:
-            return value
+        if ok or ok is None:
+            return ok is True, value
         if isinstance(value, (OnnxportError, OSError)):
             raise value
         raise ChildBug(f"{self._purpose}: {value}")
+
+    def _send(self, what: object) -> None:
+        request = pickle.dumps(what, protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            _write(self._requests, request)
+        except BrokenPipeError:
+            raise self._crashed() from None
 
     def close(self) -> None:
         """Kills the child, which has nothing to finish, and frees what it held; again does nothing."""
@@ -152,7 +177,8 @@ class Child(Closing):
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        killed = code < 0 and -code == getattr(signal, "SIGKILL", None) and not lines
+        was_killed = code < 0 and -code == getattr(signal, "SIGKILL", None)
+        killed = was_killed and not lines
         error = ChildDied(
             f"{self._purpose} crashed ({cause})",
             why="the system ended it, as when memory runs out" if killed else _last_telling_line(lines),
@@ -161,7 +187,26 @@ class Child(Closing):
             else "run with --verbose for its output and report the model",
         )
         error.__dict__["output"] = "\n".join(lines[-200:])
+        error.killed = was_killed
         return error
+
+
+class Parent:
+    """The parent as a served object sees it while a call runs; one with an attribute `parent` finds it there."""
+
+    def __init__(self, requests: int, answers: int) -> None:
+        self._requests, self._answers = requests, answers
+        self._lock = threading.Lock()
+
+    def tell(self, word: object) -> None:
+        """Sends `word`, which `Child.hear` gives. From any thread, but not after the call's end."""
+        data = pickle.dumps((None, word), protocol=pickle.HIGHEST_PROTOCOL)
+        with self._lock, contextlib.suppress(BrokenPipeError):  # this process ends with its parent anyway
+            _write(self._answers, data)
+
+    def word(self) -> Any:
+        """Waits for what the parent says by `Child.reply`."""
+        return pickle.loads(_read(self._requests, None))
 
 
 def _widen(pipe: int) -> None:
@@ -220,6 +265,8 @@ def _serve(target: str, requests: int, answers: int) -> None:
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
     served, failure = _start(target)
+    if hasattr(served, "parent"):
+        served.parent = Parent(requests, answers)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             method, args = pickle.loads(_read(requests, None))

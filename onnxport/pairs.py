@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from onnxport.errors import UsageError
 
@@ -44,9 +44,47 @@ def parse_pairs(
     return pairs
 
 
-# How params models take named texts, entries under keys of the user's own, and named numbers.
+def parse_settings(given: str | Sequence[str] | Mapping[str, object]) -> dict[str, object]:
+    """The same of settings, which a YAML file or Python may write as numbers, or as lists for `0.5,0.4,0.4`.
+
+    Raises:
+        UsageError: as `parse_pairs`.
+    """
+    return {name: _listed(value) for name, value in parse_pairs(given).items()}
+
+
+def parse_entries(given: str | Sequence[str] | Mapping[str, object]) -> dict[str, object]:
+    """The same of entries whose text may be read as YAML: numbers, booleans and lists become what YAML reads so.
+
+    Raises:
+        UsageError: as `parse_pairs`.
+    """
+    pairs = parse_pairs(given, form="write KEY=TEXT", at_first=True)
+    return {name: _as_yaml(value) if isinstance(value, _PLAIN) else value for name, value in pairs.items()}
+
+
+_PLAIN = (bool, int, float, list)
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return ",".join(str(_listed(each)) for each in value)
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _as_yaml(value: object) -> str:
+    import yaml
+
+    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return dumped.removesuffix("\n").removesuffix("\n...")
+
+
+def _json(*kinds: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", *kinds]}})
+
+
+# How params models take names of names, settings, entries under keys of the user's own, and named numbers.
 Texts = Annotated[dict[str, str], BeforeValidator(parse_pairs)]
-Entries = Annotated[
-    dict[str, str], BeforeValidator(partial(parse_pairs, form="write KEY=TEXT", at_first=True))
-]
+Settings = Annotated[dict[str, str], BeforeValidator(parse_settings), _json("number", "array")]
+Entries = Annotated[dict[str, str], BeforeValidator(parse_entries), _json("number", "boolean", "array")]
 Numbers = Annotated[dict[str, float], BeforeValidator(parse_pairs)]

@@ -71,7 +71,7 @@ def _sizes(shape: object, name: str) -> GivenShape:
     if not isinstance(shape, Sequence):
         raise UsageError(
             f"the shape of input {name!r} is not given by {shape!r}",
-            fix="give a tuple of sizes, with None for an open dimension, or a text as 1,3,?,224",
+            fix="give a tuple of sizes, with None for an open dimension",
         )
     return tuple(
         _dimension(dim.strip(), f"{name}={','.join(map(str, shape))}") if isinstance(dim, str) else dim

@@ -77,3 +77,9 @@ def test_dimensions_of_one_name_have_one_limit() -> None:
 def test_choices_of_one_input_belong_together() -> None:
     with pytest.raises(UsageError, match="different numbers of choices"):
         limits(SPECS, {"x": ("1|2", 3, "4|5|6")})
+
+
+def test_a_mapping_may_hold_texts() -> None:
+    assert parse_shapes({"x": "1..8, 3, ?"}) == parse_shapes(["x=1..8,3,?"])
+    with pytest.raises(UsageError, match=r"'a' in the shape 'x=a' is no dimension"):
+        parse_shapes({"x": "a"})

@@ -12,6 +12,7 @@ import onnxport
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import Output, output_options
 from onnxport.errors import MISSING_DEPENDENCY, PROVEN
+from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, is_core, missing
 
 
@@ -42,6 +43,7 @@ def _examined() -> dict[str, Any]:
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
+        "plugins": [_plugin(each) for kind in plugins.GROUPS for each in plugins.installed(kind)],
         "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
         "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
         "exit_code": MISSING_DEPENDENCY if lacking_core else PROVEN,
@@ -58,6 +60,17 @@ def _state(needs: tuple[str, ...]) -> dict[str, Any]:
     return {"works": not lacking, "lacks": lacking}
 
 
+def _plugin(plugin: plugins.Plugin) -> dict[str, Any]:
+    """Who brings what, not imported: whether it works is known when a pipeline names it."""
+    return {
+        "name": plugin.name,
+        "kind": plugin.kind,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "rivals": plugins.rivals(plugin),
+    }
+
+
 def _text(found: dict[str, Any]) -> str:
     lines = [
         f"onnxport {found['onnxport']}",
@@ -68,6 +81,8 @@ def _text(found: dict[str, Any]) -> str:
         lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
     for kind in ("targets", "sources"):
         lines += ["", kind, *(f"  {name:<18} {_said(state)}" for name, state in found[kind].items())]
+    if found["plugins"]:
+        lines += ["", "plugins for pipelines", *map(_brought, found["plugins"])]
     if found["remedies"]:
         lines += ["", "to mend what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
     if found["extras"]:
@@ -81,3 +96,12 @@ def _row(library: Mapping[str, Any]) -> str:
 
 def _said(state: dict[str, Any]) -> str:
     return "works" if state["works"] else f"does not work here, it lacks {', '.join(state['lacks'])}"
+
+
+def _brought(plugin: Mapping[str, Any]) -> str:
+    line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
+    return (
+        f"{line}, cannot be used beside that of {' and '.join(plugin['rivals'])}"
+        if plugin["rivals"]
+        else line
+    )

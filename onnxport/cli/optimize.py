@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
-from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.cli.making import Making, making
+from onnxport.cli.options import options_of
+from onnxport.cli.output import PATH
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.validate.params import ValidateParams
 
@@ -21,40 +21,12 @@ from onnxport.validate.params import ValidateParams
     "onnxport optimize model.onnx --opset 13 --fp16",
 )
 @click.argument("model", type=PATH)
-@click.option(
-    "-o",
-    "--output",
-    "destination",
-    type=PATH,
-    metavar="OUT",
-    help="Where the result goes; MODEL_optimized.onnx beside it unless given.",
+@making(
+    options_of(OptimizeParams, ValidateParams),
+    where="Where the result goes; MODEL_optimized.onnx beside it unless given.",
 )
-@options_of(OptimizeParams, ValidateParams)
-@click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
-@click.option(
-    "--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.onnx."
-)
-@report_option
-@output_options
-def command(
-    model: Path,
-    destination: Path | None,
-    no_validate: bool,
-    keep_rejected: bool,
-    report_files: tuple[Path, ...],
-    output: Output,
-    **options: Any,
-) -> int:
+def command(model: Path, making: Making) -> int:
     from onnxport.pipelines import runner
     from onnxport.pipelines.jobs import optimization
-    from onnxport.pipelines.reports import saving
 
-    with saving(report_files, "optimize") as save:
-        with spelled():
-            job = optimization(
-                model, destination, given(options), validate=not no_validate, keep_rejected=keep_rejected
-            )
-        report = runner.run(job, "optimize", output.progress(), save, output.arguments)
-    output.run(report)
-    report.check()
-    return report.exit_code
+    return making.run("optimize", optimization, runner.run, model)

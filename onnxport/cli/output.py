@@ -132,12 +132,6 @@ def _libraries_speak(allowed: bool) -> Iterator[None]:
         logging.lastResort, logging.raiseExceptions = kept, raised
 
 
-latency_option = click.option(
-    "--no-latency",
-    is_flag=True,
-    help="Do not time the model and the result of lower precision, which takes two seconds.",
-)
-
 report_option = click.option(
     "--report",
     "report_files",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
-from onnxport.cli.output import PATH, Output, latency_option, output_options, report_option
+from onnxport.cli.making import Making, making
+from onnxport.cli.options import options_of
+from onnxport.cli.output import PATH
 from onnxport.errors import UsageError
 from onnxport.quantize.params import PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
@@ -44,54 +44,17 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 @click.argument("model", type=PATH)
 @_precision_options
-@click.option(
-    "-o",
-    "--output",
-    "destination",
-    type=PATH,
-    metavar="OUT",
-    help="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
+@making(
+    options_of(QuantizeParams, ValidateParams),
+    where="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
+    timed=True,
 )
-@options_of(QuantizeParams, ValidateParams)
-@click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so.")
-@click.option(
-    "--keep-rejected", is_flag=True, help="Keep a result that fails the proof, as OUT.rejected.onnx."
-)
-@latency_option
-@report_option
-@output_options
-def command(
-    model: Path,
-    precisions: tuple[str, ...],
-    destination: Path | None,
-    no_validate: bool,
-    keep_rejected: bool,
-    no_latency: bool,
-    report_files: tuple[Path, ...],
-    output: Output,
-    **options: Any,
-) -> int:
+def command(model: Path, precisions: tuple[str, ...], making: Making) -> int:
     from onnxport.pipelines import runner
     from onnxport.pipelines.jobs import quantization
-    from onnxport.pipelines.reports import saving
 
     if len(precisions) > 1:
         raise UsageError(
             f"--{precisions[0]} and --{precisions[1]} exclude each other", fix="give one of them"
         )
-    precision = precisions[0] if precisions else None
-    with saving(report_files, "quantize") as save:
-        with spelled():
-            job = quantization(
-                model,
-                precision,
-                destination,
-                given(options),
-                validate=not no_validate,
-                keep_rejected=keep_rejected,
-                latency=not no_latency,
-            )
-        report = runner.run(job, "quantize", output.progress(), save, output.arguments)
-    output.run(report)
-    report.check()
-    return report.exit_code
+    return making.run("quantize", quantization, runner.run, model, precisions[0] if precisions else None)

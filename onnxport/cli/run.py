@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.errors import UsageError
+
+
+class Size(click.ParamType[int]):
+    """Bytes, written as 800MB or 1.5GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from onnxport.quantize.params import bytes_of
+
+        if isinstance(value, int):
+            return value
+        try:
+            return bytes_of(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+SIZE = Size()
 
 
 @subcommand("run", "onnxport run pipeline.yaml", "onnxport run pipeline.yaml --target phone")
@@ -15,8 +36,23 @@ from onnxport.cli.output import PATH, Output, output_options
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=1,
+    metavar="N",
+    help="Make so many products at a time, in processes. [default: 1]",
+)
+@click.option(
+    "--memory-limit",
+    type=SIZE,
+    metavar="SIZE",
+    help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
+)
 @output_options
-def command(pipeline: Path, targets: tuple[str, ...], output: Output) -> int:
+def command(
+    pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
+) -> int:
     from onnxport.cli.failures import explain
     from onnxport.pipelines.outcome import FailureRecord
     from onnxport.pipelines.running.run import run
@@ -25,7 +61,12 @@ def command(pipeline: Path, targets: tuple[str, ...], output: Output) -> int:
         return FailureRecord(**vars(explain(error)))
 
     report = run(
-        pipeline, targets=targets, explain=explained, progress=output.progress(), arguments=output.arguments
+        pipeline,
+        targets=targets,
+        explain=explained,
+        jobs=jobs,
+        memory_limit=memory_limit,
+        arguments=output.arguments,
     )
     output.result(
         lambda: report.model_dump_json(indent=2),

@@ -166,7 +166,7 @@ def _module_file(name: str, folder: Path | None) -> Path:
     """
     if file := _found_module(name, folder):
         return file
-    fix = "run in the folder that holds it" if folder is None else f"put it into {folder.resolve().name}"
+    fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"
     raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
 
 

@@ -9,6 +9,9 @@ from typing import Protocol
 
 from onnxport.pipelines.report import Timing
 
+# The step that times models: whoever runs several tasks at once has nothing else compute meanwhile.
+TIMED = "latency"
+
 
 class Progress(Protocol):
     """How a run tells what it is doing; every `started` is followed by a `finished`, failed or not."""
@@ -41,9 +44,9 @@ class Clock:
 
     @contextmanager
     def phase(self, step: str) -> Iterator[None]:
-        started = time.perf_counter()
         self._step = step
-        self._progress.started(step)
+        self._progress.started(step)  # which may have to wait for others
+        started = time.perf_counter()
         try:
             yield
         finally:

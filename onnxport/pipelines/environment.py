@@ -165,24 +165,29 @@ def is_core(library: Library) -> bool:
     return not library.platforms and not library.extra
 
 
+def library(name: str) -> Library:
+    """The distribution of that name, which need not be one of ours: a plugin has libraries of its own."""
+    return LIBRARIES.get(name) or Library(name, "a plugin")
+
+
 def missing(names: Iterable[str]) -> list[Library]:
-    return [LIBRARIES[name] for name in names if LIBRARIES[name].version is None]
+    return [library(name) for name in names if library(name).version is None]
 
 
 def require(names: Iterable[str], purpose: str) -> None:
     """Refuses to start what lacks a library (MissingDependencyError with the line that mends it)."""
     absent = missing(names)
     if absent:
-        listed = ", ".join(library.name for library in absent)
+        listed = ", ".join(each.name for each in absent)
         raise MissingDependencyError(
             f"{purpose} needs {listed}, which is not installed",
-            fix="; ".join(library.remedy for library in absent),
+            fix="; ".join(dict.fromkeys(each.remedy for each in absent)),
         )
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:
     """onnxport's own version and those of the installed ones among `names`."""
-    found = {name: LIBRARIES[name].version for name in names}
+    found = {name: library(name).version for name in names}
     return {"onnxport": onnxport.__version__} | {name: version for name, version in found.items() if version}
 
 
@@ -192,6 +197,17 @@ def describe(names: Iterable[str]) -> dict[str, str]:
 
     about = {"python": platform.python_version(), "platform": platform.platform(), "cpu": instruction_sets()}
     return about | versions(names)
+
+
+def processor() -> str:
+    """What the CPU calls itself; what the machine is called where it says nothing."""
+    import platform
+
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(("model name", "Model", "Hardware")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 # What int8 products are computed with: without one of the x86 sets of the second line, ONNX Runtime's sums of uint8 and

@@ -258,7 +258,9 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
     Raises:
         UsageError: options of quantization without samples, or with a precision that takes none.
     """
-    given = {name: options[name] for name in calibrated_fields() if options.get(name) is not None}
+    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
+    names = [name for name in calibrated_fields() if name not in type(params).model_fields]
+    given = {name: options[name] for name in names if options.get(name) is not None}
     asked = [name for name in given if name not in ValidateParams.model_fields]
     precision = getattr(params, "precision", None)
     if not asked:
@@ -279,9 +281,7 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
             "--calib quantizes one model, --function names further ones",
             fix="quantize each with onnxport quantize first, and convert the results",
         )
-    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
-    shared = {name: value for name, value in given.items() if name not in type(params).model_fields}
-    return params_of(QuantizeParams, {**shared, "precision": precision}, purpose=purpose)
+    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
 
 
 def judged_on(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,14 +49,38 @@ class NodeRecord(_Record):
     run: RunReport | None = None
     failure: FailureRecord | None = None
 
+    @property
+    def broken(self) -> str:
+        """The stage, what the judge said, and the ONNX node at fault where one was found; empty where it passed."""
+        if self.failure is not None:
+            return f"{self.stage} ({self.name}) failed: {self.failure.message}"
+        if self.run is None or self.run.passed:
+            return self.why if self.status == "not run" else ""
+        report = self.run.artifacts[0].report
+        said = f"{self.stage} ({self.name}) is {report.verdict}: {report.reason}"
+        return f"{said}; {report.diagnosis.summary}" if report.diagnosis is not None else said
+
 
 class LimitRecord(_Record):
-    """A limit of the user's and what came of it."""
+    """A limit of the user's and what came of it.
+
+    Attributes:
+        name: its key, "max_size" in bytes, "max_size_ratio" and "max_latency_ratio" as shares of the source's.
+        value: None where it could not be measured, which keeps no limit.
+        said: figure and limit in words.
+        where: FILE:LINE, KEY that asks for it.
+    """
 
     name: str
     limit: float
-    value: float
+    value: float | None
     kept: bool
+    said: str = ""
+    where: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.value is not None and not self.kept
 
 
 class CellRecord(_Record):
@@ -66,7 +90,9 @@ class CellRecord(_Record):
         values: the matrix' keys and what they are here.
         node: the name of the node whose product it is.
         path: where it is; None if nothing was left there.
-        verdict: the judge's; "failed" where an error ended a node that it needs, "not run" where one before failed.
+        verdict: the judge's, made worse by a limit that is not kept; "failed" where an error ended the node, "not run"
+            where one before failed.
+        reason: why it did not pass, in a sentence; empty where it did.
     """
 
     name: str
@@ -76,6 +102,7 @@ class CellRecord(_Record):
     node: str
     path: str | None
     verdict: str
+    reason: str = ""
     limits: tuple[LimitRecord, ...] = ()
     exit_code: int
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, Staging, writing
 from onnxport.manifest import MAIN, Manifest
 from onnxport.pipelines import functions
-from onnxport.pipelines.clock import Clock, Progress
+from onnxport.pipelines.clock import TIMED, Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.judges import Judges
@@ -81,7 +81,7 @@ def run(
         final = _destination(job, (report, *others))
         worth = None
         if final is not None and job.latency and job.lowers:
-            with clock.phase("latency"):
+            with clock.phase(TIMED):
                 worth = worth_of(
                     lambda: workshop.in_float(workers, model, source),
                     product.artifact,

@@ -23,6 +23,7 @@ from onnxport.artifact import Artifact, Format
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.errors import UsageError
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import RUNS_ON, require
 from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
 from onnxport.quantize.params import QuantizeParams
@@ -115,6 +116,7 @@ class Stage:
         checks_passes: whether it is given one from the start.
         lowers: whether its result rounds what its source does not: the steps behind it are held to the result, and
             only the loss is asked of the source.
+        provider: the distribution that brings it; None for ours. plugins.py fills it in.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Stage:
     rewrites: bool = False
     checks_passes: bool = False
     lowers: bool = False
+    provider: plugins.Provider | None = None
 
     def open(self) -> AbstractContextManager[Worker]:
         """Starts the worker.
@@ -134,6 +137,10 @@ class Stage:
             MissingDependencyError: a library is not installed here.
         """
         require(self.libraries, f"the step {self.name!r}")
+        return self.started() if self.provider is None else plugins.guarded(self)
+
+    def started(self) -> AbstractContextManager[Worker]:
+        """As `open`, of what is known to be here."""
         module, _, function = self.worker.partition(":")
         started: AbstractContextManager[Worker] = getattr(importlib.import_module(module), function)()
         return started
@@ -196,10 +203,38 @@ STAGES: Mapping[str, Stage] = {stage.name: stage for stage in (OPTIMIZE, QUANTIZ
 
 
 def target(name: str) -> Stage:
-    """The stage that makes the format `name`; UsageError where there is none."""
-    if name not in TARGETS:
-        raise UsageError(f"there is no target {name!r}", fix=f"targets are {', '.join(TARGETS)}")
-    return TARGETS[name]
+    """The stage that makes what pipelines and `convert_model` call `name`, ours or a plugin's.
+
+    Raises:
+        UsageError: there is none.
+        MissingDependencyError: the plugin that brings it cannot be used.
+    """
+    return _named(TARGETS, "target", name)
+
+
+def shared(name: str) -> Stage:
+    """The step that a pipeline uses by `name`, ours or a plugin's; raises as `target` does."""
+    return _named(STAGES, "stage", name)
+
+
+def known_targets() -> tuple[str, ...]:
+    """The names of targets, those of plugins last; imports none of these."""
+    return tuple(dict.fromkeys((*TARGETS, *(plugin.name for plugin in plugins.installed("target")))))
+
+
+def known_stages() -> tuple[str, ...]:
+    """The names of shared steps, those of plugins last; imports none of these."""
+    return tuple(dict.fromkeys((*STAGES, *(plugin.name for plugin in plugins.installed("stage")))))
+
+
+def _named(ours: Mapping[str, Stage], kind: plugins.Kind, name: str) -> Stage:
+    found = plugins.find(kind, name) or ours.get(name)
+    if found is None:
+        known = known_targets() if kind == "target" else known_stages()
+        near = difflib.get_close_matches(name, known, n=1)
+        wanted = f"did you mean {near[0]!r}?" if near else f"{kind}s are {', '.join(known)}"
+        raise UsageError(f"there is no {kind} {name!r}", fix=wanted)
+    return found
 
 
 def check_known(
@@ -251,18 +286,20 @@ _WANTED = {
 }
 
 
-def _refused(model: type[BaseModel], error: ValidationError) -> RefusedValue:
+def _refused(model: type[BaseModel], error: ValidationError) -> UsageError:
     refusal = error.errors(include_url=False)[0]
     name, *inner = refusal["loc"]
+    if refusal["type"] == "missing":
+        return UsageError(f"option {name!r} has to be given", fix="it has no default")
     where = "".join(f"[{part!r}]" for part in inner)
-    return RefusedValue(f"{name}{where}", refusal["input"], wanted(model, refusal), refusal["loc"])
+    return RefusedValue(f"{name}{where}", refusal["input"], wanted(model, refusal, str(name)), refusal["loc"])
 
 
-def wanted(model: type[BaseModel], refusal: ErrorDetails) -> str:
-    """What `model` takes instead of a value that it refused, as the way out."""
+def wanted(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
+    """What the field `name` of `model` takes instead of a value that it refused, as the way out."""
     kind = refusal["type"]
     if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
-        return _bounds(model.model_fields[str(refusal["loc"][0])])
+        return _bounds(model.model_fields[name])
     if kind in _WANTED:
         return _WANTED[kind].format(**refusal.get("ctx", {}))
     return refusal["msg"].removeprefix("Value error, ")

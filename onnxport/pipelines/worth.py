@@ -14,10 +14,11 @@ from onnxport.pipelines.report import Finding, Latency, Worth
 
 if TYPE_CHECKING:
     from onnxport.pipelines.judges import Judges
-    from onnxport.quantize.worth import Worth as Found
+    from onnxport.quantize.latency import Times
 
 # What has a runtime for this CPU.
-_TIMED = frozenset(("onnx", "ort", "tflite"))
+TIMED = frozenset(("onnx", "ort", "tflite"))
+UNTIMED = "Core ML models are timed on the device that is to run them"
 
 
 def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path) -> Worth:
@@ -27,8 +28,8 @@ def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | Non
         before: gives the latter, for the same runtime.
         folder: private; it may not exist yet.
     """
-    if made.format not in _TIMED:
-        return Worth(why_not="Core ML models are timed on the device that is to run them")
+    if made.format not in TIMED:
+        return Worth(why_not=UNTIMED)
     if judge is None:
         return Worth(why_not="without a proof there are no inputs to run it on")
     from onnxport.quantize.worth import worth
@@ -39,23 +40,25 @@ def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | Non
     except (OnnxportError, ChildBug) as error:
         return Worth(why_not=printable(str(error).splitlines()[-1]))
     return Worth(
-        latency=_latency(found),
+        latency=latency_of(found.times),
         findings=tuple(Finding(reason=f.reason, setting=f.setting) for f in found.findings),
     )
 
 
-def _latency(found: Found) -> Latency:
-    from onnxport.quantize.latency import milliseconds
+def latency_of(times: Times) -> Latency:
+    """The record of what was measured."""
+    from onnxport.quantize.latency import milliseconds, ratio
 
+    found = ratio(times)
     return Latency(
-        runtime=found.times.runtime,
-        before_ms=_rounded(milliseconds(found.times.before)),
-        after_ms=_rounded(milliseconds(found.times.after)),
-        speedup=_rounded(found.ratio.value),
-        low=_rounded(found.ratio.low),
-        high=_rounded(found.ratio.high),
-        confidence=_rounded(found.ratio.confidence),
-        rounds=len(found.times.before),
+        runtime=times.runtime,
+        before_ms=_rounded(milliseconds(times.before)),
+        after_ms=_rounded(milliseconds(times.after)),
+        speedup=_rounded(found.value),
+        low=_rounded(found.low),
+        high=_rounded(found.high),
+        confidence=_rounded(found.confidence),
+        rounds=len(times.before),
     )
 
 

@@ -85,11 +85,11 @@ def _rank(count: int) -> tuple[int, float]:
         rank, outside = rank + 1, further
 
 
-def measured(before: Path, after: Path, feeds: Feeds, folder: Path) -> Times:
+def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
     """Times both models on `feeds` in a process of its own.
 
     Args:
-        before, after: `.onnx`, `.ort` or `.tflite` files.
+        before, after: `.onnx`, `.ort` or `.tflite` files, each run by its own runtime.
         folder: gets the graph that ONNX Runtime makes of an `.onnx` file after, as OPTIMIZED.
 
     Raises:
@@ -104,12 +104,11 @@ def measured(before: Path, after: Path, feeds: Feeds, folder: Path) -> Times:
 class Stopwatch:
     """The child's side."""
 
-    def times(self, before: Path, after: Path, feeds: Feeds, folder: Path) -> Times:
+    def times(self, before: Path, after: Path, feeds: Feeds, folder: Path | None) -> Times:
         """See `measured`."""
-        if after.suffix.lower() == ".tflite":
-            runs, name = _in_litert((before, after), feeds)
-        else:
-            runs, name = _in_onnx_runtime((before, after), feeds, folder / OPTIMIZED)
+        sides = [_side(before, feeds), _side(after, feeds, folder and folder / OPTIMIZED)]
+        runs = [run for run, _ in sides]
+        name = " and ".join(dict.fromkeys(name for _, name in sides))
         ends = time.perf_counter() + BUDGET
         first = [_seconds(run) for run in runs]
         if time.perf_counter() > ends:
@@ -123,23 +122,30 @@ class Stopwatch:
         return Times(tuple(each[0] for each in rounds), tuple(each[1] for each in rounds), name, _load())
 
 
-def _in_onnx_runtime(paths: Sequence[Path], feeds: Feeds, optimized: Path) -> tuple[list[Run], str]:
+def _side(path: Path, feeds: Feeds, optimized: Path | None = None) -> tuple[Run, str]:
+    """What runs a model on `feeds`, and who that is."""
+    if path.suffix.lower() == ".tflite":
+        return _in_litert(path, feeds)
     import onnxruntime
 
-    before, after = paths
-    sessions = [_session(before), _session(after, optimized)]
-    runs: list[Run] = [partial(session.run, None, feeds) for session in sessions]
-    return runs, f"ONNX Runtime {onnxruntime.__version__}"
+    session = _session(path, optimized)
+    taken = {each.name for each in session.get_inputs()}
+    fed = {name: array for name, array in feeds.items() if name in taken}
+    return partial(session.run, None, fed), f"ONNX Runtime {onnxruntime.__version__}"
 
 
-def _in_litert(paths: Sequence[Path], feeds: Feeds) -> tuple[list[Run], str]:
-    """As the judge runs them: XNNPACK, and the threads of RuntimeOptions, since LiteRT's own default is one."""
+def _in_litert(path: Path, feeds: Feeds) -> tuple[Run, str]:
+    """As the judge runs it: XNNPACK, and the threads of RuntimeOptions, since LiteRT's own default is one."""
     from onnxport.validate.runtimes import load
     from onnxport.validate.runtimes.options import RuntimeOptions
+    from onnxport.validate.signature import Oriented
 
     options = RuntimeOptions()
-    runtimes = [load(path, options) for path in paths]
-    return [partial(each.run, feeds) for each in runtimes], f"{runtimes[0].name}, {options.threads} threads"
+    runtime = load(path, options)
+    seen = Oriented(runtime)
+    taken = {each.name for each in seen.inputs}
+    fed = {name: array for name, array in feeds.items() if name in taken}
+    return partial(seen.run, fed), f"{runtime.name}, {options.threads} threads"
 
 
 def _session(path: Path, optimized: Path | None = None) -> Any:

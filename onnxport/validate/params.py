@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from onnxport.errors import UsageError
 from onnxport.isolation import RUN_TIMEOUT
-from onnxport.pairs import Numbers, Texts
+from onnxport.pairs import Numbers, Settings, Texts
 from onnxport.shapes import Shapes
 
 GENERATED = 3  # one of each kind of input (samples/generator.py)
@@ -103,7 +103,7 @@ class ValidateParams(BaseModel):
         default=False,
         description="Accept a lower precision whose answers are constant, not finite or below 5 dB SQNR.",
     )
-    preprocess: Texts = Field(
+    preprocess: Settings = Field(
         default={},
         description="How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
         "scale, mean, std; a preprocess.yaml in the folder says the same.",
@@ -129,13 +129,13 @@ class ValidateParams(BaseModel):
         description="Seconds that one run of a model may take.",
         json_schema_extra={"metavar": "SECONDS"},
     )
-    reference_runtime: Texts = Field(
+    reference_runtime: Settings = Field(
         default={},
         description="How the reference is run, as NAME=VALUE: level, provider, threads (ONNX Runtime), "
         "delegate, threads (LiteRT), function, runtime, units (Core ML).",
         json_schema_extra={"metavar": "NAME=VALUE"},
     )
-    candidate_runtime: Texts = Field(
+    candidate_runtime: Settings = Field(
         default={},
         description="How the candidate is run, likewise: --candidate-runtime level=basic.",
         json_schema_extra={"metavar": "NAME=VALUE"},

@@ -71,7 +71,9 @@ def described(params: BaseModel) -> dict[str, Any]:
 def _step(node: Node) -> dict[str, Any]:
     params = node.model.export if node.step is None else node.step.params
     assert params is not None
-    return {"stage": node.stage, "params": described(params)}
+    found = {"stage": node.stage, "params": described(params)}
+    provider = node.step.stage.provider if node.step is not None else None
+    return found if provider is None else {**found, "plugin": provider.sources}
 
 
 def _libraries(node: Node) -> set[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from onnxport.artifact import Artifact
 from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
+from onnxport.pipelines.limits import held, reason_of, verdict_of
 from onnxport.pipelines.outcome import (
     CellRecord,
     FailureRecord,
@@ -21,43 +22,14 @@ from onnxport.pipelines.outcome import (
     Status,
     exit_code_of,
 )
-from onnxport.pipelines.report import ArtifactRecord, RunReport
+from onnxport.pipelines.report import Worth
 from onnxport.pipelines.running.delivery import deliver
+from onnxport.pipelines.running.executor import Executor, Result
 from onnxport.pipelines.running.task import Task
+from onnxport.pipelines.running.watching import Watcher
 from onnxport.pipelines.sources import load
-from onnxport.pipelines.spec.pipeline import Cell, Limits, Node, Pipeline
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a task: a report, or the error that ended it."""
-
-    task: Task
-    seconds: float
-    report: RunReport | None = None
-    failure: Exception | None = None
-
-
-class Executor(Protocol):
-    """Who performs tasks: running/local.py, processes.py, cluster.py."""
-
-    def submit(self, task: Task) -> None:
-        """Has `task` done, now or when there is room for it."""
-        ...
-
-    def next(self) -> Result:
-        """Waits for a task that was submitted; each comes once."""
-        ...
-
-
-class Watcher(Protocol):
-    """Who shows how a run goes."""
-
-    def begun(self, nodes: Sequence[Node]) -> None: ...
-
-    def node(self, record: NodeRecord) -> None:
-        """One is done, came from the cache, failed or will not run."""
-        ...
+from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
+from onnxport.pipelines.timing import Timings
 
 
 @dataclass
@@ -68,7 +40,9 @@ class Conductor:
     cache: Cache
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
-    watcher: Watcher | None = None
+    watcher: Watcher
+    jobs: int = 1
+    timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
@@ -79,6 +53,7 @@ class Conductor:
         started = time.perf_counter()
         wanted = {id(node) for cell in cells for node in cell.node.chain}
         waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
+        self.watcher.begun(waiting, self.jobs)
         running: dict[str, Node] = {}
         while waiting or running:
             waiting = [node for node in waiting if not self._begun(node, running)]
@@ -135,7 +110,7 @@ class Conductor:
             self._record(node, "failed", key=key, seconds=result.seconds, run=result.report)
             return
         try:
-            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs)
+            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs, node.name)
         except OnnxportError as error:
             self._record(node, "failed", key=key, seconds=result.seconds, failure=self.explain(error))
             return
@@ -143,7 +118,7 @@ class Conductor:
 
     def _key(self, node: Node) -> tuple[str, Inputs]:
         _, digest = self._origin(node)
-        made = tuple(self.entries[each.name].artifact.digest() for each in node.chain[:-1])
+        made = tuple(self.entries[each.name].digest for each in node.chain[:-1])
         inputs = inputs_of(node, digest, made)
         return key_of(inputs), inputs
 
@@ -151,8 +126,8 @@ class Conductor:
         """What products are proven against, with its digest: the model, or what an export made of it."""
         first = node.chain[0]
         if first.step is None and first is not node:
-            exported = self.entries[first.name].artifact
-            return exported, exported.digest()
+            exported = self.entries[first.name]
+            return exported.artifact, exported.digest
         origin = node.model.origin
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
@@ -176,6 +151,7 @@ class Conductor:
             validation=node.validation,
             latency=node.latency,
             room=self.cache.room(node.name),
+            diagnose=self.pipeline.diagnose,
         )
 
     def _record(self, node: Node, status: Status, **facts: Any) -> None:
@@ -188,24 +164,23 @@ class Conductor:
             **facts,
         )
         self.records[node.name] = record
-        if self.watcher is not None:
-            self.watcher.node(record)
+        self.watcher.node(record)
 
     def _delivered(self, cell: Cell) -> CellRecord:
         entry = self.entries.get(cell.node.name)
         record = self.records[cell.node.name]
         limits: tuple[LimitRecord, ...] = ()
         path = None
+        verdict: str
         if entry is None:
             verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
-            code = PROVEN  # the node's own failure counts
+            reason, code = self._broken(cell), PROVEN  # the node's own failure counts
         else:
             artifact = entry.report.artifacts[0]
-            limits = held(cell.limits, artifact)
-            passed = all(each.kept for each in limits)
-            verdict = artifact.report.verdict if passed else "over budget"
-            code = PROVEN if passed else NOT_EQUIVALENT
-            if passed:
+            limits = held(cell.limits, artifact, self._timed(cell, entry))
+            verdict, reason = verdict_of(limits, artifact.report.verdict), reason_of(limits)
+            code = NOT_EQUIVALENT if reason else PROVEN
+            if not reason:
                 deliver(entry, cell.output)
                 path = str(cell.output)
         return CellRecord(
@@ -216,25 +191,17 @@ class Conductor:
             node=cell.node.name,
             path=path,
             verdict=verdict,
+            reason=reason,
             limits=limits,
             exit_code=code,
         )
 
+    def _broken(self, cell: Cell) -> str:
+        """What broke first on the way to it."""
+        return next(filter(None, (self.records[node.name].broken for node in cell.node.chain)), "")
 
-def held(limits: Limits, made: ArtifactRecord) -> tuple[LimitRecord, ...]:
-    """What came of the user's limits."""
-    latency = made.worth.latency if made.worth is not None else None
-    found: tuple[tuple[str, float | None, float | None], ...] = (
-        ("max_size", limits.size, made.size),
-        ("max_size_ratio", limits.size_ratio, made.ratio),
-        (
-            "max_latency_ratio",
-            limits.latency_ratio,
-            latency.after_ms / latency.before_ms if latency else None,
-        ),
-    )
-    return tuple(
-        LimitRecord(name=name, limit=limit, value=value, kept=value <= limit)
-        for name, limit, value in found
-        if limit is not None and value is not None
-    )
+    def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
+        """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
+        if cell.limits.latency_ratio is None:
+            return None
+        return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)

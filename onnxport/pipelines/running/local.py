@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from onnxport.pipelines.clock import Progress
-from onnxport.pipelines.running.conducting import Result
+from onnxport.closing import Closing
+from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.task import Task, perform
+from onnxport.pipelines.running.watching import Phases, Watcher
 
 
-class Local:
-    """See conducting.Executor."""
+class Local(Closing):
+    """See executor.Executor."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self._progress = progress
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
         self._tasks: deque[Task] = deque()
 
     def submit(self, task: Task) -> None:
@@ -22,9 +23,13 @@ class Local:
 
     def next(self) -> Result:
         task = self._tasks.popleft()
+        self._watcher.started(task.node)
         started = time.perf_counter()
         try:
-            report = perform(task, self._progress)
+            report = perform(task, Phases(self._watcher, task.node))
         except Exception as error:
             return Result(task, time.perf_counter() - started, failure=error)
         return Result(task, time.perf_counter() - started, report)
+
+    def close(self) -> None:
+        self._tasks.clear()

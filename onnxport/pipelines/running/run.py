@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from onnxport.errors import UsageError
-from onnxport.pipelines.cache import Cache, folder_beside
-from onnxport.pipelines.clock import Progress
+from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
-from onnxport.pipelines.running.conducting import Conductor, Watcher
+from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
+from onnxport.pipelines.running.memory import default_limit
+from onnxport.pipelines.running.processes import Processes
+from onnxport.pipelines.running.watching import Unwatched, Watcher
 from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.timing import Timings
 
 
 def run(
@@ -20,20 +23,30 @@ def run(
     *,
     targets: Collection[str] = (),
     explain: Callable[[Exception], FailureRecord],
-    progress: Progress | None = None,
+    jobs: int = 1,
+    memory_limit: int | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
 ) -> PipelineReport:
     """Makes what `path` asks for, or `targets` of it.
+
+    Args:
+        targets: see `chosen`.
+        explain: puts an error that ends a node in words.
+        jobs: how many nodes are made at a time, each in a process of its own from two on.
+        memory_limit: bytes for all of these together; most of what is free unless given.
+        arguments: what the user typed behind the command's name, for the report.
 
     Raises:
         UsageError, InputError: the file, before anything runs.
     """
     pipeline = read(path)
     cells = chosen(pipeline, targets)
-    with Cache(folder_beside(path)) as cache:
-        conductor = Conductor(pipeline, cache, Local(progress), explain, watcher)
-        return conductor.run(cells, arguments)
+    watcher = watcher or Unwatched()
+    timings = Timings(timings_beside(path))
+    executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
+    with Cache(folder_beside(path)) as cache, executor:
+        return Conductor(pipeline, cache, executor, explain, watcher, jobs, timings).run(cells, arguments)
 
 
 def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:

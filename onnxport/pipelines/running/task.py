@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import SUFFIXES, Artifact
+from onnxport.artifact import SUFFIXES, Artifact, Staging
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.clock import Progress
@@ -22,6 +23,7 @@ class Task:
     steps: those before it with what they made, and its own; empty for an export.
     export: of a framework's model.
     room: the empty folder that the product goes to.
+    diagnose: whether the ONNX node behind a failed proof is looked for.
     """
 
     node: str
@@ -31,6 +33,7 @@ class Task:
     validation: ValidateParams | None
     latency: bool
     room: Path
+    diagnose: bool = False
 
     @property
     def output(self) -> Path:
@@ -44,12 +47,41 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
     Raises:
         OnnxportError: what kept it from being made.
     """
-    from onnxport.pipelines import exporting, runner
+    try:
+        if task.export is not None:
+            return _exported(task, task.export, progress)
+        return _made(task, progress)
+    finally:
+        Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
 
-    if task.export is not None:
-        assert isinstance(task.origin, Source)
-        export = exporting.Export(task.origin, task.export, task.output, task.validation)
-        return exporting.run(export, "run", progress)
+
+def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
+    from onnxport.pipelines import exporting
+
+    assert isinstance(task.origin, Source)
+    export = exporting.Export(task.origin, params, task.output, task.validation)
+    return exporting.run(export, "run", progress)
+
+
+def _made(task: Task, progress: Progress | None) -> RunReport:
+    """A stage's product; one that the judge rejects is looked into, and gone then."""
+    from onnxport.pipelines import runner
+
     assert isinstance(task.origin, Artifact)
-    job = Job(task.origin, task.steps, task.output, task.validation, latency=task.latency)
-    return runner.run(job, "run", progress)
+    job = Job(
+        task.origin,
+        task.steps,
+        task.output,
+        task.validation,
+        keep_rejected=task.diagnose,
+        latency=task.latency,
+    )
+    report = runner.run(job, "run", progress)
+    if report.passed or not task.diagnose or task.validation is None:
+        return report
+    from onnxport.pipelines.diagnosing import diagnosed
+
+    try:
+        return diagnosed(report, task.origin, task.steps, task.validation, progress)
+    finally:
+        shutil.rmtree(task.room, ignore_errors=True)

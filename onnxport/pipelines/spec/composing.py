@@ -52,14 +52,12 @@ def _composed(path: Path) -> Document:
         raise UsageError(f"{path} is nested too deeply for a pipeline") from None
     if root is None:
         raise UsageError(f"{path} is empty", fix="begin it with version: 1")
-    if not isinstance(data, dict):
-        line = root.start_mark.line + 1
-        composer.faults.append(
-            UsageError(
-                f"{path}:{line}: {shown(data)} stands where keys are expected", fix="begin with version: 1"
-            )
-        )
     raise_all(str(path), composer.faults)
+    if not isinstance(data, dict):
+        where = f"{path}:{root.start_mark.line + 1}"
+        raise UsageError(
+            f"{where}: {shown(data)} stands where keys are expected", fix="begin with version: 1"
+        )
     return Document(path, data, composer.lines)
 
 
@@ -87,7 +85,7 @@ def _text(path: Path) -> str:
 
 def _no_yaml(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
     mark = error.problem_mark or error.context_mark
-    line = text.splitlines()[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
+    line = next(iter(text.splitlines()[mark.line :]), "") if mark else ""
     fix = ""
     if "\\t" in (error.problem or ""):
         fix = "indent with spaces"
@@ -127,6 +125,7 @@ class _Composer:
             )
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
+        assert isinstance(node, yaml.MappingNode)
         return self._mapping(node, place)
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
@@ -151,7 +150,9 @@ class _Composer:
     def _key(self, node: yaml.Node, place: Place) -> str | None:
         """Keys are text as it is written: the inputs of many models are called 1 or 495."""
         if not isinstance(node, yaml.ScalarNode) or not node.value or "\0" in node.value:
-            what = UsageError("a key has to be text", fix="write NAME: VALUE; values with a comma go into quotes")
+            what = UsageError(
+                "a key has to be text", fix="write NAME: VALUE; values with a comma go into quotes"
+            )
         elif "${" in node.value:
             what = UsageError(f"the key {node.value!r} has a variable", fix="variables stand in values alone")
         else:

@@ -68,7 +68,9 @@ def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
 
 
 # How the rooms spell what is an option on a command line: "--precision int8", "--calib DIR", "--no-simplify".
-_OPTION = re.compile(r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)(?: (?P<value>[A-Z]+(?:=[A-Z]+)?|fp16|int8)\b)?")
+_OPTION = re.compile(
+    r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)(?: (?P<value>[A-Z]+(?:=[A-Z]+)?|fp16|int8)\b)?"
+)
 
 
 def _keyed(error: OnnxportError) -> OnnxportError:

@@ -15,7 +15,7 @@ from onnxport.exporters.sources import CONTAINERS, KINDS, Source
 from onnxport.pipelines.exporting import check_belongs
 from onnxport.pipelines.spec.document import Part, Place, shown
 from onnxport.pipelines.spec.options import Options, OptionsReader, Proofs
-from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec
+from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec, TargetSpec
 from onnxport.pipelines.stages import params_of
 
 # In names of models, stages and targets, which become folders and files.
@@ -40,6 +40,10 @@ class Origin:
     export: ExportParams | None = None
     proofs: Proofs | None = None
 
+    def is_for(self, target: TargetSpec) -> bool:
+        """Whether the target is made of this model."""
+        return not target.models or not {self.name, self.group}.isdisjoint(target.models)
+
 
 @dataclass
 class ModelsReader:
@@ -56,7 +60,9 @@ class ModelsReader:
             faults.add(UsageError("model is the only one, and there are models as well", fix=fix), "model")
         if spec.model is None and not spec.models:
             fix = "write model: FILE.onnx, or several under models"
-            faults.add(UsageError("there is no model", fix=fix), *(["models"] if spec.models is not None else []))
+            faults.add(
+                UsageError("there is no model", fix=fix), *(["models"] if spec.models is not None else [])
+            )
         origins: list[Origin] = []
         for place, key, given in _entries(spec):
             with faults.caught(*place):
@@ -67,7 +73,9 @@ class ModelsReader:
         if isinstance(given, str):
             given = {"source": given}
         elif not isinstance(given, Mapping):
-            raise UsageError(f"{shown(given)} is no model", fix="give a path, or keys: source, export, validate")
+            raise UsageError(
+                f"{shown(given)} is no model", fix="give a path, or keys: source, export, validate"
+            )
         if key:
             check_name(key, "model")
         spec = self.options.section(ModelSpec, place, given)
@@ -88,7 +96,10 @@ class ModelsReader:
         known = self.options.known(given, ExportParams, purpose="export")
         fitted = self.options.fitted(known, ExportParams.model_fields)
         params = self.options.filled(
-            lambda values: params_of(ExportParams, values, purpose="export"), fitted, (*place, "export")
+            lambda values: params_of(ExportParams, values, purpose="export"),
+            fitted,
+            (*place, "export"),
+            ExportParams.model_fields,
         )
         return params and self.options.rooted(params, fitted, (*place, "export"))
 
@@ -133,7 +144,9 @@ class ModelsReader:
         self._names[name] = place
         if isinstance(source, Artifact):
             if spec.export:
-                raise UsageError(f"{source.path} is ONNX already, export says nothing to it", fix="leave it out")
+                raise UsageError(
+                    f"{source.path} is ONNX already, export says nothing to it", fix="leave it out"
+                )
             return Origin(name, place, key, source, proofs=proofs)
         if params is not None:
             _check_export(source, params)
@@ -175,6 +188,8 @@ def _own_name(source: Artifact | Source) -> str:
 def _check_export(source: Source, params: ExportParams) -> None:
     """Refuses options that say nothing to this kind of model, as onnxport export does."""
     if params.arg and not source.is_factory:
-        raise UsageError(f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out")
+        raise UsageError(
+            f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out"
+        )
     if source.kind not in CONTAINERS:
         check_belongs(params, source.kind)

@@ -6,14 +6,13 @@ the nearest wins; of those that are mappings (budget, preprocess, shape, ...) ea
 
 from __future__ import annotations
 
-import json
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from onnxport.artifact import TensorSpec
@@ -21,22 +20,30 @@ from onnxport.errors import InputError, OnnxportError, UsageError
 from onnxport.pairs import parse_pairs
 from onnxport.pipelines.spec.document import Part, Place, shown
 from onnxport.pipelines.spec.faults import Faults
-from onnxport.pipelines.spec.scalars import written
-from onnxport.pipelines.spec.schema import Section, keys_of
+from onnxport.pipelines.spec.scalars import plain, written
+from onnxport.pipelines.spec.schema import NEEDED, Section, keys_of
 from onnxport.pipelines.stages import RefusedValue, check_known, nearest, wanted
 from onnxport.validate.params import ValidateParams
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Section)
 P = TypeVar("P", bound=BaseModel)
 
-# Options of a proof that a pipeline sets itself, and one that every product of a run would write over the last.
-_NO_KEYS = frozenset(("part", "preprocess_is_shared"))
-_REPORT_TENSORS = "report_tensors"
+_REPORT_TENSORS = "report_tensors"  # a file that every proof of a run would write over the last one's
+# Options of a proof that stand in no pipeline: two that follow from the rest, and that.
+_NO_KEYS = frozenset(("part", "preprocess_is_shared", _REPORT_TENSORS))
 # What says to a stage or target how its model is fed, and so to the proof as well.
 SHARED = ("shape", "state")
 # The same of one that calibrates.
 SHARED_CALIBRATING = (*SHARED, "preprocess", "seed")
+
+
+def proof_fields() -> dict[str, FieldInfo]:
+    """The options of a proof that may stand in a pipeline."""
+    return {name: field for name, field in ValidateParams.model_fields.items() if name not in _NO_KEYS}
 
 
 @dataclass(frozen=True)
@@ -97,16 +104,19 @@ class OptionsReader:
 
     Attributes:
         folder: what relative paths start from.
+        read: files and folders that options name, with the place that does.
     """
 
     faults: Faults
     folder: Path
+    read: dict[Path, Place] = field(default_factory=dict)
 
     def section(self, kind: type[S], place: Place, given: object) -> S | None:
         """A section of the file; None where it says too little to go on with."""
         if not isinstance(given, Mapping):
             self.faults.add(
-                UsageError(f"{shown(given)} stands here", fix=f"write keys: {', '.join(keys_of(kind))}"), *place
+                UsageError(f"{shown(given)} stands here", fix=f"write keys: {', '.join(keys_of(kind))}"),
+                *place,
             )
             return None
         values = dict(given)
@@ -122,21 +132,15 @@ class OptionsReader:
                     return None
                 values = {name: value for name, value in values.items() if name not in names}
 
-    def _refuse(self, kind: type[Section], place: Place, refusal: Any) -> None:
+    def _refuse(self, kind: type[Section], place: Place, refusal: ErrorDetails) -> None:
         name = str(refusal["loc"][0])
         if refusal["type"] == "extra_forbidden":
             error = UsageError("there is no such key", fix=nearest(name, keys_of(kind)))
         elif refusal["type"] == "missing":
-            described = next(
-                field.description or ""
-                for key, field in kind.model_fields.items()
-                if (field.alias or key) == name
-            )
-            error = UsageError(f"{name} is missing", why=described.rstrip("."))
-            self.faults.add(error, *place)
+            self.faults.add(UsageError(f"{name} is missing", fix=NEEDED[name]), *place)
             return
         else:
-            fix = wanted(kind, {**refusal, "loc": (_field(kind, name),)})
+            fix = wanted(kind, refusal, _field(kind, name))
             error = UsageError(f"{shown(refusal['input'])} cannot be meant", fix=fix)
         self.faults.add(error, *place, *refusal["loc"])
 
@@ -157,6 +161,8 @@ class OptionsReader:
         fields = {name: found for model in models for name, found in model.model_fields.items()}
         for name, value in options.values.items():
             place = options.places[name]
+            if isinstance(place[-1], int):
+                place = place[:-1]  # one of the values of a matrix: of these the key is wrong
             if elsewhere and name in elsewhere and name not in fields and name not in further:
                 self.faults.add(UsageError(f"{purpose} has no such option", fix=elsewhere[name]), *place)
                 continue
@@ -173,19 +179,26 @@ class OptionsReader:
         return options.only(values).holding(values)
 
     def by_name(self, options: Options) -> Options:
-        """`options` of a proof with NAME=VALUE texts as the mappings that they stand for, so that these can be joined."""
+        """`options` of a proof with NAME=VALUE texts as the mappings that they stand for, which can be joined."""
         values = {}
         for name, value in options.values.items():
             with self.faults.caught(*options.places[name]):
-                is_named = dict in map(get_origin, _kinds(ValidateParams.model_fields[name].annotation))
+                is_named = _holds(dict, _kinds(ValidateParams.model_fields[name].annotation))
                 values[name] = parse_pairs(value) if is_named and not isinstance(value, Mapping) else value
         return options.only(values).holding(values)
 
-    def filled(self, make: Callable[[dict[str, Any]], T], options: Options, place: Place) -> T | None:
+    def filled(
+        self,
+        make: Callable[[dict[str, Any]], T],
+        options: Options,
+        place: Place,
+        fields: Mapping[str, FieldInfo],
+    ) -> T | None:
         """What `make` makes of `options`; None where it refuses some, each of which is a fault.
 
         Args:
             place: where they stand, for what is wrong with several of them.
+            fields: what they fill, for what is wrong with one.
         """
         values, refused = dict(options.values), False
         while True:
@@ -199,7 +212,8 @@ class OptionsReader:
                     return None
             except OnnxportError as error:
                 if not refused:
-                    self.faults.add(error, *place)
+                    culprit = next((name for name in values if _refuses(fields.get(name), values[name])), "")
+                    self.faults.add(error, *options.places.get(culprit, place))
                 return None
             else:
                 return None if refused else made
@@ -223,6 +237,7 @@ class OptionsReader:
 
     def check_there(self, path: Path, *place: Part) -> None:
         """A file or folder that is missing, or a folder with nothing in it, is a fault."""
+        self.read.setdefault(path, place)
         with self.faults.caught(*place):
             try:
                 if not path.exists():
@@ -240,14 +255,12 @@ class OptionsReader:
             return None
         options = Options.at(place, given)
         if _REPORT_TENSORS in options.values:
-            fix = "leave it out: onnxport validate --report-tensors FILE writes those of one artefact"
+            fix = "leave it out: onnxport validate writes those of one artefact"
             self.faults.add(
                 UsageError("every proof of the run would write that file", fix=fix), *place, _REPORT_TENSORS
             )
             options = options.without(_REPORT_TENSORS)
-        keys = {
-            name: found for name, found in ValidateParams.model_fields.items() if name not in _NO_KEYS
-        }
+        keys = proof_fields()
         for name in options.values:
             if name not in keys:
                 self.faults.add(
@@ -259,11 +272,21 @@ class OptionsReader:
         return Proofs(fitted)
 
 
+def _refuses(field: FieldInfo | None, value: Any) -> bool:
+    """Whether a field cannot have a value, whatever the others have."""
+    if field is None or not field.metadata:  # a plain type is pydantic's to refuse, as a RefusedValue
+        return False
+    try:
+        TypeAdapter(Annotated[field.annotation, *field.metadata]).validate_python(value)
+    except (OnnxportError, ValidationError):
+        return True
+    return False
+
+
 def _field(kind: type[BaseModel], key: str) -> str:
     return next((name for name, found in kind.model_fields.items() if (found.alias or name) == key), key)
 
 
-_IN_YAML = "arg"  # whose values are read as YAML once more
 _NUMBERS = (int, float)
 
 
@@ -279,7 +302,7 @@ def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
         raise RefusedValue(name, value, "give a number")
     if single and {*kinds} & {str, Path} and not {*kinds} & {*_NUMBERS, bool}:
         return written(value)
-    if tuple in map(get_origin, kinds) and isinstance(value, list):
+    if _holds(tuple, kinds) and isinstance(value, list):
         return [written(each) if isinstance(each, int | float) else each for each in value]
     kind = next((each for each in kinds if get_origin(each) is dict), None)
     if kind is None:
@@ -288,26 +311,26 @@ def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if held is str:
-        return {key: _text(name, each) for key, each in value.items()}
+        return {key: _text(each) for key, each in value.items()}
     if held is TensorSpec:
         return {key: _joined(each) if isinstance(each, list) else each for key, each in value.items()}
     return value
 
 
-def _text(name: str, value: Any) -> Any:
-    if name == _IN_YAML:
-        return value if isinstance(value, str) else _json(value)
-    if isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):
-        return _joined(value)
+def _text(value: Any) -> Any:
+    """A number as it is written; a list is for the params model to make text of, or to refuse."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
     return written(value) if isinstance(value, bool | int | float) else value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=str)
 
 
 def _joined(values: Sequence[Any]) -> str:
     return ",".join(map(written, values))
+
+
+def _holds(container: type, kinds: Sequence[Any]) -> bool:
+    """Whether one of `kinds` is such a container, as dict[str, str] is a dict."""
+    return any(get_origin(kind) is container for kind in kinds)
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:

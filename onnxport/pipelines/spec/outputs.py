@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from onnxport.errors import UsageError
 from onnxport.pipelines.spec.document import Place
 from onnxport.pipelines.spec.faults import Faults
-from onnxport.pipelines.spec.pipeline import Cell
 from onnxport.pipelines.spec.scalars import written
 from onnxport.pipelines.stages import nearest
 
@@ -55,7 +54,9 @@ def filled(template: str, values: Mapping[str, str], suffix: str) -> str:
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise UsageError(f"{template!r} cannot be filled in", why=str(error).lower(), fix="write {model}") from None
+        raise UsageError(
+            f"{template!r} cannot be filled in", why=str(error).lower(), fix="write {model}"
+        ) from None
     for literal, name, form, conversion in parts:
         text += literal
         if name is None:
@@ -78,42 +79,38 @@ class Claim:
 
     path: Path
     what: str
-    place: Place
+    place: Place = ()
+
+    @property
+    def real(self) -> Path:
+        return Path(os.path.realpath(self.path))
 
 
-def check_apart(cells: Sequence[tuple[Cell, Place]], others: Sequence[Claim], faults: Faults) -> None:
-    """Takes down two artefacts of one place, and those that would lie over or in what a run reads or writes.
+def check_apart(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
+    """Takes down two files of one place, and those that would lie over, in or around what a run reads or keeps.
 
     Args:
-        cells: with the place that says where each goes.
-        others: models, samples, reports, the file, the cache.
+        written: artefacts and reports.
+        kept: models, samples, the file, the cache.
     """
-    claims: dict[str, Claim] = {}
-    for cell, place in cells:
-        own = Claim(cell.output, f"the artefact {cell.name}", place)
-        real = os.path.realpath(cell.output)
-        taken = claims.get(real) or next(_over(real, claims), None)
-        taken = taken or next((each for each in others if _touch(real, os.path.realpath(each.path))), None)
-        if taken is not None:
-            whose = f" ({faults.where(*taken.place)})" if taken.place else ""
+    taken: dict[Path, Claim] = {}
+    holding: dict[Path, Claim] = {}  # every folder that one of `taken` lies in
+    for claim in (*kept, *written):
+        real = claim.real
+        places = [taken.get(each) for each in (real, *real.parents)]
+        rival = next((each for each in places if each), holding.get(real))
+        if rival is not None and claim in written:
+            said = f" ({faults.where(*rival.place)})" if rival.place else ""
+            fix = "give another output"
+            if rival in written:
+                fix += ", with {model} or a key of the matrix"
             faults.add(
                 UsageError(
-                    f"{cell.name} would be written to {cell.output}, which is taken by {taken.what}{whose}",
-                    fix="give another output"
-                    + (", with {model} or a key of the matrix" if real in claims else ""),
+                    f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}",
+                    fix=fix,
                 ),
-                *place,
+                *claim.place,
             )
-        claims.setdefault(real, own)
-
-
-def _over(real: str, claims: Mapping[str, Claim]) -> Iterator[Claim]:
-    """What holds `real`: a package is a folder."""
-    for parent in Path(real).parents:
-        if found := claims.get(str(parent)):
-            yield found
-
-
-def _touch(output: str, other: str) -> bool:
-    """Whether an artefact at `output` would replace what is at `other`, lie in it or hold it."""
-    return output == other or output.startswith(other + os.sep) or other.startswith(output + os.sep)
+        taken.setdefault(real, claim)
+        for parent in real.parents:
+            holding.setdefault(parent, claim)

@@ -20,12 +20,14 @@ class Limits:
     Attributes:
         size: bytes on disk.
         size_ratio: of the source's bytes.
-        latency_ratio: of the time that the float model takes in the same run.
+        latency_ratio: of the time that the source takes in ONNX Runtime beside it, on the same machine.
+        places: where the file says so, by the key.
     """
 
     size: int | None = None
     size_ratio: float | None = None
     latency_ratio: float | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,14 @@ class Pipeline:
         nodes: in an order in which each stands behind what it takes.
         cells: in the order of the file.
         reports: files to write the report to.
+        diagnose: whether the ONNX node behind a failed proof is looked for.
     """
 
     path: Path
     nodes: tuple[Node, ...]
     cells: tuple[Cell, ...]
     reports: tuple[Path, ...] = ()
+    diagnose: bool = True
 
     @property
     def folder(self) -> Path:

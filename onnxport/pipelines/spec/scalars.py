@@ -85,7 +85,7 @@ def value_of(node: yaml.ScalarNode) -> Any:
     if "${" in text:
         text = filled(text)
         if node.style is None and text:
-            tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
+            tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     if "\0" in text:
         raise UsageError("a character 0 stands here", why="no path and no name has one", fix="leave it out")
     if tag in (TEXT, MERGE):
@@ -135,7 +135,8 @@ def _value(found: re.Match[str]) -> str:
     variable = _INSIDE.fullmatch(found["inside"])
     if not (found["end"] and variable):
         raise UsageError(
-            f"{found.group()!r} names no variable", fix="write ${NAME} or ${NAME:-default}, or $${ for a plain ${"
+            f"{found.group()!r} names no variable",
+            fix="write ${NAME} or ${NAME:-default}, or $${ for a plain ${",
         )
     name, default = variable["name"], variable["default"]
     given = os.environ.get(name)
@@ -151,3 +152,14 @@ def _value(found: re.Match[str]) -> str:
 def written(value: object) -> str:
     """A single value as text, as it stands in the file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """`value` without the memory of how its numbers were written, for libraries that look at types."""
+    if isinstance(value, Whole):
+        return int(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return {key: plain(each) for key, each in value.items()} if isinstance(value, dict) else value

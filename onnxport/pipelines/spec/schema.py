@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from onnxport.errors import UsageError
 from onnxport.pipelines.spec.scalars import written
-from onnxport.quantize.params import bytes_of
+from onnxport.validate.debug.params import bytes_of
 
 
 def _names(given: object) -> object:
@@ -33,20 +32,10 @@ def _proof(given: object) -> object:
     raise ValueError("give options of the proof, or false for none")
 
 
-def _size(given: str) -> int:
-    try:
-        size = bytes_of(given)
-    except UsageError:
-        size = 0
-    if not size:
-        raise ValueError("give a size, as 800KB or 4MB")
-    return size
-
-
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Proof = Annotated[Any, BeforeValidator(_proof)]
-Size = Annotated[Any, BeforeValidator(str), AfterValidator(_size)]
-Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# In bytes; units are decimal, as a file manager shows them.
+Size = Annotated[Any, BeforeValidator(str), AfterValidator(bytes_of)]
 
 FROM = "The stage whose result it takes; the model itself unless given."
 PROOF = "Options of its proof beside those of the whole pipeline, or false to let it out unproven."
@@ -106,11 +95,14 @@ class TargetSpec(_WithOptions):
         description="Where the artefact goes; {model}, {target} and the keys of the matrix are filled in.",
     )
     max_size: Size | None = Field(default=None, description="The most bytes on disk, as 4MB.")
-    max_size_ratio: Ratio | None = Field(
-        default=None, description="The most bytes, as a share of the source's."
+    max_size_ratio: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="The most bytes, as a share of the source's."
     )
-    max_latency_ratio: Ratio | None = Field(
-        default=None, description="The longest run, as a share of the float model's on the same machine."
+    max_latency_ratio: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="The longest run, as a share of the source's in ONNX Runtime on the same machine.",
     )
     validate_: Proof = Field(default={}, alias="validate", description=PROOF)
 
@@ -133,7 +125,21 @@ class PipelineSpec(Section):
     output: str = Field(
         default="build", description="The folder of artefacts that name no place of their own."
     )
+    diagnose: bool = Field(
+        default=True,
+        description="Whether the ONNX node behind a failed proof is looked for, for up to two minutes.",
+    )
     reports: Names = Field(default=(), description="Files to write the run's report to, by suffix.")
+
+
+# What to write for a key that has to be there.
+NEEDED = {
+    "version": "begin with version: 1",
+    "targets": "say what to make, as targets: {phone: {to: tflite}}",
+    "source": "write source: FILE.onnx",
+    "use": "write use: optimize or use: quantize",
+    "to": "write to: tflite, coreml, ort or onnx",
+}
 
 
 def keys_of(section: type[Section]) -> list[str]:

@@ -1,0 +1,131 @@
+"""What the commands that make an artefact have in common: where it goes, whether it is proven, how the run ends."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+from onnxport.cli.options import given, spelled
+from onnxport.cli.output import PATH, Output, output_options, report_option
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.clock import Progress
+    from onnxport.pipelines.report import RunReport
+
+J_contra = TypeVar("J_contra", contravariant=True)
+J = TypeVar("J")
+Command = Callable[..., int]
+
+
+class Run(Protocol[J_contra]):
+    """runner.run, or exporting.run."""
+
+    def __call__(
+        self,
+        job: J_contra,
+        command: str,
+        progress: Progress | None = None,
+        save: Callable[[RunReport], None] = ...,
+        arguments: Sequence[str] = (),
+    ) -> RunReport: ...
+
+
+@dataclass(frozen=True)
+class Making:
+    """How an artefact is to be made.
+
+    Attributes:
+        destination: where it goes; None for beside its source.
+        options: those of the params models that the user gave.
+        wishes: keyword arguments of the function that makes the job.
+    """
+
+    destination: Path | None
+    options: dict[str, Any]
+    wishes: dict[str, bool]
+    report_files: tuple[Path, ...]
+    output: Output
+
+    def run(self, command: str, job: Callable[..., J], run: Run[J], *subject: object) -> int:
+        """Makes the job of `subject` and runs it; returns the exit code.
+
+        Args:
+            job: see pipelines.jobs; it is given `subject`, the destination, the options and the wishes.
+        """
+        from onnxport.pipelines.reports import saving
+
+        with saving(self.report_files, command) as save:
+            with spelled():
+                made = job(*subject, self.destination, self.options, **self.wishes)
+            report = run(made, command, self.output.progress(), save, self.output.arguments)
+        self.output.run(report)
+        report.check()
+        return report.exit_code
+
+
+def making(
+    options: Callable[[Command], Command],
+    *,
+    where: str,
+    rejected: str = "OUT.rejected.onnx",
+    timed: bool = False,
+) -> Callable[[Command], Command]:
+    """Adds the options of a command that makes an artefact, and hands them to it as one Making.
+
+    Args:
+        options: adds those of the params models (cli/options.py).
+        where: the help text of --output.
+        rejected: what --keep-rejected keeps.
+        timed: whether a result of lower precision is timed, which --no-latency leaves out.
+    """
+    further: tuple[Callable[[Command], Command], ...] = (
+        click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),
+        options,
+        click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so."),
+        click.option(
+            "--keep-rejected", is_flag=True, help=f"Keep a result that fails the proof, as {rejected}."
+        ),
+        *([_latency] if timed else []),
+        report_option,
+        output_options,
+    )
+
+    def decorate(function: Command) -> Command:
+        own = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def wrapped(
+            *,
+            destination: Path | None,
+            no_validate: bool,
+            keep_rejected: bool,
+            report_files: tuple[Path, ...],
+            output: Output,
+            no_latency: bool = False,
+            **named: Any,
+        ) -> int:
+            wishes = {"validate": not no_validate, "keep_rejected": keep_rejected}
+            wishes |= {"latency": not no_latency} if timed else {}
+            asked = given({name: value for name, value in named.items() if name not in own})
+            making = Making(destination, asked, wishes, report_files, output)
+            return function(**{name: named[name] for name in own if name in named}, making=making)
+
+        command: Command = wrapped
+        for option in reversed(further):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_latency = click.option(
+    "--no-latency",
+    is_flag=True,
+    help="Do not time the model and the result of lower precision, which takes two seconds.",
+)

@@ -1,0 +1,155 @@
+"""What an entry is: a product's files and `entry.json`, which says their digests and its own, where the product came
+from and what the judge said of it. Whatever of it is damaged is found when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxport.artifact import FOLDERS, FORMATS, Artifact
+from onnxport.pipelines.cache.files import files_in, sha256
+from onnxport.pipelines.report import RunReport
+
+ENTRY = "entry.json"
+_FORM = 2
+
+
+class Damaged(ValueError):
+    """An entry that is not as it was written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A product that is kept.
+
+    Attributes:
+        artifact: where this run reads it, whatever others do to the cache; never to be written.
+        digest: the artefact's, as Artifact.digest has it.
+        report: of the run that made it, with file names alone for what lies in the entry.
+        inputs: what it follows from.
+        node: the name of the node that it was made for.
+        place: where the cache has it.
+    """
+
+    key: str
+    artifact: Artifact
+    digest: str
+    report: RunReport
+    inputs: Mapping[str, Any]
+    node: str
+    place: Path
+
+
+@dataclass(frozen=True)
+class Note:
+    """What entry.json says.
+
+    Attributes:
+        main: the product's file, or the folder that it is.
+        files: all files beside entry.json, and the SHA-256 of each.
+    """
+
+    key: str
+    node: str
+    main: str
+    files: Mapping[str, str]
+    report: RunReport
+    inputs: Mapping[str, Any]
+
+    def entry(self, folder: Path, place: Path) -> Entry:
+        """The entry whose files are read in `folder`."""
+        main = folder / self.main
+        format_ = FORMATS[main.suffix]
+        beside = (folder / name for name in sorted(self.files) if name != self.main)
+        artifact = Artifact(main, format_, () if format_ in FOLDERS else tuple(beside))
+        return Entry(self.key, artifact, self.digest, self.report, self.inputs, self.node, place)
+
+    @property
+    def digest(self) -> str:
+        """Of the artefact, from its files' digests."""
+        tree = hashlib.sha256()
+        inside = f"{self.main}/" if FORMATS[Path(self.main).suffix] in FOLDERS else ""
+        names = {name: "" if name == self.main else name.removeprefix(inside) for name in self.files}
+        for name in sorted(names, key=names.__getitem__) if not inside else sorted(names, key=_parts):
+            tree.update(names[name].encode() + b"\0" + bytes.fromhex(self.files[name]))
+        return tree.hexdigest()
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return Path(name).parts  # as paths are sorted
+
+
+def written(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
+    """Writes entry.json beside the product in `folder`."""
+    stated = report.model_dump(mode="json")
+    plain = _without(stated, f"{folder}/")
+    files = {name: sha256(folder / name) for name in files_in(folder)}
+    said = {
+        "form": _FORM,
+        "key": key,
+        "node": node,
+        "main": plain["artifacts"][0]["path"],
+        "files": files,
+        "report": plain,
+        "inputs": dict(inputs),
+    }
+    text = json.dumps({**said, "digest": _digest(said)}, indent=1, sort_keys=True)
+    (folder / ENTRY).write_text(text, encoding="utf-8")
+    return _note(said)
+
+
+def read(folder: Path, key: str) -> Note:
+    """What the entry.json in `folder` says.
+
+    Raises:
+        Damaged: it is not as it was written, is of another form or of another key.
+        OSError: it cannot be read; FileNotFoundError where there is none.
+    """
+    try:
+        said = json.loads((folder / ENTRY).read_bytes())
+        digest = said.pop("digest")
+        if digest != _digest(said) or said["form"] != _FORM or said["key"] != key:
+            raise Damaged(ENTRY)
+        return _note(said)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(ENTRY) from error
+
+
+def check(folder: Path, note: Note) -> None:
+    """Reads all files in `folder`.
+
+    Raises:
+        Damaged: one is missing, too many, or not as it was written.
+        OSError: one cannot be read.
+    """
+    found = [name for name in files_in(folder) if name != ENTRY]
+    if set(found) != set(note.files):
+        raise Damaged("files")
+    for name, digest in note.files.items():
+        if sha256(folder / name) != digest:
+            raise Damaged(name)
+
+
+def _note(said: Mapping[str, Any]) -> Note:
+    report = RunReport.model_validate(said["report"])
+    return Note(said["key"], said["node"], said["main"], said["files"], report, said["inputs"])
+
+
+def _digest(said: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _without(value: Any, prefix: str) -> Any:
+    """`value` with every text in it freed of `prefix`: an entry knows nothing of the folder that it was made in."""
+    if isinstance(value, str):
+        return value.replace(prefix, "")
+    if isinstance(value, dict):
+        return {key: _without(each, prefix) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without(each, prefix) for each in value]
+    return value

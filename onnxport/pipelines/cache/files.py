@@ -1,0 +1,86 @@
+"""Files as the cache takes them: their contents' digests, written through to the disk, shared without a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_FICLONE = 0x40049409  # linux/fs.h
+# What systems answer that have no hard links here, or none to another user's file.
+_NO_LINK = {
+    errno.EPERM,
+    errno.EACCES,
+    errno.EXDEV,
+    errno.EMLINK,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+}
+
+
+def files_in(folder: Path) -> Iterator[str]:
+    """The files below a folder by their way inside, sorted; a link counts as a file, which it is read as."""
+    for file in sorted(folder.rglob("*")):
+        if not file.is_dir():
+            yield file.relative_to(folder).as_posix()
+
+
+def sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def copied(source: Path, place: Path) -> None:
+    """Copies a file; on a file system that can, without a second copy of its bytes."""
+    with source.open("rb") as read, place.open("xb") as written:
+        if not _cloned(read.fileno(), written.fileno()):
+            shutil.copyfileobj(read, written, 1 << 20)
+
+
+def linked(source: Path, place: Path) -> None:
+    """Gives a file a second name, which outlives the first; a copy where the file system has no such."""
+    try:
+        os.link(source, place)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        copied(source, place)
+
+
+def settle(folder: Path) -> None:
+    """Has all of a folder on the disk before a rename makes it visible: a power cut may keep the rename alone."""
+    for file in folder.rglob("*"):
+        _flush(file)
+    _flush(folder)
+
+
+def settle_names(folder: Path) -> None:
+    """Has the names in a folder on the disk."""
+    _flush(folder)
+
+
+def _flush(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":
+        return  # folders cannot be opened there
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:  # some network file systems flush no folders
+        if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _cloned(source: int, place: int) -> bool:
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.ioctl(place, _FICLONE, source)
+        return True
+    return False

@@ -1,0 +1,277 @@
+"""Stages and targets that other distributions bring: found by their entry points, imported when a pipeline names one.
+
+The standard library only at import, so that `onnxport doctor` lists them where everything else is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
+
+if TYPE_CHECKING:
+    from onnxport.model import Model
+    from onnxport.pipelines.stages import Product, Stage, Work, Worker
+
+Kind = Literal["stage", "target"]
+GROUPS: dict[Kind, str] = {"stage": "onnxport.stages", "target": "onnxport.targets"}
+# What these names mean in a pipeline or a report is settled; onnx is the target that only hands out, export no stage.
+RESERVED = frozenset(("optimize", "quantize", "tflite", "coreml", "ort", "onnx", "export"))
+# Of these the machine is guilty, whoever met with them.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An entry point, not imported.
+
+    Attributes:
+        place: what it names, as "module:object".
+    """
+
+    kind: Kind
+    name: str
+    place: str
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+    @property
+    def module(self) -> str:
+        return self.place.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The distribution that a stage comes from.
+
+    Attributes:
+        sources: SHA-256 of the packages that the stage's object, params and worker are in, as hexadecimal text. It is
+            part of what a product follows from, since code under development changes between two versions.
+    """
+
+    distribution: str
+    version: str
+    sources: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+
+def installed(kind: Kind) -> tuple[Plugin, ...]:
+    """The plugins of a kind, in the order of their names."""
+    from importlib.metadata import entry_points
+
+    found = (
+        Plugin(kind, point.name, point.value, point.dist.name, point.dist.version)
+        for point in entry_points(group=GROUPS[kind])
+        if point.dist is not None
+    )
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.distribution)))
+
+
+def rivals(plugin: Plugin) -> tuple[str, ...]:
+    """Who else claims its name: distributions with versions, or onnxport itself."""
+    own = ("onnxport",) if plugin.name in RESERVED else ()
+    others = (str(each) for each in installed(plugin.kind) if each != plugin and each.name == plugin.name)
+    return (*own, *others)
+
+
+def find(kind: Kind, name: str) -> Stage | None:
+    """The plugin's stage of that name; None where nobody brings one.
+
+    Raises:
+        MissingDependencyError: two claim the name, or the one that has it cannot be used.
+    """
+    for plugin in installed(kind):
+        if plugin.name != name:
+            continue
+        if others := rivals(plugin):
+            raise MissingDependencyError(
+                f"the {kind} {name!r} is ambiguous",
+                why=f"{' and '.join((str(plugin), *others))} bring one of that name",
+                fix=f"remove what you do not need: {_uninstall(plugin)}",
+            )
+        return load(plugin)
+    return None
+
+
+@functools.cache
+def load(plugin: Plugin) -> Stage:
+    """Imports a plugin's stage and holds it to the contract.
+
+    Raises:
+        MissingDependencyError: it fails to import, or gives what is no stage for its place.
+    """
+    module, _, attribute = plugin.place.partition(":")
+    try:
+        with _quiet():
+            stage: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except (Exception, SystemExit) as error:
+        raise _unusable(plugin, f"{plugin.place} cannot be imported: {_said(error)}") from error
+    if fault := _fault(plugin, stage):
+        raise _unusable(plugin, fault)
+    modules = (module, stage.params.__module__, stage.worker.partition(":")[0])
+    try:
+        provider = Provider(plugin.distribution, plugin.version, sources_of(modules))
+    except (ImportError, OSError) as error:
+        raise _unusable(plugin, f"its code cannot be read: {_said(error)}") from error
+    found: Stage = replace(
+        stage, libraries=(*dict.fromkeys((*stage.libraries, plugin.distribution)),), provider=provider
+    )
+    return found
+
+
+def _fault(plugin: Plugin, stage: Any) -> str:
+    """What keeps `stage` from being one; empty for nothing."""
+    from pydantic import BaseModel
+
+    from onnxport.artifact import SUFFIXES
+    from onnxport.pipelines.stages import Stage
+
+    what = plugin.place
+    if not isinstance(stage, Stage):
+        return (
+            f"{what} is of type {type(stage).__name__}, where a Stage of onnxport.pipelines.stages has to be"
+        )
+    if stage.name != plugin.name:
+        return f"{what} is called {stage.name!r} and its entry point {plugin.name!r}; the two have to be the same"
+    if not isinstance(stage.params, type) or not issubclass(stage.params, BaseModel):
+        return f"the params of {what} are no pydantic model"
+    if getattr(sys.modules.get(stage.params.__module__), stage.params.__qualname__, None) is not stage.params:
+        return (
+            f"the params of {what} cannot be imported by their name; define the class at a module's top level"
+        )
+    if taken := _keys(plugin.kind) & stage.params.model_fields.keys():
+        return f"{what} has the option {min(taken)!r}, which every {plugin.kind} of a pipeline has already"
+    if stage.takes != "onnx":
+        return f"{what} takes {stage.takes!r}; a stage takes onnx"
+    if plugin.kind == "stage" and stage.gives != "onnx":
+        return f"{what} gives {stage.gives!r}; what does not give onnx is a target, of the group {GROUPS['target']}"
+    if stage.gives not in SUFFIXES:
+        return f"{what} gives {stage.gives!r}; formats that can be proven are {', '.join(SUFFIXES)}"
+    if not isinstance(stage.libraries, tuple) or not all(isinstance(each, str) for each in stage.libraries):
+        return f"the libraries of {what} are no tuple of names of distributions"
+    if not isinstance(stage.worker, str) or not all(stage.worker.partition(":")):
+        return f"the worker of {what} is {stage.worker!r}; write module:function"
+    return ""
+
+
+def _keys(kind: Kind) -> set[str]:
+    """What a pipeline.yaml says of every stage or target, beside its options."""
+    from onnxport.pipelines.spec.schema import StageSpec, TargetSpec
+
+    fields = (StageSpec if kind == "stage" else TargetSpec).model_fields
+    return {field.alias or name for name, field in fields.items()}
+
+
+def sources_of(modules: tuple[str, ...]) -> str:
+    """SHA-256 of the files of the packages that `modules` are in, or of modules that are in none.
+
+    Raises:
+        ImportError: there is no such module.
+    """
+    tree = hashlib.sha256()
+    for name in sorted({_home(module) for module in modules}):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ImportError(f"no module named {name!r}")
+        folder = Path(spec.origin).parent
+        files = sorted(folder.rglob("*")) if spec.submodule_search_locations else [Path(spec.origin)]
+        for file in files:
+            if file.is_file() and "__pycache__" not in file.parts:
+                content = hashlib.sha256(file.read_bytes()).digest()
+                tree.update(f"{name}/{file.relative_to(folder).as_posix()}\0".encode() + content)
+    return tree.hexdigest()
+
+
+def _home(module: str) -> str:
+    """The outermost package of a module that is no namespace, which others share."""
+    parts = module.split(".")
+    for count in range(1, len(parts)):
+        name = ".".join(parts[:count])
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            return name
+    return module
+
+
+@contextlib.contextmanager
+def guarded(stage: Stage) -> Iterator[Worker]:
+    """A plugin's worker, whose failures are told as the plugin's and whose product is looked at.
+
+    Raises:
+        MachineError: it raised what is no error of ours, or gave no product.
+    """
+    with contextlib.ExitStack() as stack:
+        with _blamed(stage):
+            worker = stack.enter_context(stage.started())
+
+        def make(model: Model, params: Any, work: Work) -> Product:
+            with _blamed(stage):
+                return _checked(worker(model, params, work), stage, work)
+
+        yield make
+
+
+def _checked(product: Any, stage: Stage, work: Work) -> Product:
+    """Raises TypeError for what is no product of `stage`."""
+    from onnxport.pipelines.stages import Product
+
+    if not isinstance(product, Product):
+        raise TypeError(f"its worker gave {type(product).__name__}, where a Product has to be")
+    artifact = product.artifact
+    if artifact.format != stage.gives or artifact.path != work.output or not artifact.path.exists():
+        raise TypeError(f"its worker left no {stage.gives} model at work.output")
+    return product
+
+
+@contextlib.contextmanager
+def _blamed(stage: Stage) -> Iterator[None]:
+    try:
+        with _quiet():
+            yield
+    except (OnnxportError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise
+        raise MachineError(
+            f"the step {stage.name!r} of the plugin {stage.provider} failed",
+            why=_said(error),
+            fix="tell its authors, with the model",
+        ) from error
+
+
+def _quiet() -> contextlib.AbstractContextManager[Any]:
+    """What a plugin prints is no part of our output, which may be a document."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
+def _unusable(plugin: Plugin, why: str) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"the plugin {plugin} cannot be used as {plugin.kind} {plugin.name!r}",
+        why=why,
+        fix=f"mend it, or remove it: {_uninstall(plugin)}",
+    )
+
+
+def _uninstall(plugin: Plugin) -> str:
+    return f"{sys.executable} -m pip uninstall {plugin.distribution}"
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
