@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.reporting import Reporting, reporting
 from onnxport.errors import UsageError
 
 
@@ -49,27 +51,45 @@ SIZE = Size()
     metavar="SIZE",
     help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
 )
+@reporting
 @output_options
 def command(
-    pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
+    pipeline: Path,
+    targets: tuple[str, ...],
+    jobs: int,
+    memory_limit: int | None,
+    reporting: Reporting,
+    output: Output,
 ) -> int:
-    from onnxport.cli.failures import explain
+    from onnxport.cli.failures import explain, show_traceback
+    from onnxport.cli.following import following
     from onnxport.pipelines.outcome import FailureRecord
     from onnxport.pipelines.running.run import run
 
     def explained(error: Exception) -> FailureRecord:
+        if output.verbose:
+            show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
-    report = run(
-        pipeline,
-        targets=targets,
-        explain=explained,
-        jobs=jobs,
-        memory_limit=memory_limit,
-        arguments=output.arguments,
-    )
-    output.result(
-        lambda: report.model_dump_json(indent=2),
-        lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),
-    )
+    watcher = following(output)
+    try:
+        with reporting.refusals(pipeline):
+            report = run(
+                pipeline,
+                targets=targets,
+                explain=explained,
+                jobs=jobs,
+                memory_limit=memory_limit,
+                watcher=watcher,
+                arguments=output.arguments,
+                reports=reporting.paths,
+            )
+    except BaseException as error:
+        if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
+            watcher.interrupted()
+        raise
+    finally:
+        if watcher is not None:
+            watcher.close()
+    reporting.tell(report, output)
     return report.exit_code

@@ -18,6 +18,7 @@ from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
 from onnxport.pipelines.jobs import check_waivable, fields_of
 from onnxport.pipelines.judging import JudgeAhead, verdict
+from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
@@ -178,7 +179,7 @@ def _exported(
     manifest = Manifest(
         source=digest,
         made_by=versions(_libraries(job, runtime)),
-        options={_TARGET: job.params.model_dump(mode="json")},
+        options=options_of([(_TARGET, job.params)]),
         validation="skipped" if job.validation is None else "required",
     )
     with clock.phase("write"):

@@ -21,6 +21,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.judges import Judges
 from onnxport.pipelines.judging import blaming_the_model, started, verdict
+from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import function_records, moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
@@ -167,7 +168,7 @@ class _Workshop:
             manifest=Manifest(
                 source=self.origin.digest,
                 made_by=versions(name for step in so_far for name in step.stage.libraries),
-                options={step.stage.name: step.params.model_dump(mode="json") for step in so_far},
+                options=options_of((step.stage.name, step.params) for step in so_far),
                 validation="skipped" if self.judge is None else "required",
             ),
             equivalence=self.judge.differs if self.judge is not None and checks else None,

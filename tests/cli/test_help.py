@@ -30,7 +30,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "inspect": set(),
     "doctor": set(),
-    "run": {"targets"},
+    "run": {"targets", "jobs", "memory_limit", "report_paths", "annotations"},
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

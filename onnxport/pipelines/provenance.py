@@ -1,0 +1,51 @@
+"""What an artefact says of its making: the same wherever, and in however many processes, it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from onnxport.converters.params import TfliteParams
+from onnxport.exporters.params import ExportParams
+from onnxport.quantize.params import QuantizeParams
+from onnxport.validate.params import ValidateParams
+
+# Options on which no result depends. Of the commands in environments of their own the versions count.
+_NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
+    QuantizeParams: frozenset(("jobs", "memory_limit", "cache", "scheduler")),
+    ValidateParams: frozenset(("timeout", "report_tensors")),
+    TfliteParams: frozenset(("onnx2tf",)),
+    ExportParams: frozenset(("paddle2onnx",)),
+}
+
+
+def settling_nothing(params: type[BaseModel]) -> frozenset[str]:
+    """The options of a params model on which no result depends."""
+    return _NO_MATTER.get(params, frozenset())
+
+
+def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
+    """What the note in an artefact says of the stages that made it: name to options, in their order.
+
+    A file or folder that an option names is left out, since it may lie elsewhere tomorrow; its content stands in the
+    lock. A stage that occurs again has its number behind the name.
+    """
+    noted: dict[str, object] = {}
+    for name, params in steps:
+        times = 1 + sum(each.partition("#")[0] == name for each in noted)
+        noted[name if times == 1 else f"{name}#{times}"] = _without_paths(params)
+    return noted
+
+
+def _without_paths(params: BaseModel) -> dict[str, Any]:
+    dumped = params.model_dump(mode="json", exclude=set(settling_nothing(type(params))))
+    return {name: value for name, value in dumped.items() if not _names_files(getattr(params, name))}
+
+
+def _names_files(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(isinstance(each, Path) for each in value.values())
+    return isinstance(value, Path)
