@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -145,14 +145,21 @@ class Artifact:
         The main file, or the folder that a package is, counts without its name, so that a renamed copy has the
         digest of the original.
         """
-        tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
+        contents = []
         for file in self.files if self.is_folder else (self.path, *sorted(self.companions)):
             name = "" if file == self.path else file.relative_to(root).as_posix()
             with file.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").digest()
-            tree.update(name.encode() + b"\0" + content)
-        return tree.hexdigest()
+                contents.append((name, hashlib.file_digest(stream, "sha256").hexdigest()))
+        return digest_of(contents)
+
+
+def digest_of(contents: Iterable[tuple[str, str]]) -> str:
+    """Artifact.digest of files known by name and SHA-256, in its order: the main one, without its name, first."""
+    tree = hashlib.sha256()
+    for name, digest in contents:
+        tree.update(name.encode() + b"\0" + bytes.fromhex(digest))
+    return tree.hexdigest()
 
 
 class Referent(Protocol):
