@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -139,27 +139,26 @@ class Artifact:
         stats = [file.stat() for file in self.files]
         return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
 
-    def digest(self) -> str:
+    def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
         """SHA-256 over every file's name and content, in the order of the names relative to the main file.
 
         The main file, or the folder that a package is, counts without its name, so that a renamed copy has the
         digest of the original.
+
+        Args:
+            content: the SHA-256 of a file, for callers that know it already; the file is read unless given.
         """
+        tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
-        contents = []
         for file in self.files if self.is_folder else (self.path, *sorted(self.companions)):
             name = "" if file == self.path else file.relative_to(root).as_posix()
-            with file.open("rb") as stream:
-                contents.append((name, hashlib.file_digest(stream, "sha256").hexdigest()))
-        return digest_of(contents)
+            tree.update(name.encode() + b"\0" + (content or _sha256)(file))
+        return tree.hexdigest()
 
 
-def digest_of(contents: Iterable[tuple[str, str]]) -> str:
-    """Artifact.digest of files known by name and SHA-256, in its order: the main one, without its name, first."""
-    tree = hashlib.sha256()
-    for name, digest in contents:
-        tree.update(name.encode() + b"\0" + bytes.fromhex(digest))
-    return tree.hexdigest()
+def _sha256(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 class Referent(Protocol):

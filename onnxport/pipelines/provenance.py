@@ -8,8 +8,23 @@ from typing import Any
 
 from pydantic import BaseModel
 
-# Options on which no result depends.
-NO_MATTER = frozenset(("timeout", "jobs", "memory_limit", "cache", "scheduler", "report_tensors", "onnx2tf"))
+from onnxport.converters.params import TfliteParams
+from onnxport.exporters.params import ExportParams
+from onnxport.quantize.params import QuantizeParams
+from onnxport.validate.params import ValidateParams
+
+# Options on which no result depends. Of the commands in environments of their own the versions count.
+_NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
+    QuantizeParams: frozenset(("jobs", "memory_limit", "cache", "scheduler")),
+    ValidateParams: frozenset(("timeout", "report_tensors")),
+    TfliteParams: frozenset(("onnx2tf",)),
+    ExportParams: frozenset(("paddle2onnx",)),
+}
+
+
+def settling_nothing(params: type[BaseModel]) -> frozenset[str]:
+    """The options of a params model on which no result depends."""
+    return _NO_MATTER.get(params, frozenset())
 
 
 def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
@@ -26,7 +41,7 @@ def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
 
 
 def _without_paths(params: BaseModel) -> dict[str, Any]:
-    dumped = params.model_dump(mode="json", exclude=set(NO_MATTER))
+    dumped = params.model_dump(mode="json", exclude=set(settling_nothing(type(params))))
     return {name: value for name, value in dumped.items() if not _names_files(getattr(params, name))}
 
 

@@ -1,28 +1,41 @@
 """What the product of a node follows from, as a value that one can print, and its digest: the key of the cache.
 
 In it are the contents of every file that is read, the options, and the versions of what computes. Not in it are what
-changes no result (how many processes, how long to wait) and the machine's CPU: what was proven elsewhere is proven.
+changes no result (how many processes, how long to wait) and the machine's CPU, but for a stage that writes for it: what
+was proven elsewhere is proven. Code of the user's own is not known before it ran: consulted.py has that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 import onnxport
-from onnxport.errors import InputError
-from onnxport.pipelines.environment import RUNS_ON, SOURCES, versions
-from onnxport.pipelines.provenance import NO_MATTER
+from onnxport.converters.params import TfliteParams
+from onnxport.errors import MissingDependencyError
+from onnxport.exporters.params import ExportParams
+from onnxport.optimizers.params import OptimizeParams
+from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, versions
+from onnxport.pipelines.graph import contents
+from onnxport.pipelines.provenance import settling_nothing
 from onnxport.pipelines.spec.pipeline import Node
 
-_FORM = 1
+_FORM = 2
+# What computes in, reads for or writes for every stage and every proof; a test holds the list to what they import.
+_COMPUTES = (
+    *("numpy", "ml_dtypes", "onnx", "onnx-ir", "onnxruntime", "protobuf", "flatbuffers"),
+    *("safetensors", "pillow", "PyYAML"),
+)
 
 Inputs = dict[str, Any]
 
@@ -33,6 +46,9 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
     Args:
         origin: digest of the model that proofs refer to.
         made: digests of the products of the nodes before, from the model on.
+
+    Raises:
+        InputError: a file or folder that an option names is missing or unreadable.
     """
     return {
         "form": _FORM,
@@ -43,8 +59,7 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
         **_step(node),
         "proof": None if node.validation is None else described(node.validation),
         "latency": node.latency,
-        "versions": versions(_libraries(node))
-        | {"onnxport": onnxport.__version__, "sources": _own_sources()},
+        "versions": _versions(node),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
     }
@@ -57,62 +72,64 @@ def key_of(inputs: Inputs) -> str:
 
 def described(params: BaseModel) -> dict[str, Any]:
     """Params as a value that is the same wherever the files lie that they name."""
-    dumped = params.model_dump(mode="json")
-    found = {}
-    for name in type(params).model_fields:
-        if name not in NO_MATTER:
-            value = getattr(params, name)
-            paths = _contents(value)
-            found[name] = dumped.get(name) if paths is None else paths
-    return found
+    left_out = settling_nothing(type(params))
+    return {name: _plain(getattr(params, name)) for name in type(params).model_fields if name not in left_out}
+
+
+def _plain(value: Any) -> Any:
+    """A value of JSON, with the content of what lies at a path in the path's place."""
+    if isinstance(value, Path):
+        return contents.described(value)
+    if isinstance(value, BaseModel):
+        return described(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(each) for each in value), key=repr)
+    return to_jsonable_python(value, inf_nan_mode="strings")
 
 
 def _step(node: Node) -> dict[str, Any]:
     params = node.model.export if node.step is None else node.step.params
     assert params is not None
     found = {"stage": node.stage, "params": described(params)}
+    if isinstance(params, OptimizeParams) and params.level == "ort-all":
+        found["cpu"] = instruction_sets()
     provider = node.step.stage.provider if node.step is not None else None
     return found if provider is None else {**found, "plugin": provider.sources}
 
 
+def _versions(node: Node) -> dict[str, str]:
+    """Of all that computes, on the way to the product too: its note names them."""
+    names = {name for each in node.chain for name in _libraries(each)}
+    found = versions(names - set(_COMPUTES))
+    for name in _COMPUTES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = versions((name,)).get(name) or metadata.version(name)
+    return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": _own_sources()}
+
+
 def _libraries(node: Node) -> set[str]:
     if node.step is None:
-        kind = node.model.origin.format
-        return {*SOURCES.get(kind, ()), *RUNS_ON["onnx"]}
-    return {"numpy", "onnxruntime", *node.step.stage.libraries, *RUNS_ON[node.step.stage.gives]}
+        return {*SOURCES.get(node.model.origin.format, ())}
+    return {*node.step.stage.libraries, *RUNS_ON[node.step.stage.gives]}
 
 
-def _contents(value: Any) -> Any:
-    """The digests of the files that `value` names; None where it names none."""
-    if isinstance(value, Path):
-        return content(value)
-    if isinstance(value, Mapping) and any(isinstance(each, Path) for each in value.values()):
-        return {key: content(each) for key, each in value.items()}
-    return None
+def _foreign(node: Node) -> dict[str, str]:
+    """Of the converters in environments of their own, where one may take part."""
+    params = node.model.export if node.step is None else node.step.params
+    with contextlib.suppress(MissingDependencyError):
+        if isinstance(params, TfliteParams) and params.route != "direct":
+            from onnxport.converters.tflite.second_route.onnx2tf import Onnx2tf
 
+            return {"onnx2tf": Onnx2tf.find(params.onnx2tf).version}
+        if isinstance(params, ExportParams) and node.model.origin.format == "paddle":
+            from onnxport.exporters.paddle.environment import Environment
 
-def content(path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names.
-
-    Raises:
-        InputError: there is nothing at `path`, or it cannot be read.
-    """
-    try:
-        if path.is_dir():
-            tree = hashlib.sha256()
-            for file in sorted(each for each in path.rglob("*") if each.is_file()):
-                tree.update(file.relative_to(path).as_posix().encode() + b"\0" + _digest(file))
-            return tree.hexdigest()
-        return _digest(path).hex()
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-
-
-def _digest(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+            return {"paddle2onnx": Environment.find(params.paddle2onnx).version}
+    return {}
 
 
 @lru_cache(maxsize=1)
@@ -120,6 +137,7 @@ def _own_sources() -> str:
     """Of this package: between two releases it changes, too."""
     home = Path(onnxport.__file__).parent
     tree = hashlib.sha256()
-    for file in sorted(home.rglob("*.py")):
-        tree.update(file.relative_to(home).as_posix().encode() + b"\0" + file.read_bytes())
+    for file in contents.files_below(home):
+        if file.suffix != ".pyc":
+            tree.update(file.relative_to(home).as_posix().encode() + b"\0" + file.read_bytes())
     return tree.hexdigest()[:16]

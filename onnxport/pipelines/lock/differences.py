@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from onnxport.artifact import Artifact
 from onnxport.errors import UsageError, printable
+from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.keys import inputs_of
 from onnxport.pipelines.lock.file import Lock, place_of
 from onnxport.pipelines.lock.record import LockedStage, params_of, source_of, stage_of
-from onnxport.pipelines.sources import load
 from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
 
 _SHOWN = 12  # of a digest's 64 digits
@@ -139,7 +138,7 @@ class Comparison:
 def digest_of_model(model: NamedModel) -> str:
     """SHA-256 of a model with all its files."""
     origin = model.origin
-    return load(origin)[1].digest() if isinstance(origin, Artifact) else origin.digest()
+    return contents.digest_of(contents.whole(origin)) if isinstance(origin, Artifact) else origin.digest()
 
 
 @dataclass(frozen=True)
@@ -197,18 +196,26 @@ def _options(
     for name in sorted(was.keys() | now.keys()):
         if name in was and name in now and was[name] == now[name]:
             continue
-        value = getattr(params, name, None)
-        if isinstance(value, Path) and name in was:
-            digests = f"{_short(str(was[name]))} -> {_short(str(now.get(name)))}"
-            yield "files", f"{owner}.{name}: {value} has other content, {digests}"
-            continue
-        said = (_shown(each.get(name, _default(params, name))) for each in (was, now))
-        yield "option", f"{owner}.{name}: {' -> '.join(said)}"
+        before, after = (each.get(name, _default(params, name)) for each in (was, now))
+        if _is_content(before) and _is_content(after):
+            yield "files", f"{owner}.{name}: {getattr(params, name, '')} has changed, {_changed(before, after)}"
+        else:
+            yield "option", f"{owner}.{name}: {_shown(before)} -> {_shown(after)}"
 
 
 def _default(params: BaseModel, name: str) -> Any:
     known = type(params).model_fields.get(name)
     return None if known is None else known.get_default(call_default_factory=True)
+
+
+def _is_content(value: Any) -> bool:
+    """Whether it stands for what lies at a path (contents.described)."""
+    return isinstance(value, dict) and "sha256" in value
+
+
+def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
+    return ", ".join(f"{name} {_shown(was.get(name))} -> {_shown(now.get(name))}" for name in sorted(names))
 
 
 def _shown(value: Any) -> str:

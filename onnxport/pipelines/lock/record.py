@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,8 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact, digest_of
+from onnxport.artifact import Artifact
 from onnxport.exporters.sources import Source
+from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.keys import Inputs
 from onnxport.pipelines.records import moves
 from onnxport.pipelines.spec.pipeline import NamedModel, Node
@@ -61,14 +61,14 @@ class LockedFiles:
     def of(cls, artifact: Artifact, output: Path) -> LockedFiles:
         """Those that `artifact` will have at `output`."""
         if artifact.is_folder:
-            names = dict(zip(artifact.names, artifact.files, strict=True))
+            final, places = artifact, {file: file for file in artifact.files}
         else:
-            placed = {relative(final, output.parent): file for file, final in moves(artifact, output).items()}
-            names = {output.name: placed.pop(output.name), **dict(sorted(placed.items()))}
-        files = {name: sha256(file) for name, file in names.items()}
-        main = None if artifact.is_folder else output.name
-        tree = digest_of(("" if name == main else name, digest) for name, digest in files.items())
-        return cls(files, tree, artifact.size)
+            places = {end: file for file, end in moves(artifact, output).items()}
+            final = Artifact(output, artifact.format, tuple(sorted(places.keys() - {output})))
+        found = {end: contents.sha256(file) for end, file in places.items()}
+        root = artifact.path if artifact.is_folder else output.parent
+        files = {end.relative_to(root).as_posix(): found[end].hex() for end in final.files}
+        return cls(files, final.digest(found.__getitem__), artifact.size)
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,6 @@ def source_of(model: NamedModel, folder: Path) -> str:
 def relative(path: Path, folder: Path) -> str:
     """The way from `folder` to `path`, the same on every system."""
     return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
-
-
-def sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _told(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from onnxport.artifact import Artifact
 from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
+from onnxport.pipelines.graph.contents import digest_of, whole
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
 from onnxport.pipelines.limits import held, reason_of, verdict_of
 from onnxport.pipelines.outcome import (
@@ -27,7 +28,6 @@ from onnxport.pipelines.running.delivery import deliver
 from onnxport.pipelines.running.executor import Executor, Result
 from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.running.watching import Watcher
-from onnxport.pipelines.sources import load
 from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.timing import Timings
 
@@ -132,8 +132,8 @@ class Conductor:
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
         if node.model.name not in self._origins:
-            _, whole = load(origin)
-            self._origins[node.model.name] = whole, whole.digest()
+            found = whole(origin)
+            self._origins[node.model.name] = found, digest_of(found)
         return self._origins[node.model.name]
 
     def _task(self, node: Node) -> Task:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+
+from onnxport.external_data import locations
 
 # In bytes: no graph without weights is larger, and a larger file is large.
 _MOST_READ = 64 * 2**20
-# What protobuf writes of TensorProto.external_data (a StringStringEntryProto): the key "location", and a value of
-# fewer than 128 bytes behind their number.
-_LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
 
 
 def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
@@ -25,6 +23,5 @@ def stored_bytes(source: Path | bytes, folder: Path | None = None) -> int:
     if isinstance(source, Path):
         folder = source.parent
     data = source.read_bytes() if isinstance(source, Path) else source
-    names = {data[found.end() : found.end() + found[1][0]] for found in _LOCATION.finditer(data)}
-    beside = [(folder or Path()) / name.decode(errors="replace") for name in names]
+    beside = [(folder or Path()) / name for name in locations(data)]
     return size + sum(file.stat().st_size for file in beside if file.is_file())

@@ -1,0 +1,92 @@
+"""What lies in the files and folders that a pipeline names, as digests; each file is read once in a run."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from onnxport.artifact import Artifact
+from onnxport.errors import InputError
+from onnxport.external_data import locations
+
+
+def described(path: Path) -> Any:
+    """A file's name and digest, or those of all files in a folder; a model counts with its external data.
+
+    The name is part of it: suffixes say how samples are read, and a label file's name goes into the artefact.
+
+    Raises:
+        InputError: there is nothing at `path`, or it cannot be read.
+    """
+    try:
+        if path.is_dir():
+            tree = hashlib.sha256()
+            count = 0
+            for file in files_below(path):
+                tree.update(file.relative_to(path).as_posix().encode() + b"\0" + sha256(file))
+                count += 1
+            return {"folder": path.name, "files": count, "sha256": tree.hexdigest()}
+        if path.suffix.lower() == ".onnx":
+            return {"file": path.name, "sha256": digest_of(whole(Artifact(path, "onnx")))}
+        return {"file": path.name, "sha256": sha256(path).hex()}
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+
+
+def whole(model: Artifact) -> Artifact:
+    """An ONNX model with the files that hold weights of it, found without reading it as a model.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if model.format != "onnx" or model.companions:
+        return model
+    beside = {model.path.parent / name for name in _locations(model.path, *_stamp(model.path))}
+    return Artifact(model.path, "onnx", tuple(sorted(file for file in beside if file.is_file())))
+
+
+def digest_of(artifact: Artifact) -> str:
+    """Artifact.digest, for files that are read once in a run."""
+    return artifact.digest(sha256)
+
+
+def sha256(file: Path) -> bytes:
+    """Of a file, read again only when it was written since."""
+    return _sha256(file, *_stamp(file))
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder, in the order of their names; links are followed, though not in a circle."""
+    seen = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(place))
+        folders[:] = sorted(
+            each for each in folders if os.path.realpath(os.path.join(place, each)) not in seen
+        )
+        yield from (file for name in sorted(names) if (file := Path(place, name)).is_file())
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1 << 16)
+def _sha256(file: Path, *_: int) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+@lru_cache(maxsize=1 << 10)
+def _locations(file: Path, *_: int) -> frozenset[str]:
+    if not file.stat().st_size:
+        return frozenset()
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return locations(data)
