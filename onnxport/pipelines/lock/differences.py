@@ -198,7 +198,10 @@ def _options(
             continue
         before, after = (each.get(name, _default(params, name)) for each in (was, now))
         if _is_content(before) and _is_content(after):
-            yield "files", f"{owner}.{name}: {getattr(params, name, '')} has changed, {_changed(before, after)}"
+            yield (
+                "files",
+                f"{owner}.{name}: {getattr(params, name, '')} has changed, {_changed(before, after)}",
+            )
         else:
             yield "option", f"{owner}.{name}: {_shown(before)} -> {_shown(after)}"
 
