@@ -37,6 +37,7 @@ SIZE = Size()
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
 )
+@click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -52,7 +53,12 @@ SIZE = Size()
 )
 @output_options
 def command(
-    pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
+    pipeline: Path,
+    targets: tuple[str, ...],
+    frozen: bool,
+    jobs: int,
+    memory_limit: int | None,
+    output: Output,
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
     from onnxport.cli.following import following
@@ -69,6 +75,7 @@ def command(
         report = run(
             pipeline,
             targets=targets,
+            frozen=frozen,
             explain=explained,
             jobs=jobs,
             memory_limit=memory_limit,

@@ -30,7 +30,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "inspect": set(),
     "doctor": set(),
-    "run": {"targets"},
+    "run": {"targets", "frozen"},
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

@@ -14,7 +14,7 @@ from onnxport.errors import UsageError, printable
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.keys import inputs_of
 from onnxport.pipelines.lock.file import Lock, place_of
-from onnxport.pipelines.lock.record import LockedStage, params_of, source_of, stage_of
+from onnxport.pipelines.lock.record import LockedStage, default_of, params_of, source_of, stage_of
 from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
 
 _SHOWN = 12  # of a digest's 64 digits
@@ -88,7 +88,7 @@ class Comparison:
             yield Difference("artefact", self._unknown(cell), place)
             return
         if locked.verdict != "proven":
-            said = f"its verdict is {locked.verdict}, and --frozen takes what is proven only"
+            said = f"verdict {locked.verdict}: only what is proven can be frozen"
             yield Difference("proof", said, place)
         before = {stage.name: stage for stage in locked.stages}
         chain = cell.node.chain
@@ -107,13 +107,13 @@ class Comparison:
         names = {cell.name for cell in self.pipeline.cells}
         for place, locked in self.lock.artefacts.items():
             if place not in wanted and locked.name not in names:
-                yield Difference("artefact", f"is in the lock and not in {self.pipeline.path}", place)
+                yield Difference("artefact", f"in the lock, not in {self.pipeline.path}", place)
 
     def _unknown(self, cell: Cell) -> str:
         former = [place for place, each in self.lock.artefacts.items() if each.name == cell.name]
         if len(former) == 1:
             return f"targets.{cell.target}.output: {former[0]} -> {place_of(cell, self.pipeline)}"
-        return f"is in {self.pipeline.path} and not in the lock"
+        return f"in {self.pipeline.path}, not in the lock"
 
     def _stage(self, node: Node, before: Mapping[str, LockedStage]) -> LockedStage:
         """What the product of `node` follows from now, if those before it are what the lock says."""
@@ -196,7 +196,7 @@ def _options(
     for name in sorted(was.keys() | now.keys()):
         if name in was and name in now and was[name] == now[name]:
             continue
-        before, after = (each.get(name, _default(params, name)) for each in (was, now))
+        before, after = (each.get(name, default_of(params, name)) for each in (was, now))
         if _is_content(before) and _is_content(after):
             yield (
                 "files",
@@ -204,11 +204,6 @@ def _options(
             )
         else:
             yield "option", f"{owner}.{name}: {_shown(before)} -> {_shown(after)}"
-
-
-def _default(params: BaseModel, name: str) -> Any:
-    known = type(params).model_fields.get(name)
-    return None if known is None else known.get_default(call_default_factory=True)
 
 
 def _is_content(value: Any) -> bool:
@@ -237,7 +232,7 @@ def _rows(found: Iterable[Difference]) -> list[str]:
     for each in found:
         if each.artefact not in concerned.setdefault(each.said, []):
             concerned[each.said].append(each.artefact)
-    return [f"{_named(places)}: {said}" for said, places in concerned.items()]
+    return [f"{said}   {_named(places)}" for said, places in concerned.items()]
 
 
 def _named(places: Sequence[str]) -> str:

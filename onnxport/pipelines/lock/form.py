@@ -34,6 +34,22 @@ _STATE = re.compile("@[0-9a-f]{12}$")
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class _OnOneLine(list[str]):
+    """Is written in brackets."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without marks for what is the same object."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    _OnOneLine, lambda dumper, each: dumper.represent_sequence("tag:yaml.org,2002:seq", each, flow_style=True)
+)
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
@@ -94,9 +110,8 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
         "artefacts": {place: _artefact(artefacts[place], names) for place in sorted(artefacts)},
         "stages": dict(sorted((names[_state(stage)], _stage(stage, versions)) for stage in stages)),
     }
-    plain = json.loads(json.dumps(content))  # in which nothing is the same object, for which YAML has marks
     # A digest is wider than YAML's lines.
-    written = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000)
+    written = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     return _HEAD.format(pipeline=pipeline) + written
 
 
@@ -181,7 +196,7 @@ def _stage(stage: LockedStage, agreed: Mapping[str, str]) -> dict[str, Any]:
     return {
         **first,
         **{key: stage.said[key] for key in sorted(stage.said.keys() - first.keys())},
-        "needs": sorted(stage.versions),
+        "needs": _OnOneLine(sorted(stage.versions)),
         **({"versions": dict(sorted(own.items()))} if own else {}),
         "product": stage.product,
     }

@@ -130,5 +130,11 @@ def relative(path: Path, folder: Path) -> str:
 def _told(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:
     """Of `described` (keys.described) what is not the default."""
     fields = type(params).model_fields
-    changed = params.model_dump(mode="json", exclude_defaults=True)
-    return {name: value for name, value in described.items() if name in changed or name not in fields}
+    usual = {name for name in fields if getattr(params, name) == default_of(params, name)}
+    return {name: value for name, value in described.items() if name not in usual}
+
+
+def default_of(params: BaseModel, name: str) -> Any:
+    """The default of an option; None where there is none, or no such option."""
+    known = type(params).model_fields.get(name)
+    return None if known is None or known.is_required() else known.get_default(call_default_factory=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
@@ -22,6 +23,7 @@ def run(
     path: Path,
     *,
     targets: Collection[str] = (),
+    frozen: bool = False,
     explain: Callable[[Exception], FailureRecord],
     jobs: int = 1,
     memory_limit: int | None = None,
@@ -32,21 +34,26 @@ def run(
 
     Args:
         targets: see `chosen`.
+        frozen: whether all has to be as the lock says (lock/keeping.py).
         explain: puts an error that ends a node in words.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
         arguments: what the user typed behind the command's name, for the report.
 
     Raises:
-        UsageError, InputError: the file, before anything runs.
+        UsageError, InputError: the file or its lock, before anything runs.
     """
     pipeline = read(path)
     cells = chosen(pipeline, targets)
+    keeper = Keeper(pipeline, cells, frozen=frozen)
     watcher = watcher or Unwatched()
     timings = Timings(timings_beside(path))
     executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
     with Cache(folder_beside(path)) as cache, executor:
-        return Conductor(pipeline, cache, executor, explain, watcher, jobs, timings).run(cells, arguments)
+        conductor = Conductor(pipeline, cache, executor, explain, watcher, keeper, jobs, timings)
+        report = conductor.run(cells, arguments)
+        keeper.close()
+    return report
 
 
 def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
