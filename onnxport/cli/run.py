@@ -10,6 +10,7 @@ import click
 from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.reporting import Reporting, reporting
 from onnxport.errors import UsageError
 
 
@@ -51,6 +52,7 @@ SIZE = Size()
     metavar="SIZE",
     help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
 )
+@reporting
 @output_options
 def command(
     pipeline: Path,
@@ -58,6 +60,7 @@ def command(
     frozen: bool,
     jobs: int,
     memory_limit: int | None,
+    reporting: Reporting,
     output: Output,
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
@@ -72,16 +75,18 @@ def command(
 
     watcher = following(output)
     try:
-        report = run(
-            pipeline,
-            targets=targets,
-            frozen=frozen,
-            explain=explained,
-            jobs=jobs,
-            memory_limit=memory_limit,
-            watcher=watcher,
-            arguments=output.arguments,
-        )
+        with reporting.refusals(pipeline):
+            report = run(
+                pipeline,
+                targets=targets,
+                frozen=frozen,
+                explain=explained,
+                jobs=jobs,
+                memory_limit=memory_limit,
+                watcher=watcher,
+                arguments=output.arguments,
+                reports=reporting.paths,
+            )
     except BaseException as error:
         if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
             watcher.interrupted()
@@ -89,8 +94,5 @@ def command(
     finally:
         if watcher is not None:
             watcher.close()
-    output.result(
-        lambda: report.model_dump_json(indent=2),
-        lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),
-    )
+    reporting.tell(report, output)
     return report.exit_code
