@@ -7,12 +7,28 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+<<<<<<< HEAD
+=======
+
+_first: list[str] = []  # the last counts
+>>>>>>> main
 
 
 @contextmanager
-def current_directory_first() -> Iterator[None]:
-    """As `python -m` imports. Afterwards it comes last, so that no file there stands in for a library of ours."""
-    here = os.getcwd()
+def importable_from(folder: Path) -> Iterator[None]:
+    """Has the user's modules imported from `folder` instead of the current one: a pipeline's lie beside its file."""
+    _first.append(str(folder.resolve()))
+    try:
+        yield
+    finally:
+        _first.pop()
+
+
+@contextmanager
+def current_directory_first(folder: Path | None = None) -> Iterator[None]:
+    """As `python -m` imports, or from `folder`. Afterwards it comes last, so that no file there stands in for a library
+    of ours."""
+    here = str(folder.resolve()) if folder else _first[-1] if _first else os.getcwd()
     sys.path.insert(0, here)
     try:
         yield
