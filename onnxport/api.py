@@ -212,6 +212,7 @@ def run_pipeline(
     pipeline: StrPath,
     targets: Iterable[str] = (),
     *,
+    frozen: bool = False,
     jobs: int = 1,
     memory_limit: str | None = None,
     progress: Watcher | None = None,
@@ -221,6 +222,7 @@ def run_pipeline(
     Args:
         pipeline: the file; paths in it are relative to its folder.
         targets: names of those to make, as `phone`, `model/phone` or `model/phone/int8`; all unless given.
+        frozen: whether all has to be as pipeline.lock says.
         jobs: how many products are made at a time, each in a process of its own from two on. Like all that starts
             processes, it needs no `if __name__ == "__main__"`: they are no copies of the caller's.
         memory_limit: what these may take together, as estimated: "8GB"; most of what is free unless given.
@@ -240,6 +242,7 @@ def run_pipeline(
     report = run(
         path,
         targets=(targets,) if isinstance(targets, str) else tuple(targets),
+        frozen=frozen,
         jobs=jobs,
         memory_limit=None if memory_limit is None else bytes_of(memory_limit),
         watcher=progress,

@@ -10,6 +10,7 @@ import click
 from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.reporting import Reporting, reporting
 from onnxport.errors import UsageError
 
 
@@ -37,6 +38,7 @@ SIZE = Size()
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
 )
+@click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -50,9 +52,16 @@ SIZE = Size()
     metavar="SIZE",
     help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
 )
+@reporting
 @output_options
 def command(
-    pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
+    pipeline: Path,
+    targets: tuple[str, ...],
+    frozen: bool,
+    jobs: int,
+    memory_limit: int | None,
+    reporting: Reporting,
+    output: Output,
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
     from onnxport.cli.following import following
@@ -66,15 +75,18 @@ def command(
 
     watcher = following(output)
     try:
-        report = run(
-            pipeline,
-            targets=targets,
-            explain=explained,
-            jobs=jobs,
-            memory_limit=memory_limit,
-            watcher=watcher,
-            arguments=output.arguments,
-        )
+        with reporting.refusals(pipeline):
+            report = run(
+                pipeline,
+                targets=targets,
+                frozen=frozen,
+                explain=explained,
+                jobs=jobs,
+                memory_limit=memory_limit,
+                watcher=watcher,
+                arguments=output.arguments,
+                reports=reporting.paths,
+            )
     except BaseException as error:
         if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
             watcher.interrupted()
@@ -82,8 +94,5 @@ def command(
     finally:
         if watcher is not None:
             watcher.close()
-    output.result(
-        lambda: report.model_dump_json(indent=2),
-        lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),
-    )
+    reporting.tell(report, output)
     return report.exit_code

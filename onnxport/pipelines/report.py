@@ -119,11 +119,20 @@ class ArtifactRecord(_Record):
         return f"{path}, function {self.function}" if self.function else path
 
 
+class ConsultedRecord(_Record):
+    """Code of the user's own that took part, and what it read; see onnxport.consulting."""
+
+    modules: dict[str, str] = {}
+    files: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+
+
 class RunReport(_Record):
     """One run of a command.
 
     Attributes:
         arguments: what followed the command's name on the command line; empty for a run from Python.
+        consulted: None where no code of the user's took part, or nobody asked.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -134,6 +143,7 @@ class RunReport(_Record):
     seconds: float
     environment: dict[str, str]
     exit_code: int
+    consulted: ConsultedRecord | None = None
 
     @property
     def passed(self) -> bool:
@@ -148,14 +158,17 @@ class RunReport(_Record):
 
     def _refusal(self, artifact: ArtifactRecord) -> NotProvenError:
         report = artifact.report
-        name, source = report.candidate.path, report.reference.path
-        if report.verdict == "not equivalent":
-            what = f"{name} is not equivalent to {source}"
-        elif report.verdict == "over budget":
-            what = f"{name} costs more accuracy against {source} than it may"
-        else:
-            what = f"whether {name} is equivalent to {source} is {report.verdict}"
-        return NotProvenError(what, why=report.reason, fix=_way_out(artifact), report=self)
+        return NotProvenError(accusation(report), why=report.reason, fix=_way_out(artifact), report=self)
+
+
+def accusation(report: Report) -> str:
+    """What is wrong with a candidate that was not let out, as a clause."""
+    name, source = report.candidate.path, report.reference.path
+    if report.verdict == "not equivalent":
+        return f"{name} is not equivalent to {source}"
+    if report.verdict == "over budget":
+        return f"{name} costs more accuracy against {source} than it may"
+    return f"whether {name} is equivalent to {source} is {report.verdict}"
 
 
 # Frameworks that compute in float64, of which an export is float32 unless asked.

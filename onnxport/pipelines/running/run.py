@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
+from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
+from onnxport.pipelines.reports.pipeline import saving_run
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.memory import default_limit
@@ -23,32 +26,46 @@ def run(
     path: Path,
     *,
     targets: Collection[str] = (),
+    frozen: bool = False,
     explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
     memory_limit: int | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
+    reports: Sequence[Path] = (),
 ) -> PipelineReport:
-    """Makes what `path` asks for, or `targets` of it.
+    """Makes what `path` asks for, or `targets` of it, and writes the reports that it names.
 
     Args:
         targets: see `chosen`.
+        frozen: whether all has to be as the lock says (lock/keeping.py).
         explain: puts an error that ends a node in words, unless failure_of is to.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
         arguments: what the user typed behind the command's name, for the report.
+        reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
-        UsageError, InputError: the file, before anything runs.
+        UsageError, InputError: the file or its lock, before anything runs.
     """
-    pipeline = read(path)
-    cells = chosen(pipeline, targets)
     watcher = watcher or Unwatched()
-    timings = Timings(timings_beside(path))
-    executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
-    with Cache(folder_beside(path)) as cache, executor:
-        conductor = Conductor(pipeline, cache, executor, explain or _explained, watcher, jobs, timings)
-        return conductor.run(cells, arguments)
+    with ExitStack() as saving:
+        save = saving.enter_context(saving_run(reports))
+        pipeline = read(path)
+        cells = chosen(pipeline, targets)
+        save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
+        keeper = Keeper(pipeline, cells, frozen=frozen)
+        timings = Timings(timings_beside(path))
+        executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
+        with Cache(folder_beside(path)) as cache, executor:
+            conductor = Conductor(
+                pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
+            )
+            report = conductor.run(cells, arguments)
+            keeper.close()
+        save(report)
+        save_own(report)
+    return report
 
 
 def _explained(error: Exception) -> FailureRecord:
