@@ -12,6 +12,7 @@ from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.contents import digest_of, whole
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
+from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import (
     CellRecord,
     FailureRecord,
@@ -38,6 +39,7 @@ class Conductor:
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
     watcher: Watcher
+    keeper: Keeper
     jobs: int = 1
     timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
@@ -163,7 +165,11 @@ class Conductor:
 
     def _delivered(self, cell: Cell) -> CellRecord:
         chain = [self.records[node.name] for node in cell.node.chain]
-        return delivered(cell, chain, self.entries.get(cell.node.name), self._timed, self.explain)
+        entry = self.entries.get(cell.node.name)
+        return delivered(cell, chain, entry, self._timed, self.explain, self._seal)
+
+    def _seal(self, cell: Cell, artifact: Artifact) -> None:
+        self.keeper.seal(cell, artifact, self.entries)
 
     def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
         """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
