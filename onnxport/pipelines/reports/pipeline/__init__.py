@@ -50,8 +50,12 @@ def _files(path: Path) -> tuple[Path, ...]:
             f"no report can be written to {path}",
             fix=f"known suffixes are {', '.join(FORMATS)}; a folder, which exists or has no suffix, gets all forms",
         )
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file and no folder", fix="give a folder, or a file with a suffix")
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    if not nearest.is_dir():
+        raise UsageError(
+            f"no report can be written to {path}, {nearest} is a file and no folder",
+            fix="give it another place",
+        )
     return tuple(path / name for name in NAMES)
 
 
