@@ -90,7 +90,7 @@ def figures(report: PipelineReport, seconds: float) -> str:
 
 
 def refusals(error: OnnxportError, pipeline: Path) -> Iterator[str]:
-    """A workflow command for each thing that is wrong with the file itself, at the line that its message begins with."""
+    """A workflow command for each fault of the file itself, at the line that its message begins with."""
     for fault in getattr(error, "faults", (error,)):
         place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", fault.what)
         file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
