@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from onnxport.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
 from onnxport.pipelines.report import RunReport
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.spec.document import Line
 
 PIPELINE_SCHEMA_VERSION: Literal[1] = 1
 Status = Literal["made", "cached", "failed", "not run"]
@@ -22,6 +25,10 @@ class PlaceRecord(_Record):
 
     file: str
     line: int
+
+    @classmethod
+    def of(cls, line: Line | None) -> PlaceRecord | None:
+        return None if line is None else cls(file=str(line.path), line=line.number)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
