@@ -7,11 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-<<<<<<< HEAD
-=======
 
 _first: list[str] = []  # the last counts
->>>>>>> main
 
 
 @contextmanager
@@ -38,11 +35,16 @@ def current_directory_first(folder: Path | None = None) -> Iterator[None]:
             sys.path.append(here)
 
 
-def found_module(name: str) -> Path | None:
-    """The file of a module, found without importing it: that is its process's."""
+def found_module(name: str, folder: Path | None = None) -> Path | None:
+    """The file of a module, found without importing it: that is its process's.
+
+    Args:
+        folder: where to look first; where modules are imported from unless given.
+    """
     parts = name.split(".")
-    for folder in (Path.cwd(), *map(Path, sys.path)):
-        place = folder.joinpath(*parts)
+    first = folder or (Path(_first[-1]) if _first else Path.cwd())
+    for each in (first, *map(Path, sys.path)):
+        place = each.joinpath(*parts)
         for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
             if file.is_file():
                 return file

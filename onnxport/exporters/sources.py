@@ -164,29 +164,12 @@ def _module_file(name: str, folder: Path | None) -> Path:
     Raises:
         InputError: there is none.
     """
-<<<<<<< HEAD
-    if file := found_module(name):
-=======
-    if file := _found_module(name, folder):
->>>>>>> main
+    if file := found_module(name, folder):
         return file
     fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"
     raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
 
 
-<<<<<<< HEAD
-=======
-def _found_module(name: str, folder: Path | None = None) -> Path | None:
-    parts = name.split(".")
-    for each in (folder or Path.cwd(), *map(Path, sys.path)):
-        place = each.joinpath(*parts)
-        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if file.is_file():
-                return file
-    return None
-
-
->>>>>>> main
 def _as_factory(name: str) -> str:
     """What to write for a module without its function, `models` or `models.build`; empty if `name` is of neither."""
     if not _DOTTED.fullmatch(name):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxport.artifact import Artifact
+from onnxport.errors import InputError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.contents import digest_of, whole
