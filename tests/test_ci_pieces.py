@@ -65,8 +65,13 @@ def stepped(
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
         cwd=project,
-        env=environment(**variables, GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(outputs))
-        | {"GITHUB_STEP_SUMMARY": str(project / "summary")},
+        env=environment(
+            **variables,
+            GITHUB_ACTIONS="true",
+            GITHUB_OUTPUT=str(outputs),
+            GITHUB_STEP_SUMMARY=str(project / "summary"),
+            ONNXPORT_CACHE=str(project / ".onnxport"),
+        ),
         capture_output=True,
         text=True,
         check=False,
