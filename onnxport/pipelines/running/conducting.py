@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxport.artifact import Artifact
+from onnxport.errors import InputError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.contents import digest_of, whole
@@ -18,6 +19,7 @@ from onnxport.pipelines.outcome import (
     FailureRecord,
     NodeRecord,
     PipelineReport,
+    PlaceRecord,
     Status,
     exit_code_of,
 )
@@ -45,7 +47,6 @@ class Conductor:
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
-    _origins: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
 
     def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
         """Makes `cells` and what they need; those that passed are at their places afterwards."""
@@ -106,6 +107,11 @@ class Conductor:
                 raise result.failure
             status: Status = "made" if result.report.passed else "failed"
             if result.report.passed:
+                if self._key(node)[0] != key:
+                    raise InputError(
+                        f"what {node.name} is made of changed while it was made",
+                        fix="run again when it is done",
+                    )
                 self.entries[node.name] = self.cache.put(
                     key, result.task.room, result.report, inputs, node.name
                 )
@@ -128,10 +134,8 @@ class Conductor:
         origin = node.model.origin
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
-        if node.model.name not in self._origins:
-            found = whole(origin)
-            self._origins[node.model.name] = found, digest_of(found)
-        return self._origins[node.model.name]
+        found = whole(origin)
+        return found, digest_of(found)
 
     def _task(self, node: Node) -> Task:
         is_export = node.step is None
@@ -158,6 +162,7 @@ class Conductor:
             stage=node.stage,
             after=node.after.name if node.after else "",
             status=status,
+            at=PlaceRecord.of(node.line),
             **facts,
         )
         self.records[node.name] = record
