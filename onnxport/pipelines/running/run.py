@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.reports.pipeline import saving_run
 from onnxport.pipelines.running.conducting import Conductor
@@ -24,6 +25,7 @@ def run(
     path: Path,
     *,
     targets: Collection[str] = (),
+    frozen: bool = False,
     explain: Callable[[Exception], FailureRecord],
     jobs: int = 1,
     memory_limit: int | None = None,
@@ -35,6 +37,7 @@ def run(
 
     Args:
         targets: see `chosen`.
+        frozen: whether all has to be as the lock says (lock/keeping.py).
         explain: puts an error that ends a node in words.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
@@ -42,7 +45,7 @@ def run(
         reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
-        UsageError, InputError: the file, before anything runs.
+        UsageError, InputError: the file or its lock, before anything runs.
     """
     watcher = watcher or Unwatched()
     with ExitStack() as saving:
@@ -50,11 +53,13 @@ def run(
         pipeline = read(path)
         cells = chosen(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
+        keeper = Keeper(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path))
         executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
         with Cache(folder_beside(path)) as cache, executor:
-            conductor = Conductor(pipeline, cache, executor, explain, watcher, jobs, timings)
+            conductor = Conductor(pipeline, cache, executor, explain, watcher, keeper, jobs, timings)
             report = conductor.run(cells, arguments)
+            keeper.close()
         save(report)
         save_own(report)
     return report
