@@ -120,9 +120,8 @@ def run(
         runtime = stack.enter_context(SourceRuntime(job.source, job.params, timeout=timeout))
         with unchanged(job.source):
             with clock.phase("load"), reading(job.source):
-                found = replace(
-                    job.source, kind=runtime.described.kind
-                )  # of a factory it was not known before
+                # Of a factory it was not known before.
+                found = replace(job.source, kind=runtime.described.kind)
                 origin = origin_of(found)
             check_belongs(job.params, found.kind)
             require(SOURCES.get(found.kind, ()), f"exporting {job.source.name}")
