@@ -29,6 +29,7 @@ OWN = {
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
     "inspect": set(),
+    "schema": set(),
     "doctor": set(),
     "init": {"destination", "ci", "force"},
     "run": {"frozen", "targets", "jobs", "memory_limit", "report_paths", "annotations"},
