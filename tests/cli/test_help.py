@@ -30,6 +30,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "inspect": set(),
     "schema": set(),
+    "verify": {"lock", "source"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
     "run": {"frozen", "targets", "jobs", "memory_limit", "report_paths", "annotations"},
