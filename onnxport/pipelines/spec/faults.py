@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from onnxport.errors import OnnxportError, printable, worst
 from onnxport.pipelines.spec.document import Document, Part
-from onnxport.pipelines.spec.keys import as_keys
+from onnxport.pipelines.spec.keys import in_keys
 
 
 class BadPipelineError(OnnxportError):
@@ -69,5 +69,5 @@ def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
 
 def _keyed(error: OnnxportError) -> OnnxportError:
     """`error` with options of a command line named as the keys that they are in the file."""
-    error.what, error.why, error.fix = map(as_keys, (error.what, error.why, error.fix))
+    error.what, error.why, error.fix = map(in_keys, (error.what, error.why, error.fix))
     return error

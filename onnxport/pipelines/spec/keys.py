@@ -18,7 +18,7 @@ _OPTION = re.compile(
 )
 
 
-def as_keys(said: str) -> str:
+def in_keys(said: str) -> str:
     """`said` with the options that are keys named as such; those of other programs stay."""
     return _OPTION.sub(_as_key, said)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.pipelines.spec.keys import as_keys
+from onnxport.pipelines.spec.keys import in_keys
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from onnxport.pipelines.spec.keys import as_keys
     ],
 )
 def test_options_that_are_keys_are_named_so_and_no_others(said: str, told: str) -> None:
-    assert as_keys(said) == told
+    assert in_keys(said) == told
