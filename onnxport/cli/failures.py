@@ -59,9 +59,7 @@ def show(error: BaseException, style: Style) -> int:
     interruption.answering()
     failure = explain(error)
     if style.verbose and not isinstance(error, click.ClickException):
-        show_on_stderr("".join(traceback.format_exception(error)).rstrip())
-        if output := getattr(error, "output", ""):
-            show_on_stderr(output)
+        show_traceback(error)
     if style.json and not isinstance(error, NotProvenError):  # its document is the report, printed before
         show_on_stdout(json.dumps(_document(error, failure), indent=2))
     # Ours are the line breaks; names out of files may hold what moves a terminal's cursor.
@@ -69,6 +67,13 @@ def show(error: BaseException, style: Style) -> int:
     show_on_stderr(f"error: {message}")
     show_on_stderr(f"exit {failure.exit_code}")
     return failure.exit_code
+
+
+def show_traceback(error: BaseException) -> None:
+    """Shows on stderr where `error` comes from, and what a child process of it said last."""
+    show_on_stderr("".join(traceback.format_exception(error)).rstrip())
+    if output := getattr(error, "output", ""):
+        show_on_stderr(output)
 
 
 def explain(error: BaseException) -> Failure:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.errors import UsageError
@@ -53,21 +54,34 @@ SIZE = Size()
 def command(
     pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
 ) -> int:
-    from onnxport.cli.failures import explain
+    from onnxport.cli.failures import explain, show_traceback
+    from onnxport.cli.following import following
     from onnxport.pipelines.outcome import FailureRecord
     from onnxport.pipelines.running.run import run
 
     def explained(error: Exception) -> FailureRecord:
+        if output.verbose:
+            show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
-    report = run(
-        pipeline,
-        targets=targets,
-        explain=explained,
-        jobs=jobs,
-        memory_limit=memory_limit,
-        arguments=output.arguments,
-    )
+    watcher = following(output)
+    try:
+        report = run(
+            pipeline,
+            targets=targets,
+            explain=explained,
+            jobs=jobs,
+            memory_limit=memory_limit,
+            watcher=watcher,
+            arguments=output.arguments,
+        )
+    except BaseException as error:
+        if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
+            watcher.interrupted()
+        raise
+    finally:
+        if watcher is not None:
+            watcher.close()
     output.result(
         lambda: report.model_dump_json(indent=2),
         lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),

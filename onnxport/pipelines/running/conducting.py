@@ -8,23 +8,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxport.artifact import Artifact
-from onnxport.errors import NOT_EQUIVALENT, PROVEN, OnnxportError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.contents import digest_of, whole
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.limits import held, reason_of, verdict_of
 from onnxport.pipelines.outcome import (
     CellRecord,
     FailureRecord,
-    LimitRecord,
     NodeRecord,
     PipelineReport,
     Status,
     exit_code_of,
 )
 from onnxport.pipelines.report import Worth
-from onnxport.pipelines.running.delivery import deliver
+from onnxport.pipelines.running.delivery import delivered
 from onnxport.pipelines.running.executor import Executor, Result
 from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.running.watching import Watcher
@@ -92,7 +89,7 @@ class Conductor:
                 return True
             self._inputs[node.name] = key, inputs
             self.executor.submit(self._task(node))
-        except OnnxportError as error:
+        except Exception as error:  # also one of ours, which is no reason to lose the others' work
             self._record(node, "failed", failure=self.explain(error))
             return True
         running[node.name] = node
@@ -100,21 +97,19 @@ class Conductor:
 
     def _ended(self, node: Node, result: Result) -> None:
         key, inputs = self._inputs[node.name]
-        if result.report is None:
-            assert result.failure is not None
-            self._record(
-                node, "failed", key=key, seconds=result.seconds, failure=self.explain(result.failure)
-            )
-            return
-        if not result.report.passed:
-            self._record(node, "failed", key=key, seconds=result.seconds, run=result.report)
-            return
+        facts: dict[str, Any] = {"key": key, "seconds": round(result.seconds, 4)}
         try:
-            self.entries[node.name] = self.cache.put(key, result.task.room, result.report, inputs, node.name)
-        except OnnxportError as error:
-            self._record(node, "failed", key=key, seconds=result.seconds, failure=self.explain(error))
-            return
-        self._record(node, "made", key=key, seconds=result.seconds, run=result.report)
+            if result.report is None:
+                assert result.failure is not None
+                raise result.failure
+            status: Status = "made" if result.report.passed else "failed"
+            if result.report.passed:
+                self.entries[node.name] = self.cache.put(
+                    key, result.task.room, result.report, inputs, node.name
+                )
+            self._record(node, status, **facts, run=result.report)
+        except Exception as error:
+            self._record(node, "failed", **facts, failure=self.explain(error))
 
     def _key(self, node: Node) -> tuple[str, Inputs]:
         _, digest = self._origin(node)
@@ -167,38 +162,8 @@ class Conductor:
         self.watcher.node(record)
 
     def _delivered(self, cell: Cell) -> CellRecord:
-        entry = self.entries.get(cell.node.name)
-        record = self.records[cell.node.name]
-        limits: tuple[LimitRecord, ...] = ()
-        path = None
-        verdict: str
-        if entry is None:
-            verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
-            reason, code = self._broken(cell), PROVEN  # the node's own failure counts
-        else:
-            artifact = entry.report.artifacts[0]
-            limits = held(cell.limits, artifact, self._timed(cell, entry))
-            verdict, reason = verdict_of(limits, artifact.report.verdict), reason_of(limits)
-            code = NOT_EQUIVALENT if reason else PROVEN
-            if not reason:
-                deliver(entry, cell.output)
-                path = str(cell.output)
-        return CellRecord(
-            name=cell.name,
-            model=cell.model,
-            target=cell.target,
-            values=dict(cell.values),
-            node=cell.node.name,
-            path=path,
-            verdict=verdict,
-            reason=reason,
-            limits=limits,
-            exit_code=code,
-        )
-
-    def _broken(self, cell: Cell) -> str:
-        """What broke first on the way to it."""
-        return next(filter(None, (self.records[node.name].broken for node in cell.node.chain)), "")
+        chain = [self.records[node.name] for node in cell.node.chain]
+        return delivered(cell, chain, self.entries.get(cell.node.name), self._timed, self.explain)
 
     def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
         """What its product takes beside the source, where a limit asks; now, when nothing else is running."""

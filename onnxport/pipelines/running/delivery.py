@@ -1,35 +1,115 @@
-"""Takes a product from the cache to where the user wants it."""
+"""Takes products from the cache to where the user wants them, if they keep what he set as limits."""
 
 from __future__ import annotations
 
+import filecmp
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from onnxport.artifact import Artifact, Staging
+from onnxport.artifact import Artifact, Staging, writing
+from onnxport.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.pipelines.cache import Entry
+from onnxport.pipelines.limits import held, reason_of, verdict_of
+from onnxport.pipelines.outcome import CellRecord, FailureRecord, NodeRecord
 from onnxport.pipelines.records import moves
+from onnxport.pipelines.report import Worth
+from onnxport.pipelines.spec.pipeline import Cell
+
+
+def delivered(
+    cell: Cell,
+    chain: Sequence[NodeRecord],
+    entry: Entry | None,
+    timed: Callable[[Cell, Entry], Worth | None],
+    explain: Callable[[Exception], FailureRecord],
+) -> CellRecord:
+    """What became of a cell, whose product is at its place afterwards if nothing speaks against it.
+
+    Args:
+        chain: what became of the nodes from the model to its own.
+        entry: of its own node; None where that failed.
+        timed: gives what the product takes, for a limit on latency.
+        explain: puts an error in words: a place that cannot be written is this cell's failure alone.
+    """
+    record = chain[-1]
+    found = CellRecord(
+        name=cell.name,
+        model=cell.model,
+        target=cell.target,
+        values=dict(cell.values),
+        node=cell.node.name,
+        path=None,
+        verdict=record.status,
+        reason=next(filter(None, (node.broken for node in chain)), ""),  # what broke first
+        exit_code=PROVEN,  # the node's own failure counts
+    )
+    if entry is None:
+        verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status
+        return found.model_copy(update={"verdict": verdict})
+    try:
+        artifact = entry.report.artifacts[0]
+        limits = held(cell.limits, artifact, timed(cell, entry))
+        judged = {"limits": limits, "verdict": verdict_of(limits, artifact.report.verdict)}
+        if reason := reason_of(limits):
+            return found.model_copy(update=judged | {"reason": reason, "exit_code": NOT_EQUIVALENT})
+        deliver(entry, cell.output)
+        return found.model_copy(update=judged | {"path": str(cell.output)})
+    except Exception as error:
+        failure = explain(error)
+        return found.model_copy(
+            update={"verdict": "failed", "reason": failure.message, "exit_code": failure.exit_code}
+        )
 
 
 def deliver(entry: Entry, output: Path) -> None:
-    """Copies the product to `output`, whole or not at all; what is there already and the same stays.
+    """Copies the product to `output`, whole or not at all; what is there already and the same stays untouched.
 
     Raises:
+        UsageError: it cannot be meant.
         MachineError: it cannot be written.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
+    with writing(output, "output"):
+        output.parent.mkdir(parents=True, exist_ok=True)
     source = entry.artifact
-    with Staging(output, "output", folder=source.is_folder) as staging:
-        if source.is_folder:
-            place = staging.folder / output.name
-            shutil.copytree(source.path, place)
-            staging.commit_folder(place, output)
-            return
-        for file in source.files:
-            shutil.copyfile(file, staging.folder / file.name)
-        companions = tuple(staging.folder / file.name for file in source.companions)
-        copy = Artifact(staging.folder / source.path.name, source.format, companions)
-        if copy.format == "onnx" and companions:
-            from onnxport.model import renamed
+    try:
+        with Staging(output, "output", folder=source.is_folder) as staging:
+            if _is_there(source, output):
+                return
+            if source.is_folder:
+                place = staging.folder / output.name
+                with writing(output, "output"):
+                    shutil.copytree(source.path, place)
+                staging.commit_folder(place, output)
+            else:
+                staging.commit(moves(_copied(source, staging.folder, output), output))
+    finally:
+        Staging.settled = False  # others are still to come: Ctrl-C is in time for them
 
-            copy = renamed(copy, output.name)
-        staging.commit(moves(copy, output))
+
+def _copied(source: Artifact, folder: Path, output: Path) -> Artifact:
+    """The product in `folder`, under the name that it is to have where its files name each other."""
+    with writing(output, "output"):
+        for file in source.files:
+            shutil.copyfile(file, folder / file.name)
+    companions = tuple(folder / file.name for file in source.companions)
+    copy = Artifact(folder / source.path.name, source.format, companions)
+    if copy.format == "onnx" and companions:
+        from onnxport.model import renamed
+
+        return renamed(copy, output.name)
+    return copy
+
+
+def _is_there(source: Artifact, output: Path) -> bool:
+    """Whether `output` has the very files of `source`. Not known of an ONNX model with a data file: it names that."""
+    if source.is_folder:
+        places = {file: output / file.relative_to(source.path) for file in source.files}
+        there = {file for file in output.rglob("*") if file.is_file()} if output.is_dir() else set()
+        if there != set(places.values()):
+            return False
+    elif source.format == "onnx" and source.companions:
+        return False
+    else:
+        places = moves(source, output)
+    return all(place.is_file() and filecmp.cmp(file, place, shallow=False) for file, place in places.items())
