@@ -32,7 +32,12 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
-@subcommand("run", "onnxport run pipeline.yaml", "onnxport run pipeline.yaml --target phone")
+@subcommand(
+    "run",
+    "onnxport run pipeline.yaml",
+    "onnxport run pipeline.yaml --target phone",
+    "onnxport run pipeline.yaml --executor dask --scheduler tcp://host:8786",
+)
 @click.argument("pipeline", type=PATH)
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
@@ -50,9 +55,22 @@ SIZE = Size()
     metavar="SIZE",
     help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
 )
+@click.option(
+    "--executor",
+    type=click.Choice(("local", "dask")),
+    default="local",
+    help="Who makes them: this machine, or the workers of a Dask cluster. [default: local]",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
 @output_options
 def command(
-    pipeline: Path, targets: tuple[str, ...], jobs: int, memory_limit: int | None, output: Output
+    pipeline: Path,
+    targets: tuple[str, ...],
+    jobs: int,
+    memory_limit: int | None,
+    executor: str,
+    scheduler: str | None,
+    output: Output,
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
     from onnxport.cli.following import following
@@ -64,6 +82,7 @@ def command(
             show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
+    _check_executor(executor, scheduler, jobs, memory_limit)
     watcher = following(output)
     try:
         report = run(
@@ -72,6 +91,7 @@ def command(
             explain=explained,
             jobs=jobs,
             memory_limit=memory_limit,
+            scheduler=scheduler,
             watcher=watcher,
             arguments=output.arguments,
         )
@@ -87,3 +107,23 @@ def command(
         lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),
     )
     return report.exit_code
+
+
+def _check_executor(executor: str, scheduler: str | None, jobs: int, memory_limit: int | None) -> None:
+    """Refuses options that say nothing together (UsageError)."""
+    from onnxport.quantize.params import checked_address
+
+    if executor == "local":
+        if scheduler is not None:
+            raise UsageError("--scheduler is of a Dask cluster", fix="give --executor dask, or leave it out")
+        return
+    if scheduler is None:
+        raise UsageError(
+            "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"
+        )
+    checked_address(scheduler)
+    if jobs > 1 or memory_limit is not None:
+        raise UsageError(
+            "--jobs and --memory-limit are of this machine",
+            fix="leave them out: a cluster has its own number of workers",
+        )

@@ -260,9 +260,7 @@ def test_source_and_products_before_count(project: Path) -> None:
     assert len({key(), key(origin="another"), key(made="another")}) == 3
     earlier = node()
     assert earlier.after is not None
-    other = replace(
-        earlier.after, step=Step(OPTIMIZE, OptimizeParams(opset=17))
-    )  # whose product is the same
+    other = replace(earlier.after, step=Step(OPTIMIZE, OptimizeParams(opset=17)))  # whose product is the same
     assert key(replace(earlier, after=other)) != key()
 
 

@@ -7,6 +7,7 @@ to another. What needs more than files is done here, by this process.
 
 from __future__ import annotations
 
+import logging
 import queue
 import time
 import uuid
@@ -19,9 +20,9 @@ from onnxport.artifact import writing
 from onnxport.closing import Closing
 from onnxport.errors import CannotConvertError, MachineError
 from onnxport.pipelines.running.executor import Result
-from onnxport.pipelines.running.remote import Reply, performed, wanted
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.parcel import Bundle, Parcel, Stays
+from onnxport.pipelines.running.remote import Reply, performed, wanted
 from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.running.watching import Watcher
 from onnxport.quantize.calibration.cluster import connected, digest_of
@@ -58,6 +59,10 @@ class Cluster(Closing):
     def __init__(self, address: str, watcher: Watcher) -> None:
         self._address, self._watcher = address, watcher
         self._client = connected(address)
+        # What it logs are tracebacks of what our own errors say in a sentence.
+        self._log = logging.getLogger("distributed.client")
+        self._level = self._log.level
+        self._log.setLevel(logging.CRITICAL)
         self._topic = f"onnxport-{uuid.uuid4().hex}"
         # What threads of Dask tell this one: a future that has ended, or what a worker does.
         self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -95,6 +100,7 @@ class Cluster(Closing):
         """Leaves the cluster, which forgets what it was asked."""
         self._local.close()
         self._client.close(timeout=_CLOSING)
+        self._log.setLevel(self._level)
 
     def _keep(self, task: Task) -> None:
         self._local.submit(task)
@@ -128,8 +134,9 @@ class Cluster(Closing):
         stamp = bundle.stamp
         if stamp not in self._bundles:
             contents = bundle.read()
-            # To every worker: what only one has dies with it.
-            there = self._client.scatter(contents, broadcast=True, hash=False)
+            # To every worker: what only one has dies with it. In a list: Dask calls what is in a dictionary by its keys,
+            # and another product's model.onnx would be this one.
+            (there,) = self._client.scatter([contents], broadcast=True, hash=False)
             self._bundles[stamp] = digest_of(contents), there
         return self._bundles[stamp]
 
@@ -208,7 +215,7 @@ class Cluster(Closing):
         except (OSError, RuntimeError, ValueError, CancelledError) as error:
             why = str(error)
         if self._client.status not in ("running", "connecting"):
-            why = "the scheduler is gone"
+            why = "its scheduler is gone"
         elif time.monotonic() - self._worked < _PATIENCE:
             return
         self._give_up(RuntimeError(why))
@@ -223,6 +230,8 @@ class Cluster(Closing):
 
 def _failed(address: str, error: BaseException) -> MachineError:
     why = " ".join(str(error).split())[:300] or type(error).__name__
+    if isinstance(error, OSError):  # Dask's, of a connection
+        why = f"the connection to its scheduler broke ({why})"
     return MachineError(f"the Dask cluster at {address} failed", why=why)
 
 

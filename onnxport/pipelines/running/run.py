@@ -8,6 +8,7 @@ from pathlib import Path
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
+from onnxport.pipelines.running.cluster import Cluster
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.memory import default_limit
@@ -25,6 +26,7 @@ def run(
     explain: Callable[[Exception], FailureRecord],
     jobs: int = 1,
     memory_limit: int | None = None,
+    scheduler: str | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
 ) -> PipelineReport:
@@ -35,18 +37,28 @@ def run(
         explain: puts an error that ends a node in words.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
+        scheduler: the address of a Dask scheduler, whose workers make the nodes instead.
         arguments: what the user typed behind the command's name, for the report.
 
     Raises:
         UsageError, InputError: the file, before anything runs.
+        MissingDependencyError, MachineError: the cluster, before anything runs.
     """
     pipeline = read(path)
     cells = chosen(pipeline, targets)
     watcher = watcher or Unwatched()
     timings = Timings(timings_beside(path))
-    executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
-    with Cache(folder_beside(path)) as cache, executor:
+    with Cache(folder_beside(path)) as cache, _executor(jobs, memory_limit, scheduler, watcher) as executor:
+        jobs = executor.jobs if isinstance(executor, Cluster) else jobs
         return Conductor(pipeline, cache, executor, explain, watcher, jobs, timings).run(cells, arguments)
+
+
+def _executor(
+    jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
+) -> Local | Processes | Cluster:
+    if scheduler is not None:
+        return Cluster(scheduler, watcher)
+    return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
 def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
