@@ -18,68 +18,20 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
 
 ROOT = Path(__file__).resolve().parents[1]
 KEY = "mobilenetv2/mobilenetv2.onnx"
-FACTORY = "examples.pytorch_to_phone:MobileNetV2"
+FACTORY = "examples.pytorch.mobilenetv2:MobileNetV2"
 SIZE = 224
 # What the weights were trained with.
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Expansion, channels, blocks, stride of the first (Sandler et al. 2018, table 2).
-STAGES = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
-
-
-class MobileNetV2(nn.Module):
-    """[N, 3, H, W] to the logits of ImageNet's 1,000 classes; its parameters have torchvision's names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        layers: list[nn.Module] = [convolution(3, 32, 3, stride=2)]
-        channels = 32
-        for expansion, out, blocks, stride in STAGES:
-            for block in range(blocks):
-                layers.append(InvertedResidual(channels, out, 1 if block else stride, expansion))
-                channels = out
-        self.features = nn.Sequential(*layers, convolution(channels, 1280, 1))
-        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
-
-    def forward(self, image: Tensor) -> Tensor:
-        return self.classifier(self.features(image).mean((2, 3)))
-
-
-class InvertedResidual(nn.Module):
-    """Widens (not in the first stage), filters each channel by itself, narrows, and adds what it began with."""
-
-    def __init__(self, channels: int, out: int, stride: int, expansion: int) -> None:
-        super().__init__()
-        wide = channels * expansion
-        widening = [] if expansion == 1 else [convolution(channels, wide, 1)]
-        narrowing = [nn.Conv2d(wide, out, 1, bias=False), nn.BatchNorm2d(out)]
-        self.conv = nn.Sequential(*widening, convolution(wide, wide, 3, stride, groups=wide), *narrowing)
-        self.adds = stride == 1 and channels == out
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.conv(x) if self.adds else self.conv(x)
-
-
-def convolution(channels: int, out: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    filters = nn.Conv2d(channels, out, size, stride, size // 2, groups=groups, bias=False)
-    return nn.Sequential(filters, nn.BatchNorm2d(out), nn.ReLU6())
 
 
 def main(folder: Path) -> int:
     sys.path.insert(0, str(ROOT))
     os.chdir(ROOT)  # where the factory's module is found
     import onnxport
+    from examples.pytorch.mobilenetv2 import MobileNetV2
     from fixtures import models
 
     weights = models.weights(KEY)

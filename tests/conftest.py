@@ -1,11 +1,15 @@
 """One warm compiler for all tests that convert to TFLite, one for those that convert to Core ML."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.tflite import Conformance
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of what a shell starts with &
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

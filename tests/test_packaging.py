@@ -10,6 +10,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterable
 from email.message import Message
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -130,11 +131,15 @@ def test_what_an_extra_brings_is_imported_in_functions_only() -> None:
 
 
 def files_below(folder: str) -> list[str]:
-    return sorted(
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+    """Those of the tree: not what was compiled, nor what an example fetched or made (.gitignore)."""
+    ignored = [
+        line.strip("/") + "*" for line in (ROOT / ".gitignore").read_text().splitlines() if line[:1] == "/"
+    ]
+    found = (
+        path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts
     )
+    names = sorted(path.relative_to(ROOT).as_posix() for path in found)
+    return [name for name in names if not any(fnmatch(name, pattern) for pattern in ignored)]
 
 
 def required() -> list[Requirement]:

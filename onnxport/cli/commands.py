@@ -19,6 +19,7 @@ COMMANDS = {
     "optimize": "Bring an ONNX model to another opset, simplify it, and prove that it computes the same.",
     "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
     "quantize": "Make an ONNX model smaller and faster in lower precision, and measure what that costs.",
+    "init": "Write the first pipeline.yaml of a project, fitted to its model, and a workflow that runs it.",
     "run": "Run a pipeline: models, targets and precisions of one file, what is new or changed of it.",
     "validate": "Prove that a model file computes what another one computes.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",

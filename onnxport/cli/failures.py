@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from onnxport.cli import interruption
+from onnxport.cli.inert import inert, inert_document
 from onnxport.errors import (
     BUG,
     INTERRUPTED,
@@ -61,7 +62,7 @@ def show(error: BaseException, style: Style) -> int:
     if style.verbose and not isinstance(error, click.ClickException):
         show_traceback(error)
     if style.json and not isinstance(error, NotProvenError):  # its document is the report, printed before
-        show_on_stdout(json.dumps(_document(error, failure), indent=2))
+        show_on_stdout(inert_document(json.dumps(_document(error, failure), indent=2)))
     # Ours are the line breaks; names out of files may hold what moves a terminal's cursor.
     message = "\n".join(printable(line) for line in failure.message.split("\n"))
     show_on_stderr(f"error: {message}")
@@ -108,15 +109,24 @@ def explain(error: BaseException) -> Failure:
 def show_on_stdout(text: str) -> None:
     """Prints a line on stdout; a reader that has gone away changes nothing about the run."""
     try:
-        click.echo(text)
+        click.echo(inert(text))
     except BrokenPipeError:
         _silence(sys.stdout)
 
 
 def show_on_stderr(text: str) -> None:
     """The same on stderr."""
+    _show_on_stderr(inert(text))
+
+
+def show_command(text: str) -> None:
+    """A line on stderr that a CI service is to take for a command of its own, control characters and all."""
+    _show_on_stderr(text, color=True)
+
+
+def _show_on_stderr(text: str, color: bool | None = None) -> None:
     try:
-        click.echo(text, err=True)
+        click.echo(text, err=True, color=color)
     except BrokenPipeError:
         _silence(sys.stderr)
 

@@ -19,6 +19,7 @@ import click
 
 from onnxport.cli import interruption
 from onnxport.cli.failures import show_on_stderr, show_on_stdout
+from onnxport.cli.inert import inert_document
 from onnxport.errors import printable
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Output:
         """Prints the result on stdout, as its JSON document or as text."""
         interruption.answering()
         if self.json:
-            show_on_stdout(document())
+            show_on_stdout(inert_document(document()))
         elif not self.quiet:
             show_on_stdout(text())
 

@@ -10,6 +10,7 @@ import click
 from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.reporting import Reporting, reporting
 from onnxport.errors import UsageError
 
 
@@ -62,6 +63,7 @@ SIZE = Size()
     help="Who makes them: this machine, or the workers of a Dask cluster. [default: local]",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
+@reporting
 @output_options
 def command(
     pipeline: Path,
@@ -70,6 +72,7 @@ def command(
     memory_limit: int | None,
     executor: str,
     scheduler: str | None,
+    reporting: Reporting,
     output: Output,
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
@@ -85,16 +88,18 @@ def command(
     _check_executor(executor, scheduler, jobs, memory_limit)
     watcher = following(output)
     try:
-        report = run(
-            pipeline,
-            targets=targets,
-            explain=explained,
-            jobs=jobs,
-            memory_limit=memory_limit,
-            scheduler=scheduler,
-            watcher=watcher,
-            arguments=output.arguments,
-        )
+        with reporting.refusals(pipeline):
+            report = run(
+                pipeline,
+                targets=targets,
+                explain=explained,
+                jobs=jobs,
+                memory_limit=memory_limit,
+                scheduler=scheduler,
+                watcher=watcher,
+                arguments=output.arguments,
+                reports=reporting.paths,
+            )
     except BaseException as error:
         if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
             watcher.interrupted()
@@ -102,10 +107,7 @@ def command(
     finally:
         if watcher is not None:
             watcher.close()
-    output.result(
-        lambda: report.model_dump_json(indent=2),
-        lambda: "\n".join(f"{cell.name}   {cell.verdict}   {cell.path}" for cell in report.cells),
-    )
+    reporting.tell(report, output)
     return report.exit_code
 
 

@@ -17,6 +17,16 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
+class PlaceRecord(_Record):
+    """A line, from 1, of the pipeline's file or of one that it includes."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 class FailureRecord(_Record):
     """An error, as the command line would have shown it."""
 
@@ -36,6 +46,7 @@ class NodeRecord(_Record):
         why: why it was made anew, or why not at all; empty where it came out of the cache.
         key: what it is kept under; empty where that never became known.
         run: what its run reported; the earlier run's where it came out of the cache.
+        at: where the file asks for it; None where that is not known.
     """
 
     name: str
@@ -48,6 +59,7 @@ class NodeRecord(_Record):
     seconds: float = 0.0
     run: RunReport | None = None
     failure: FailureRecord | None = None
+    at: PlaceRecord | None = None
 
     @property
     def broken(self) -> str:
@@ -93,6 +105,7 @@ class CellRecord(_Record):
         verdict: the judge's, made worse by a limit that is not kept; "failed" where an error ended the node, "not run"
             where one before failed.
         reason: why it did not pass, in a sentence; empty where it did.
+        at: where the file has its target; None where that is not known.
     """
 
     name: str
@@ -105,6 +118,7 @@ class CellRecord(_Record):
     reason: str = ""
     limits: tuple[LimitRecord, ...] = ()
     exit_code: int
+    at: PlaceRecord | None = None
 
 
 class PipelineReport(_Record):

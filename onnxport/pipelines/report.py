@@ -148,14 +148,17 @@ class RunReport(_Record):
 
     def _refusal(self, artifact: ArtifactRecord) -> NotProvenError:
         report = artifact.report
-        name, source = report.candidate.path, report.reference.path
-        if report.verdict == "not equivalent":
-            what = f"{name} is not equivalent to {source}"
-        elif report.verdict == "over budget":
-            what = f"{name} costs more accuracy against {source} than it may"
-        else:
-            what = f"whether {name} is equivalent to {source} is {report.verdict}"
-        return NotProvenError(what, why=report.reason, fix=_way_out(artifact), report=self)
+        return NotProvenError(accusation(report), why=report.reason, fix=_way_out(artifact), report=self)
+
+
+def accusation(report: Report) -> str:
+    """What is wrong with a candidate that was not let out, as a clause."""
+    name, source = report.candidate.path, report.reference.path
+    if report.verdict == "not equivalent":
+        return f"{name} is not equivalent to {source}"
+    if report.verdict == "over budget":
+        return f"{name} costs more accuracy against {source} than it may"
+    return f"whether {name} is equivalent to {source} is {report.verdict}"
 
 
 # Frameworks that compute in float64, of which an export is float32 unless asked.

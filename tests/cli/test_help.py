@@ -30,7 +30,8 @@ OWN = {
     "debug": {"destination", "report_files"},
     "inspect": set(),
     "doctor": set(),
-    "run": {"targets"},
+    "init": {"destination", "ci", "force"},
+    "run": {"targets", "jobs", "memory_limit", "report_paths", "annotations"},
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

@@ -14,47 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from examples.pytorch.mobilenetv2 import MobileNetV2
 from fixtures import efficientnet_lite0 as lite0_recipe
-from fixtures import mobilenetv2 as mobilenetv2_recipe
-
-
-class MobileNetV2(nn.Module):
-    """Sandler et al. 2018, as torchvision names its parts. [N, 3, 224, 224] to [N, 1000]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        layers: list[nn.Module] = [_conv_bn(3, 32, 3, stride=2)]
-        channels = 32
-        for expansion, out, blocks, first_stride in mobilenetv2_recipe.STAGES:
-            for stride in [first_stride] + [1] * (blocks - 1):
-                layers.append(_Inverted(channels, out, stride, expansion))
-                channels = out
-        self.features = nn.Sequential(*layers, _conv_bn(channels, 1280, 1))
-        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
-
-    def forward(self, image: Tensor) -> Tensor:
-        pooled = nn.functional.adaptive_avg_pool2d(self.features(image), 1)
-        scores: Tensor = self.classifier(torch.flatten(pooled, 1))
-        return scores
-
-
-class _Inverted(nn.Module):
-    def __init__(self, channels: int, out: int, stride: int, expansion: int) -> None:
-        super().__init__()
-        wide = channels * expansion
-        layers: list[nn.Module] = [] if expansion == 1 else [_conv_bn(channels, wide, 1)]
-        layers += [_conv_bn(wide, wide, 3, stride=stride, groups=wide)]
-        self.conv = nn.Sequential(*layers, nn.Conv2d(wide, out, 1, bias=False), nn.BatchNorm2d(out))
-        self.adds = stride == 1 and channels == out
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.conv(x)
-        return x + y if self.adds else y
-
-
-def _conv_bn(channels: int, out: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    conv = nn.Conv2d(channels, out, size, stride, size // 2, groups=groups, bias=False)
-    return nn.Sequential(conv, nn.BatchNorm2d(out), nn.ReLU6(inplace=True))
 
 
 class EfficientNetLite0(nn.Module):

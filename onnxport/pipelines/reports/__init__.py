@@ -1,4 +1,7 @@
-"""The views of a run's report: one module per format, and the table that a file's suffix is looked up in."""
+"""The views of a command's report: one module per format, and the table that a file's suffix is looked up in.
+
+Those of a pipeline's run are in `pipeline/`, in modules of the same names.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from onnxport.artifact import Staging, writing
 from onnxport.errors import USAGE, OnnxportError, UsageError
-from onnxport.pipelines.report import RunReport
 
-Save = Callable[[RunReport], None]
+# Takes a RunReport, or a PipelineReport where the views are those of `pipeline/`.
+Save = Callable[[Any], None]
 
 
 class View(Protocol):
     """A module of this package. One whose readers ask for it also has `failure(error, command)`."""
 
-    def view(self, report: RunReport) -> str: ...
+    def view(self, report: Any) -> str: ...
 
 
 _OPTION = "--report"
 
-# Suffix to the module of this package whose `view` makes the file, imported when it is asked for.
+# Suffix to the module whose `view` makes the file, imported when it is asked for.
 FORMATS: Mapping[str, str] = {
     ".html": "html",
     ".json": "document",
@@ -35,36 +38,39 @@ FORMATS: Mapping[str, str] = {
 
 
 @contextmanager
-def saving(paths: Sequence[Path], command: str = "") -> Iterator[Save]:
+def saving(paths: Sequence[Path], command: str = "", package: str = __name__) -> Iterator[Save]:
     """Gives a function that takes down a report, which is at all of `paths` when the block ends without an error.
 
     After an error in the block there is a file only in the forms that can tell of it (JUnit XML and Markdown), and
     not after a UsageError: then nothing ran. What can be wrong with a path is found on entry, before the work, and a
     full disk when the report is taken down: the runner does that before an artefact takes its place.
 
+    Args:
+        package: where the views are.
+
     Raises:
         UsageError: no format has this suffix, a path is given twice, or the folder does not exist.
         MachineError: the folder cannot be written to.
     """
     with ExitStack() as stack:
-        saves = [stack.enter_context(_saving(path, _view(path), command)) for path in paths]
+        saves = [stack.enter_context(_saving(path, _view(path, package), command)) for path in paths]
         if len({path.resolve() for path in paths}) < len(paths):
             raise UsageError(f"{_OPTION} names one file twice", fix="give each form a file of its own")
 
-        def save(report: RunReport) -> None:
+        def save(report: Any) -> None:
             for each in saves:
                 each(report)
 
         yield save
 
 
-def _view(path: Path) -> View:
+def _view(path: Path, package: str) -> View:
     name = FORMATS.get(path.suffix.lower())
     if name is None:
         raise UsageError(
             f"no report can be written to {path}", fix=f"known suffixes are {', '.join(FORMATS)}"
         )
-    view: View = import_module(f"{__name__}.{name}")
+    view: View = import_module(f"{package}.{name}")
     return view
 
 
@@ -73,7 +79,7 @@ def _saving(path: Path, view: View, command: str) -> Iterator[Save]:
     with Staging(path, _OPTION) as staging:
         staged = staging.folder / path.name
 
-        def save(report: RunReport) -> None:
+        def save(report: Any) -> None:
             _write(staged, path, view.view(report))
 
         _write(staged, path, " ")  # a full disk gives a folder, but no room in it

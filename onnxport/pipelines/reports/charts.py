@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from onnxport.pipelines.report import Timing
 from onnxport.pipelines.reports import wording
 from onnxport.validate.report import Histogram, LayerFigure
 
@@ -52,6 +53,21 @@ class Chart:
     says: str
     line: str = ""
     limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A time beside its name; `idle` where nothing was spent on it in this run."""
+
+    label: str
+    seconds: float
+    remark: str = ""
+    idle: bool = False
+
+
+def bars(timings: Sequence[Timing]) -> list[Bar]:
+    """How long each step of a run took."""
+    return [Bar(each.step, each.seconds, "beside the others" if each.parallel else "") for each in timings]
 
 
 def histogram(found: Histogram, width: int = WIDTHS["phone"]) -> Chart | None:

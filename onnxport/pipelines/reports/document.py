@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from onnxport.pipelines.report import SCHEMA_VERSION, RunReport
@@ -17,11 +18,16 @@ def view(report: RunReport) -> str:
 
 def schema() -> str:
     """docs/schema/report.schema.json, whose copy in the repository a test holds to this."""
-    document = RunReport.model_json_schema(mode="serialization", schema_generator=_Published)
+    return published(RunReport, f"report:{SCHEMA_VERSION}", "Report of an onnxport run")
+
+
+def published(model: type[BaseModel], name: str, title: str) -> str:
+    """The JSON Schema of a document of ours."""
+    document = model.model_json_schema(mode="serialization", schema_generator=_Published)
     head: dict[str, Any] = {
         "$schema": GenerateJsonSchema.schema_dialect,
-        "$id": f"urn:onnxport:schema:report:{SCHEMA_VERSION}",
-        "title": "Report of an onnxport run",
+        "$id": f"urn:onnxport:schema:{name}",
+        "title": title,
     }
     return json.dumps(head | {k: v for k, v in document.items() if k not in head}, indent=2) + "\n"
 

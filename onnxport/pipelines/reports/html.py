@@ -6,7 +6,7 @@ import base64
 import hashlib
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -24,23 +24,38 @@ CAPS: Mapping[str, int] = {"outputs": 100, "fed": 30, "layers": 60, "worst": 16}
 
 
 def view(report: RunReport) -> str:
-    css = _file("report.css")
-    return _template().render(
+    return page(
+        "report.html.j2",
+        ("report.css",),
         run=report,
         verdict=wording.verdict_of(report),
         command=shlex.join(("onnxport", report.command, *report.arguments)) if report.arguments else "",
-        version=onnxport.__version__,
-        css=css,
-        # The page forbids itself every request and every script; its style is allowed by its hash.
-        css_hash=base64.b64encode(hashlib.sha256(css.encode()).digest()).decode(),
+        caps=CAPS,
+    )
+
+
+def page(template: str, styles: Sequence[str], **values: Any) -> str:
+    """A template of this folder or below, filled in; it forbids itself every script and every request."""
+    css = "".join(map(_file, styles))
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            version=onnxport.__version__,
+            css=css,
+            # The style is allowed by its hash.
+            css_hash=base64.b64encode(hashlib.sha256(css.encode()).digest()).decode(),
+            **values,
+        )
     )
 
 
 @cache
-def _template() -> jinja2.Template:
+def _templates() -> jinja2.Environment:
     import jinja2
 
     environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -48,7 +63,7 @@ def _template() -> jinja2.Template:
         finalize=_printable,
     )
     environment.globals |= _vocabulary()
-    return environment.from_string(_file("report.html.j2"))
+    return environment
 
 
 def _printable(value: Any) -> Any:
@@ -61,7 +76,6 @@ def _vocabulary() -> dict[str, Any]:
         "w": wording,
         "charts": charts,
         "facts": facts,
-        "caps": CAPS,
         "shown_layers": _shown_layers,
         "sum": sum,
     }

@@ -6,7 +6,7 @@ Keeps to what Jenkins' own schema allows, which knows properties of a suite only
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from xml.etree import ElementTree as xml
 
@@ -18,11 +18,35 @@ from onnxport.validate.report import Figure, Judgement, OutputReport, Report, Ve
 
 def view(report: RunReport) -> str:
     suites = [_suite(artifact, report) for artifact in report.artifacts]
-    root = xml.Element("testsuites", name=f"onnxport {report.command}", time=f"{report.seconds:.3f}")
+    return document(f"onnxport {report.command}", report.seconds, suites)
+
+
+def document(name: str, seconds: float, suites: Sequence[xml.Element]) -> str:
+    """The document of `suites`, with their numbers added up."""
+    root = xml.Element("testsuites", name=wording.text(name), time=f"{seconds:.3f}")
     root.extend(suites)
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.attrib[kind]) for suite in suites)))
-    return _document(root)
+    return _written(root)
+
+
+def suite(
+    name: str, seconds: float, properties: Iterable[tuple[str, object]], cases: Sequence[xml.Element]
+) -> xml.Element:
+    """A suite with its properties and cases, which it counts."""
+    counts = {
+        kind: str(sum(case.find(found) is not None for case in cases))
+        for kind, found in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+    }
+    made = xml.Element(
+        "testsuite",
+        {"name": wording.text(name), "tests": str(len(cases)), **counts, "time": f"{seconds:.3f}"},
+    )
+    listed = xml.SubElement(made, "properties")
+    for key, value in properties:
+        xml.SubElement(listed, "property", name=wording.text(key), value=wording.text(value))
+    made.extend(cases)
+    return made
 
 
 def failure(error: OnnxportError, command: str) -> str:
@@ -34,33 +58,19 @@ def failure(error: OnnxportError, command: str) -> str:
     case = xml.SubElement(suite, "testcase", classname=name.replace(" ", "."), name="run")
     found = xml.SubElement(case, "error", type=type(error).__name__, message=wording.text(error.what))
     found.text = "\n".join(wording.text(line) for line in f"{error}\nexit {error.exit_code}".splitlines())
-    return _document(root)
+    return _written(root)
 
 
-def _document(root: xml.Element) -> str:
+def _written(root: xml.Element) -> str:
     xml.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{xml.tostring(root, encoding="unicode")}\n'
 
 
 def _suite(artifact: ArtifactRecord, run: RunReport) -> xml.Element:
     report = artifact.report
-    cases = list(_cases(report))
-    failures = sum(case.find("failure") is not None for case in cases)
-    skipped = sum(case.find("skipped") is not None for case in cases)
-    suite = xml.Element(
-        "testsuite",
-        name=wording.text(artifact.label),
-        tests=str(len(cases)),
-        failures=str(failures),
-        errors="0",
-        skipped=str(skipped),
-        time=f"{report.seconds or run.seconds:.3f}",
+    return suite(
+        artifact.label, report.seconds or run.seconds, _properties(artifact, run), list(_cases(report))
     )
-    properties = xml.SubElement(suite, "properties")
-    for name, value in _properties(artifact, run):
-        xml.SubElement(properties, "property", name=name, value=wording.text(value))
-    suite.extend(cases)
-    return suite
 
 
 def _properties(artifact: ArtifactRecord, run: RunReport) -> Iterator[tuple[str, object]]:

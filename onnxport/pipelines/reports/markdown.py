@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from onnxport.errors import OnnxportError
 from onnxport.pipelines.report import ArtifactRecord, RunReport, Worth
@@ -20,13 +20,19 @@ _TOLERANCE = _HEAD[-1]
 
 def view(report: RunReport) -> str:
     parts = [part for artifact in report.artifacts for part in _artifact(artifact)]
-    if report.arguments:
-        # An indented block: no run of backticks in an argument can end it.
-        command = wording.text(shlex.join(("onnxport", report.command, *report.arguments)))
-        parts.append(f"To reproduce:\n\n    {command}")
-    versions = ", ".join(f"{name} {version}" for name, version in report.environment.items())
-    parts.append(f"{report.seconds:.1f} s" + (f" on {escaped(versions)}" if versions else ""))
+    parts += ending(report.command, report.arguments, report.environment, report.seconds)
     return "\n\n".join(parts) + "\n"
+
+
+def ending(
+    command: str, arguments: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> Iterator[str]:
+    """The command, the versions and the time."""
+    if arguments:
+        # An indented block: no run of backticks in an argument can end it.
+        yield f"To reproduce:\n\n    {wording.text(shlex.join(('onnxport', command, *arguments)))}"
+    versions = ", ".join(f"{name} {version}" for name, version in environment.items())
+    yield f"{seconds:.1f} s" + (f" on {escaped(versions)}" if versions else "")
 
 
 def failure(error: OnnxportError, command: str) -> str:
@@ -57,15 +63,21 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
         f"**{escaped(wording.summary(report))}**: {escaped(report.reason)}\n\n"
         f"{size}{kept}, {wording.count(len(report.fed), 'input set')}"
     )
+    yield from judged(artifact)
+
+
+def judged(artifact: ArtifactRecord) -> Iterator[str]:
+    """Everything below an artefact's verdict."""
+    report = artifact.report
     if artifact.worth is not None:
         yield from _worth(artifact, artifact.worth)
     for judgement in report.judgements:
         yield from _judgement(judgement)
     if report.diagnosis is not None:
         yield from _diagnosis(report.diagnosis)
-    for table in facts.tables(artifact):
-        yield f"### {escaped(table.title).capitalize()}"
-        yield _table([*map(escaped, table.columns)], [[*map(escaped, row)] for row in table.rows])
+    for found in facts.tables(artifact):
+        yield f"### {escaped(found.title).capitalize()}"
+        yield table([*map(escaped, found.columns)], [[*map(escaped, row)] for row in found.rows])
     if report.fed:
         yield _fed(report.fed)
     if artifact.notes:
@@ -85,7 +97,7 @@ def _judgement(judgement: Judgement) -> Iterator[str]:
     if shown:
         columns = wording.columns(_HEAD, judgement, _TOLERANCE)
         rows = [dict(zip(_HEAD, _row(output), strict=True)) for output in shown]
-        yield _table(columns, [[row[column] for column in columns] for row in rows])
+        yield table(columns, [[row[column] for column in columns] for row in rows])
     if rest:
         yield f"… and {wording.count(rest, 'more output')}, the worst are shown"
     yield from _worst(shown)
@@ -98,7 +110,7 @@ def _judgement(judgement: Judgement) -> Iterator[str]:
         if few or figure.budget is not None
     ]
     if metrics:
-        yield _table(("metric", "of", "value", "budget"), [_metric(figure, of) for figure, of in metrics])
+        yield table(("metric", "of", "value", "budget"), [_metric(figure, of) for figure, of in metrics])
 
 
 def _worst(outputs: Sequence[OutputReport]) -> Iterator[str]:
@@ -160,6 +172,7 @@ def _metric(figure: Figure, of: str) -> Sequence[str]:
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Of cells that are escaped already."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

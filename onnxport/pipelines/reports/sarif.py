@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
@@ -21,8 +21,10 @@ from onnxport.validate.report import Judgement, NodeRef, OutputReport, Report, V
 
 Json = dict[str, Any]
 
-# Verdict to its rule: id, level, what it means, what to do.
-_RULES: Mapping[Verdict, tuple[str, str, str, str]] = {
+# By kind of failure: id, level, what it means, what to do.
+Rules = Mapping[str, tuple[str, str, str, str]]
+
+RULES: Rules = {
     "not equivalent": (
         "not-equivalent",
         "error",
@@ -47,19 +49,40 @@ _RULES: Mapping[Verdict, tuple[str, str, str, str]] = {
 
 def view(report: RunReport) -> str:
     results = [result for artifact in report.artifacts for result in _results(artifact.report, Path.cwd())]
-    rules = [_rule(*columns) for columns in _RULES.values()]
-    invocation: Json = {"executionSuccessful": True, "exitCode": report.exit_code}
-    if report.arguments:
-        invocation["commandLine"] = shlex.join(("onnxport", report.command, *report.arguments))
-    driver = {"name": "onnxport", "version": onnxport.__version__, "rules": rules}
+    return log(RULES, results, report.exit_code, (report.command, *report.arguments))
+
+
+def log(rules: Rules, results: Sequence[Json], exit_code: int, command: Sequence[str]) -> str:
+    """The document of `results`; `command` is the command's name and what followed it, where anything did."""
+    invocation: Json = {"executionSuccessful": True, "exitCode": exit_code}
+    if len(command) > 1:
+        invocation["commandLine"] = shlex.join(("onnxport", *command))
+    driver = {
+        "name": "onnxport",
+        "version": onnxport.__version__,
+        "rules": [_rule(name, *columns) for name, *columns in rules.values()],
+    }
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
-    log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2, allow_nan=False) + "\n"
+    whole = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
+    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
+
+
+def ruled(rules: Rules, kind: str, identity: Sequence[str], text: str) -> Json:
+    """What a result says whatever it is about: its rule, its text and its fingerprint, which is made of `identity`."""
+    name, level, *_ = rules[kind]
+    digest = hashlib.sha256(json.dumps([name, *identity]).encode()).hexdigest()[:32]
+    return {
+        "ruleId": name,
+        "ruleIndex": list(rules).index(kind),
+        "level": level,
+        "message": {"text": wording.text(text)},
+        "partialFingerprints": {"primaryLocationLineHash": f"{digest}:1"},
+    }
 
 
 def uri(path: PurePath, base: PurePath) -> Json:
@@ -86,9 +109,9 @@ def _results(report: Report, base: PurePath) -> Iterator[Json]:
     """The failures of an artefact; at least one if it fails, none if it passes."""
     if report.passed:
         return
-    judged = [judgement for judgement in report.judgements if judgement.verdict in _RULES]
+    judged = [judgement for judgement in report.judgements if judgement.verdict in RULES]
     for judgement in judged:
-        outputs = [output for output in judgement.outputs if output.verdict in _RULES]
+        outputs = [output for output in judgement.outputs if output.verdict in RULES]
         for output in outputs:
             yield _output_result(report, judgement, output, base)
         if not outputs:
@@ -105,7 +128,7 @@ def _output_result(report: Report, judgement: Judgement, output: OutputReport, b
     found = report.diagnosis.node if report.diagnosis is not None else None
     # Once each, the standard asks, also where the guilty node is the one that makes the output.
     refs = dict.fromkeys(node for node in (found, output.node) if node is not None)
-    nodes = [_logical(node) for node in refs]
+    nodes = [logical(node) for node in refs]
     nodes.append({"name": wording.text(output.name), "kind": "output"})
     key = (judgement.question, output.name)
     result = _result(report, output.verdict, key, text, nodes, base)
@@ -116,25 +139,18 @@ def _output_result(report: Report, judgement: Judgement, output: OutputReport, b
 def _result(
     report: Report, verdict: Verdict, key: tuple[str, ...], text: str, nodes: list[Json], base: PurePath
 ) -> Json:
-    name, level, *_ = _RULES[verdict]
     model, candidate = (
         {"artifactLocation": uri(Path(side.path), base), "region": {"startLine": 1}}
         for side in (report.reference, report.candidate)
     )
-    identity = json.dumps([name, *key, report.candidate.format]).encode()
-    fingerprint = hashlib.sha256(identity).hexdigest()[:32]
-    return {
-        "ruleId": name,
-        "ruleIndex": [columns[0] for columns in _RULES.values()].index(name),
-        "level": level,
-        "message": {"text": wording.text(text)},
+    return ruled(RULES, verdict, (*key, report.candidate.format), text) | {
         "locations": [{"physicalLocation": model} | ({"logicalLocations": nodes} if nodes else {})],
         "relatedLocations": [{"id": 1, "physicalLocation": candidate, "message": {"text": "the candidate"}}],
-        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1"},
     }
 
 
-def _logical(node: NodeRef) -> Json:
+def logical(node: NodeRef) -> Json:
+    """A logicalLocation."""
     return {
         "name": wording.text(node.name or node.value),
         "fullyQualifiedName": wording.text(f"{node.op}/{node.name or node.value}"),

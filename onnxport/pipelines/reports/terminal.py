@@ -11,7 +11,7 @@ from onnxport.artifact import TensorSpec
 from onnxport.pipelines.report import ArtifactRecord, RunReport
 from onnxport.pipelines.reports import facts, wording
 from onnxport.pipelines.reports.wording import human_size
-from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport, Report
+from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport
 
 if TYPE_CHECKING:
     from onnxport.inspection.record import Inspection, PortRecord
@@ -52,7 +52,7 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
         _size(artifact) if artifact.path else "not kept",
         wording.speed(latency) if (latency := artifact.worth and artifact.worth.latency) else "",
         f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
-        _worst(report),
+        wording.worst(report),
         _tried_on(report.fed),
         f"{seconds:.1f} s",
     ]
@@ -60,7 +60,7 @@ def result_line(artifact: ArtifactRecord, seconds: float) -> str:
 
 
 def _size(artifact: ArtifactRecord) -> str:
-    return facts.change(artifact) or human_size(artifact.size) + wording.ratio(artifact, " ({:.2f}x)")
+    return facts.change(artifact) or wording.size(artifact)
 
 
 _ROWS = 20
@@ -125,20 +125,6 @@ def _cells(output: OutputReport) -> tuple[str, ...]:
 def _named(figure: Figure) -> str:
     parts = (wording.metric(figure), wording.measured(figure), wording.budget(figure))
     return _GAP.join(part for part in parts if part)
-
-
-def _worst(report: Report) -> str:
-    """The figure of the output that the verdict is about; what is not finite is said in words."""
-    output = report.telling
-    if output is None or output.share is None:
-        return ""
-    if output.broken:
-        return f"{output.broken} at {output.name!r}"
-    if not output.share:
-        return "" if output.mismatches else "identical to the last bit"
-    asked = report.asked if len(report.judgements) > 1 else None
-    of = f"{asked.question}: " if asked is not None else ""
-    return f"{of}worst {output.share:.1e} of scale at {output.name!r}"
 
 
 def _tried_on(fed: tuple[InputSet, ...]) -> str:

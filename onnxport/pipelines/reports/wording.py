@@ -33,19 +33,24 @@ QUESTIONS: Mapping[Question, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
     "quality": "What did the lower precision cost against the float original?",
 }
-MARKS: Mapping[Verdict, str] = {
+# "failed" and "not run" are said of a pipeline's cells, of which nothing was judged.
+MARKS: Mapping[str, str] = {
     "proven": "✓",
     "not equivalent": "✗",
     "over budget": "✗",
     "inconclusive": "?",
     "unproven": "–",
+    "failed": "✗",
+    "not run": "–",
 }
-TONES: Mapping[Verdict, Tone] = {
+TONES: Mapping[str, Tone] = {
     "proven": "good",
     "not equivalent": "bad",
     "over budget": "bad",
     "inconclusive": "unsure",
     "unproven": "plain",
+    "failed": "bad",
+    "not run": "plain",
 }
 # Metrics in words; what is missing here has its own name only.
 METRICS: Mapping[str, str] = {
@@ -124,6 +129,20 @@ def price(artifact: ArtifactRecord) -> Iterator[str]:
         yield timed(artifact.worth.latency)
     yield human_size(artifact.size) + ratio(artifact, ", {:.2f} of the source's size")
     yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
+
+
+def worst(report: Report) -> str:
+    """The figure of the output that the verdict is about; what is not finite is said in words."""
+    output = report.telling
+    if output is None or output.share is None:
+        return ""
+    if output.broken:
+        return f"{output.broken} at {output.name!r}"
+    if not output.share:
+        return "" if output.mismatches else "identical to the last bit"
+    asked = report.asked if len(report.judgements) > 1 else None
+    of = f"{asked.question}: " if asked is not None else ""
+    return f"{of}worst {output.share:.1e} of scale at {output.name!r}"
 
 
 def indices(index: Sequence[int]) -> str:
@@ -292,3 +311,8 @@ def summary(report: Report) -> str:
 def ratio(artifact: ArtifactRecord, form: str) -> str:
     """The size over the source's, put into `form`; nothing where the source's tells nothing."""
     return "" if artifact.ratio is None else form.format(artifact.ratio)
+
+
+def size(artifact: ArtifactRecord) -> str:
+    """ "4.7 MB (0.99x)"."""
+    return human_size(artifact.size) + ratio(artifact, " ({:.2f}x)")

@@ -134,8 +134,8 @@ class Cluster(Closing):
         stamp = bundle.stamp
         if stamp not in self._bundles:
             contents = bundle.read()
-            # To every worker: what only one has dies with it. In a list: Dask calls what is in a dictionary by its keys,
-            # and another product's model.onnx would be this one.
+            # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its
+            # keys, and another product's model.onnx would be this one.
             (there,) = self._client.scatter([contents], broadcast=True, hash=False)
             self._bundles[stamp] = digest_of(contents), there
         return self._bundles[stamp]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
+from onnxport.pipelines.reports.pipeline import saving_run
 from onnxport.pipelines.running.cluster import Cluster
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
@@ -29,8 +31,9 @@ def run(
     scheduler: str | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
+    reports: Sequence[Path] = (),
 ) -> PipelineReport:
-    """Makes what `path` asks for, or `targets` of it.
+    """Makes what `path` asks for, or `targets` of it, and writes the reports that it names.
 
     Args:
         targets: see `chosen`.
@@ -39,18 +42,29 @@ def run(
         memory_limit: bytes for all of these together; most of what is free unless given.
         scheduler: the address of a Dask scheduler, whose workers make the nodes instead.
         arguments: what the user typed behind the command's name, for the report.
+        reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
         UsageError, InputError: the file, before anything runs.
         MissingDependencyError, MachineError: the cluster, before anything runs.
     """
-    pipeline = read(path)
-    cells = chosen(pipeline, targets)
     watcher = watcher or Unwatched()
-    timings = Timings(timings_beside(path))
-    with Cache(folder_beside(path)) as cache, _executor(jobs, memory_limit, scheduler, watcher) as executor:
-        jobs = executor.jobs if isinstance(executor, Cluster) else jobs
-        return Conductor(pipeline, cache, executor, explain, watcher, jobs, timings).run(cells, arguments)
+    with ExitStack() as saving:
+        save = saving.enter_context(saving_run(reports))
+        pipeline = read(path)
+        cells = chosen(pipeline, targets)
+        save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
+        timings = Timings(timings_beside(path))
+        with (
+            Cache(folder_beside(path)) as cache,
+            _executor(jobs, memory_limit, scheduler, watcher) as executor,
+        ):
+            jobs = executor.jobs if isinstance(executor, Cluster) else jobs
+            conductor = Conductor(pipeline, cache, executor, explain, watcher, jobs, timings)
+            report = conductor.run(cells, arguments)
+        save(report)
+        save_own(report)
+    return report
 
 
 def _executor(

@@ -60,8 +60,8 @@ class Cluster(Closing):
         from distributed.scheduler import KilledWorker
 
         left = iter(shards_of(items, self._threads))
-        # To every worker: what only one has dies with it. In a list: Dask calls what is in a dictionary by its keys, and
-        # the file of that name of another run on the cluster would be this one.
+        # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
+        # and the file of that name of another run on the cluster would be this one.
         (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
         running: dict[Future, Shard] = {}
 

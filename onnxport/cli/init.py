@@ -1,0 +1,58 @@
+"""`onnxport init`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.failures import show_on_stderr
+from onnxport.cli.output import PATH, Output, output_options
+from onnxport.errors import printable
+
+
+@subcommand(
+    "init",
+    "onnxport init model.onnx",
+    "onnxport init --ci gitlab",
+    "onnxport init model.onnx -o ci/pipeline.yaml",
+)
+@click.argument("model", required=False)
+@click.option(
+    "-o",
+    "--output",
+    "destination",
+    type=PATH,
+    default=Path("pipeline.yaml"),
+    metavar="FILE",
+    help="The file to write. [default: pipeline.yaml]",
+)
+@click.option(
+    "--ci",
+    type=click.Choice(["github", "gitlab", "none"]),
+    help="Whose workflow is written beside it; unless given, that of the host that the project is on.",
+)
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+@output_options
+def command(model: str | None, destination: Path, ci: Any, force: bool, output: Output) -> int:
+    from onnxport.pipelines.initializing.beginning import begin
+
+    begun = begin(model, destination, ci, force=force, progress=output.progress())
+    document = {
+        "written": [str(path) for path in begun.written],
+        "models": begun.models,
+        "targets": begun.targets,
+        "notes": begun.notes,
+        "next": begun.command,
+    }
+    made = f" ({', '.join(begun.models)} to {', '.join(begun.targets)})" if begun.models else ""
+    first, *others = begun.written
+    lines = [f"wrote {first}{made}", *(f"wrote {path}" for path in others), f"next: {begun.command}"]
+    output.result(lambda: json.dumps(document, indent=2), lambda: "\n".join(map(printable, lines)))
+    if not output.quiet and not output.json:
+        for note in begun.notes:
+            show_on_stderr(printable(note))
+    return 0

@@ -1,0 +1,80 @@
+"""Which CI a project has, and where its root is: told by what lies there and by where git pushes to."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Host = Literal["github", "gitlab", "none"]
+
+GITHUB = Path(".github/workflows/onnxport.yml")
+GITLAB = Path(".gitlab-ci.yml")
+# What the above includes where it is the user's own.
+GITLAB_PART = Path(".gitlab/onnxport.yml")
+# In the first line of what we wrote.
+MARK = "Written by onnxport init"
+
+
+@dataclass(frozen=True)
+class Project:
+    """Where the files of a CI go.
+
+    Attributes:
+        root: of the repository; the pipeline's own folder where there is none.
+        inside: the pipeline's folder, from there.
+    """
+
+    root: Path
+    inside: Path
+
+    @property
+    def host(self) -> Host:
+        """By its files, then by its remote; GitHub where neither tells."""
+        if (self.root / ".github").is_dir():
+            return "github"
+        if (self.root / GITLAB).is_file() or (self.root / ".gitlab").is_dir():
+            return "gitlab"
+        return (
+            "gitlab"
+            if "gitlab" in _git(self.root, "config", "--get-regexp", r"remote\..*\.url")
+            else "github"
+        )
+
+    def workflow(self, host: Host) -> Path | None:
+        """The file that a host reads; where GitLab's is the user's own, one beside it that it can include."""
+        if host == "none":
+            return None
+        if host == "github":
+            return self.root / GITHUB
+        own = self.root / GITLAB
+        return self.root / GITLAB_PART if own.exists() and not _is_ours(own) else own
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        return MARK in file.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    except OSError:
+        return False
+
+
+def project_of(folder: Path) -> Project:
+    """The project that `folder` belongs to."""
+    folder = folder.resolve()
+    found = _git(folder, "rev-parse", "--show-toplevel").strip()
+    root = Path(found).resolve() if found else folder
+    if root != folder and root not in folder.parents:
+        root = folder
+    return Project(root, folder.relative_to(root))
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git answers; nothing where it is not here, or this is no repository."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,272 @@
+"""`onnxport init`: the pipeline that it writes can be run as it stands, and so can everything that it proposes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fixtures import models
+from onnxport.cli.commands import cli
+from onnxport.pipelines.initializing.hosts import project_of
+from onnxport.pipelines.initializing.looking import Look, look
+from onnxport.pipelines.initializing.samples import Samples, samples_for
+from onnxport.pipelines.initializing.writing import Plan, pipeline_text, workflow_text
+from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.stages import TARGETS
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "fixtures" / "digits"
+REAL = (
+    *("mobilenetv2/mobilenetv2.onnx", "silero-vad/silero_vad.onnx", "magika/model.onnx"),
+    *("yunet/face_detection_yunet_2023mar.onnx", "synheart-trees/ExtraTrees_60_5_nozipmap.onnx"),
+    *("minilm-int8/model.onnx", "rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx", "basic-pitch/nmp.onnx"),
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    # A repository of the test's own, whatever the folder lies in.
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def called(*arguments: str) -> int:
+    code: int = cli.main(["init", *arguments], standalone_mode=False)
+    return code
+
+
+def plan_of(folder: Path, *sources: str, **changes: Any) -> Plan:
+    """What init knows of models in `folder` before it tries them."""
+    looks = tuple(look(str(folder / source), folder)[0] for source in sources)
+    samples = samples_for(looks[0], folder) if len(looks) == 1 else Samples()
+    return Plan(**{"file": folder / "pipeline.yaml", "looks": looks, "samples": samples} | NOTHING | changes)
+
+
+NOTHING: dict[str, Any] = {"lacking": {}, "refused": {}}
+
+
+def uncommented(text: str) -> str:
+    """A pipeline with every option in it that stands in a comment."""
+    key = re.compile(r"^(\s*)# (\s*(?:# )*)([\w-]+:(?: .*)?)$")
+    head, version, body = text.partition("version: 1\n")
+    while (changed := "\n".join(key.sub(r"\1\2\3", line) for line in body.split("\n"))) != body:
+        body = changed
+    return head + version + body
+
+
+def test_it_is_fitted_to_the_model_and_names_the_next_command(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(DIGITS / "digits.onnx", project)
+    assert called() == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "wrote pipeline.yaml (digits.onnx to tflite, coreml, ort)",
+        "wrote .github/workflows/onnxport.yml",
+        "next: onnxport run pipeline.yaml",
+    ]
+    assert [cell.name for cell in read(Path("pipeline.yaml")).cells] == [
+        "digits/tflite",
+        "digits/coreml",
+        "digits/ort",
+    ]
+    before = Path("pipeline.yaml").read_bytes()
+    assert called("digits.onnx") == 2
+    assert "pipeline.yaml and .github/workflows/onnxport.yml are there already" in capsys.readouterr().err
+    assert Path("pipeline.yaml").read_bytes() == before
+
+
+def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("--ci", "none", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["written"] == ["pipeline.yaml"]
+    assert document["notes"] == ["no .onnx file is here: name your model in pipeline.yaml"]
+    text = Path("pipeline.yaml").read_text()
+    assert yaml.safe_load(text)["model"] == "model.onnx"
+    Path("pipeline.yaml").write_text("mine")
+    assert called("--ci", "none") == 2
+    assert Path("pipeline.yaml").read_text() == "mine"
+    assert called("--ci", "none", "--force") == 0
+    assert Path("pipeline.yaml").read_text() == text
+    assert sorted(path.name for path in project.iterdir()) == [".git", "pipeline.yaml"]
+
+
+@pytest.mark.parametrize("arguments", [("nowhere.onnx",), ("-o", "pipeline.json"), ("-o", "nowhere/p.yaml")])
+def test_what_cannot_be_meant_leaves_nothing(
+    arguments: tuple[str, ...], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(*arguments) in (2, 4, 6)
+    assert capsys.readouterr().err.startswith("error: ")
+    assert [path.name for path in project.iterdir()] == [".git"]
+
+
+def test_every_option_in_a_comment_can_be_taken(tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    text = uncommented(pipeline_text(plan_of(tmp_path, "digits.onnx")))
+    (tmp_path / "samples").mkdir()
+    found = yaml.safe_load(text)
+    assert found["validate"]["inputs"] == "samples"
+    assert set(found["stages"]) == {"lean", "int8"}
+    assert found["targets"]["tflite"]["max_latency_ratio"] == 1.5
+    assert found["targets"]["tflite-int8"]["validate"] == {"budget": {"sqnr": 20}}
+    (tmp_path / "pipeline.yaml").write_text(text)
+    names = {cell.target for cell in read(tmp_path / "pipeline.yaml").cells}
+    assert names == {"tflite", "coreml", "ort", "tflite-int8"}
+
+
+def test_samples_beside_it_are_proven_on_and_quantized_with(tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "samples").mkdir()
+    shutil.copy(DIGITS / "test.npz", tmp_path / "samples")
+    plan = plan_of(tmp_path, "digits.onnx")
+    assert plan.samples.count == 1
+    (tmp_path / "pipeline.yaml").write_text(pipeline_text(plan))
+    pipeline = read(tmp_path / "pipeline.yaml")
+    assert [cell.target for cell in pipeline.cells] == ["tflite", "coreml", "ort", "tflite-int8"]
+    assert all(
+        cell.node.validation is not None and cell.node.validation.inputs == tmp_path / "samples"
+        for cell in pipeline.cells
+    )
+
+
+def test_samples_that_do_not_fit_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "notes.txt").write_text("none")
+    text = pipeline_text(plan_of(tmp_path, "digits.onnx"))
+    assert "# The folder samples is left out: " in text
+    assert "validate" not in yaml.safe_load(text)
+
+
+def test_a_target_that_refuses_a_model_is_switched_off_for_it(tmp_path: Path) -> None:
+    for name in ("one.onnx", "two.onnx"):
+        shutil.copy(DIGITS / "digits.onnx", tmp_path / name)
+    refused = {
+        "one": {"tflite": "StringSplit 'cut': no strings", "coreml": "the same"},
+        "two": {"coreml": "so"},
+    }
+    plan = plan_of(tmp_path, "one.onnx", "two.onnx", refused=refused)
+    text = pipeline_text(plan)
+    (tmp_path / "pipeline.yaml").write_text(text)
+    cells = [cell.name for cell in read(tmp_path / "pipeline.yaml").cells]
+    assert cells == ["one/ort", "two/tflite", "two/ort"]
+    assert "# It refuses one (StringSplit 'cut': no strings)" in text
+    assert "# coreml:" in text
+
+
+def test_what_is_missing_here_is_switched_off_with_the_remedy(tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    plan = plan_of(
+        tmp_path, "digits.onnx", lacking={"tflite": "litert-converter is not here; run: pip install it"}
+    )
+    text = pipeline_text(plan)
+    assert list(yaml.safe_load(text)["targets"]) == ["coreml", "ort"]
+    assert "# Not on this machine: litert-converter is not here; run: pip install it" in text
+
+
+def test_a_factory_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nets.py").write_text("def build(): ...\n")
+    monkeypatch.chdir(tmp_path)
+    found, artifact = look("nets:build", tmp_path)
+    assert (found.name, found.kind, artifact) == ("build", "python", None)
+    text = pipeline_text(Plan(tmp_path / "pipeline.yaml", (found,), Samples(), **NOTHING))
+    (tmp_path / "pipeline.yaml").write_text(uncommented(text))
+    assert yaml.safe_load(text)["model"] == {"source": "nets:build"}
+    (model,) = {cell.node.model.name for cell in read(tmp_path / "pipeline.yaml").cells}
+    assert model == "build"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("key", REAL)
+def test_what_is_written_for_real_models_is_a_pipeline(key: str, tmp_path: Path) -> None:
+    shutil.copy(models.path(key), tmp_path / "model.onnx")
+    plan = plan_of(tmp_path, "model.onnx")
+    text = pipeline_text(plan)
+    for each in (text, uncommented(text)):
+        (tmp_path / "pipeline.yaml").write_text(each)
+        assert {cell.target for cell in read(tmp_path / "pipeline.yaml").cells} >= set(TARGETS)
+    (found,) = plan.looks
+    assert found.is_quantized == ("int8" in key)
+    assert found.can_be_quantized == ("trees" not in key and "int8" not in key)
+    assert bool(found.states) == ("silero" in key)
+    assert (found.image_size is not None) == any(each in key for each in ("mobilenet", "yunet", "rapidocr"))
+
+
+@pytest.mark.real
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("key", REAL)
+def test_what_is_written_for_real_models_runs_as_it_stands(key: str, project: Path) -> None:
+    shutil.copy(models.path(key), project / "model.onnx")
+    assert called("model.onnx") == 0
+    assert cli.main(["run", "pipeline.yaml"], standalone_mode=False) == 0
+    built = {path.stem for path in (project / "build" / "model").iterdir()}
+    assert built >= set(TARGETS)
+
+
+# The workflows.
+
+
+def workflow(folder: Path, host: Any, **changes: Any) -> str:
+    where = project_of(folder)
+    said = {"file": folder / "pipeline.yaml", "looks": (), "samples": Samples()} | NOTHING | changes
+    return workflow_text(Plan(**said), host, where)
+
+
+def test_githubs_workflow_is_one(project: Path) -> None:
+    (project / "deep").mkdir()
+    for folder, prefix in ((project, ""), (project / "deep", "deep/")):
+        found = yaml.safe_load(workflow(folder, "github"))
+        assert set(found) == {"name", True, "permissions", "concurrency", "jobs"}  # YAML reads `on` as a bool
+        (job,) = found["jobs"].values()
+        assert job.get("defaults", {"run": {"working-directory": "."}})["run"]["working-directory"] in (
+            ".",
+            "deep",
+        )
+        used = [step["uses"] for step in job["steps"] if "uses" in step]
+        assert all(re.fullmatch(r"(actions|github)/[\w/-]+@v\d+", each) for each in used)
+        cache = next(step["with"] for step in job["steps"] if "cache" in step.get("uses", ""))
+        assert cache["path"] == f"{prefix}.onnxport"
+        assert f"hashFiles('{prefix}pipeline.yaml', '{prefix}pipeline.lock')" in cache["key"]
+        for step in job["steps"]:
+            if "run" in step:
+                subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
+
+
+def test_gitlabs_job_is_one(project: Path) -> None:
+    found = yaml.safe_load(workflow(project, "gitlab"))
+    job = found["onnxport"]
+    assert job["artifacts"]["reports"]["junit"] == "onnxport-report/*.xml"
+    assert job["cache"]["paths"] == [".onnxport", ".pip"]
+    subprocess.run(["bash", "-n"], input="\n".join(job["script"]), text=True, check=True)
+
+
+def test_the_host_is_the_projects(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert project_of(project).host == "github"
+    subprocess.run(["git", "remote", "add", "origin", "git@gitlab.example:a/b.git"], cwd=project, check=True)
+    assert project_of(project).host == "gitlab"
+    Path(".gitlab-ci.yml").write_text("stages: [test]\n")
+    assert called() == 0
+    assert Path(".gitlab-ci.yml").read_text() == "stages: [test]\n"
+    assert yaml.safe_load(Path(".gitlab/onnxport.yml").read_text())["onnxport"]
+    assert "include: [{local: .gitlab/onnxport.yml}]" in capsys.readouterr().err
+    Path(".github").mkdir()
+    assert project_of(project).host == "github"
+
+
+def test_the_workflow_installs_what_the_files_were_made_with(project: Path) -> None:
+    found = Look("m", "m.pt2", "pytorch")
+    text = workflow(project, "github", looks=(found,), samples=Samples(3, images=True))
+    (line,) = [line for line in text.splitlines() if "pip install" in line]
+    assert re.search(r"'onnxport\[images,torch\]==\d", line)
+    assert re.search(r"'onnxruntime==\d", line)
+    assert os.sep not in line
