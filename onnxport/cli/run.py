@@ -43,6 +43,7 @@ SIZE = Size()
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
 )
+@click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -68,6 +69,7 @@ SIZE = Size()
 def command(
     pipeline: Path,
     targets: tuple[str, ...],
+    frozen: bool,
     jobs: int,
     memory_limit: int | None,
     executor: str,
@@ -92,6 +94,7 @@ def command(
             report = run(
                 pipeline,
                 targets=targets,
+                frozen=frozen,
                 explain=explained,
                 jobs=jobs,
                 memory_limit=memory_limit,

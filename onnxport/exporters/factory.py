@@ -55,7 +55,7 @@ def _staying_here() -> Iterator[None]:
 
 def _imported(source: Source, module_name: str) -> ModuleType:
     try:
-        with current_directory_first():
+        with current_directory_first(source.folder):
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""

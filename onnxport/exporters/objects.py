@@ -53,7 +53,7 @@ def _unpickled(source: Source) -> Any:
     except ModuleNotFoundError as error:
         raise module_missing(source.name, error) from error
     try:
-        with current_directory_first():
+        with current_directory_first(source.folder):
             return joblib.load(source.path)
     except ModuleNotFoundError as error:
         raise module_missing(source.name, error) from error
@@ -90,7 +90,7 @@ def _of_skops(source: Source, params: ExportParams) -> Any:
                 why="loading them may run code of whoever wrote it",
                 fix="if you trust that, give --trust",
             )
-        with current_directory_first():
+        with current_directory_first(source.folder):
             return skops.io.load(source.path, trusted=others)
     except ModuleNotFoundError as error:
         raise module_missing(source.name, error) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
+from onnxport.consulting import Consulted, Watch
 from onnxport.exporters.framework import Exported, Framework
 from onnxport.exporters.missing import EXTRAS, module_missing
 from onnxport.exporters.params import ExportParams
@@ -42,6 +43,7 @@ class Host:
     def __init__(self) -> None:
         self._name = ""
         self._framework: Framework | None = None
+        self._watch = Watch().__enter__()
 
     def open(self, source: Source, params: ExportParams) -> Description:
         module, _, function = LOADERS[source.kind].partition(":")
@@ -66,6 +68,9 @@ class Host:
     def run(self, feeds: Feeds, other_kernels: bool) -> dict[str, Array]:
         assert self._framework is not None, "open comes first"
         return self._framework.run(feeds, other_kernels=other_kernels)
+
+    def consulted(self) -> Consulted:
+        return self._watch.consulted()
 
 
 @contextmanager
@@ -114,6 +119,11 @@ class SourceRuntime(Closing):
         assert self.described
         exported: Exported = self._child.call("export", output, opset)
         return exported
+
+    def consulted(self) -> Consulted:
+        """What its code is and what it has read."""
+        consulted: Consulted = self._child.call("consulted")
+        return consulted
 
     @property
     def name(self) -> str:

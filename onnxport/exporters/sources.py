@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.artifact import path_of
 from onnxport.errors import InputError, UsageError
+from onnxport.importing import found_module
 
 # Kind of model, as reports name it, to what it is for a user.
 KINDS: Mapping[str, str] = {
@@ -96,15 +96,19 @@ class Source:
         name: as the user gave it.
         kind: a key of KINDS.
         files: what it consists of on disk, the main one first; a factory's module and its weights.
+        folder: where modules of the user's are looked for first; the current folder unless given.
     """
 
     name: str
     kind: str
     files: tuple[Path, ...]
     is_factory: bool = False
+    folder: Path | None = None
 
     @classmethod
-    def of(cls, given: str | os.PathLike[str], weights: Path | None = None) -> Source:
+    def of(
+        cls, given: str | os.PathLike[str], weights: Path | None = None, folder: Path | None = None
+    ) -> Source:
         """The source that a user means by `given`.
 
         Raises:
@@ -118,9 +122,10 @@ class Source:
             )
         beside = (weights,) if weights is not None else ()
         if _FACTORY.fullmatch(text) and not Path(text).exists():
-            return cls(text, "python", (_module_file(text.partition(":")[0]), *beside), is_factory=True)
+            module = _module_file(text.partition(":")[0], folder)
+            return cls(text, "python", (module, *beside), is_factory=True, folder=folder)
         path = Path(text)
-        return cls(text, _kind_of(path), (*_files(path), *beside))
+        return cls(text, _kind_of(path), (*_files(path), *beside), folder=folder)
 
     @property
     def path(self) -> Path:
@@ -153,27 +158,16 @@ class Source:
         return tree.hexdigest()
 
 
-def _module_file(name: str) -> Path:
+def _module_file(name: str, folder: Path | None) -> Path:
     """The file of a module, found without importing it: that is its process's.
 
     Raises:
         InputError: there is none.
     """
-    if file := _found_module(name):
+    if file := found_module(name, folder):
         return file
-    raise InputError(
-        f"there is no module {name!r}", fix="run in the folder that holds it, or put that on PYTHONPATH"
-    )
-
-
-def _found_module(name: str) -> Path | None:
-    parts = name.split(".")
-    for folder in (Path.cwd(), *map(Path, sys.path)):
-        place = folder.joinpath(*parts)
-        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if file.is_file():
-                return file
-    return None
+    fix = "run in the folder that holds it" if folder is None else "put it beside the file that names it"
+    raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
 
 
 def _as_factory(name: str) -> str:
@@ -181,9 +175,9 @@ def _as_factory(name: str) -> str:
     if not _DOTTED.fullmatch(name):
         return ""
     module, _, function = name.rpartition(".")
-    if _found_module(name):
+    if found_module(name):
         return f"for a function of that module, write {name}:FUNCTION"
-    if module and _found_module(module):
+    if module and found_module(module):
         return f"for a function of a module, write {module}:{function}"
     return ""
 

@@ -20,7 +20,7 @@ from onnxport.pipelines.jobs import check_waivable, fields_of
 from onnxport.pipelines.judging import JudgeAhead, verdict
 from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import moves, named_for, record_of, run_report
-from onnxport.pipelines.report import RunReport
+from onnxport.pipelines.report import ConsultedRecord, RunReport
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, check_known, params_of
 from onnxport.validate.params import ValidateParams
@@ -35,13 +35,18 @@ _TARGET = "export"
 
 @dataclass(frozen=True)
 class Export:
-    """One ONNX file to make of a framework's model; see jobs.Job."""
+    """One ONNX file to make of a framework's model; see jobs.Job.
+
+    Attributes:
+        consults: whether the report is to say what the model's code is and read.
+    """
 
     source: Source
     params: ExportParams
     output: Path
     validation: ValidateParams | None
     keep_rejected: bool = False
+    consults: bool = False
 
 
 def export_job(
@@ -115,9 +120,8 @@ def run(
         runtime = stack.enter_context(SourceRuntime(job.source, job.params, timeout=timeout))
         with unchanged(job.source):
             with clock.phase("load"), reading(job.source):
-                found = replace(
-                    job.source, kind=runtime.described.kind
-                )  # of a factory it was not known before
+                # Of a factory it was not known before.
+                found = replace(job.source, kind=runtime.described.kind)
                 origin = origin_of(found)
             check_belongs(job.params, found.kind)
             require(SOURCES.get(found.kind, ()), f"exporting {job.source.name}")
@@ -127,6 +131,7 @@ def run(
 
                 check_classes(product.facts.get("classes"), job.source.name)
             judge = None
+            consulted = runtime.consulted() if job.consults else None
             if job.validation is not None:
                 judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
             with _naming_dynamic(job):
@@ -137,6 +142,8 @@ def run(
         product, report = named_for(product, report, final)
         record = record_of(product, final, _TARGET, report, origin, clock)
         whole = run_report((command, *arguments), origin, (record,), _libraries(job, runtime), clock)
+        if consulted is not None:
+            whole = whole.model_copy(update={"consulted": ConsultedRecord(**vars(consulted))})
         save(whole)
         if final is not None:
             staging.commit(moves(product.artifact, final))

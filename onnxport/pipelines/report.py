@@ -119,11 +119,20 @@ class ArtifactRecord(_Record):
         return f"{path}, function {self.function}" if self.function else path
 
 
+class ConsultedRecord(_Record):
+    """Code of the user's own that took part, and what it read; see onnxport.consulting."""
+
+    modules: dict[str, str] = {}
+    files: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+
+
 class RunReport(_Record):
     """One run of a command.
 
     Attributes:
         arguments: what followed the command's name on the command line; empty for a run from Python.
+        consulted: None where no code of the user's took part, or nobody asked.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -134,6 +143,7 @@ class RunReport(_Record):
     seconds: float
     environment: dict[str, str]
     exit_code: int
+    consulted: ConsultedRecord | None = None
 
     @property
     def passed(self) -> bool:

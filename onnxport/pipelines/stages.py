@@ -29,6 +29,8 @@ from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
 from onnxport.quantize.params import QuantizeParams
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from onnxport.manifest import Manifest
     from onnxport.model import Model
     from onnxport.optimizers.prepare import Equivalence
@@ -246,7 +248,7 @@ def check_known(
     known = {*further, *(name for model in models for name in model.model_fields)}
     for name in options:
         if name not in known:
-            raise UsageError(f"{purpose} has no option {name!r}", fix=_nearest(name, known))
+            raise UsageError(f"{purpose} has no option {name!r}", fix=nearest(name, known))
 
 
 def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
@@ -263,11 +265,11 @@ def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
 
 
 class RefusedValue(UsageError):
-    """A value that the option `name` cannot have."""
+    """A value that the option `name` cannot have; `place` is the way to it, from the option on."""
 
-    def __init__(self, name: str, value: object, fix: str) -> None:
+    def __init__(self, name: str, value: object, fix: str, place: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"option {name!r} has the value {value!r}", fix=fix)
-        self.name, self.value = name, value
+        self.name, self.value, self.place = name, value, place or (name,)
 
 
 # pydantic's kinds of refusal in our words.
@@ -280,23 +282,27 @@ _WANTED = {
     "path_type": "give a path",
     "string_type": "give text",
     "tuple_type": "give text, or a list of several",
+    "dict_type": "give keys with values",
 }
 
 
 def _refused(model: type[BaseModel], error: ValidationError) -> UsageError:
     refusal = error.errors(include_url=False)[0]
     name, *inner = refusal["loc"]
-    kind = refusal["type"]
-    if kind == "missing":
+    if refusal["type"] == "missing":
         return UsageError(f"option {name!r} has to be given", fix="it has no default")
-    if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
-        wanted = _bounds(model.model_fields[str(name)])
-    elif kind in _WANTED:
-        wanted = _WANTED[kind].format(**refusal.get("ctx", {}))
-    else:
-        wanted = refusal["msg"].removeprefix("Value error, ")
     where = "".join(f"[{part!r}]" for part in inner)
-    return RefusedValue(f"{name}{where}", refusal["input"], wanted)
+    return RefusedValue(f"{name}{where}", refusal["input"], wanted(model, refusal, str(name)), refusal["loc"])
+
+
+def wanted(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
+    """What the field `name` of `model` takes instead of a value that it refused, as the way out."""
+    kind = refusal["type"]
+    if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
+        return _bounds(model.model_fields[name])
+    if kind in _WANTED:
+        return _WANTED[kind].format(**refusal.get("ctx", {}))
+    return refusal["msg"].removeprefix("Value error, ")
 
 
 def _bounds(field: FieldInfo) -> str:
@@ -311,6 +317,7 @@ def _bounds(field: FieldInfo) -> str:
     return f"give {least} or more" if most is None else f"give {most} or less"
 
 
-def _nearest(name: str, known: set[str]) -> str:
+def nearest(name: str, known: Collection[str]) -> str:
+    """The way out for a name that is none of `known`."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(sorted(known))}"

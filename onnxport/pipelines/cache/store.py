@@ -20,6 +20,7 @@ from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
 from onnxport.pipelines.cache.files import files_in, linked, settle, settle_names
 from onnxport.pipelines.cache.private import Private, sweep
+from onnxport.pipelines.graph.consulted import changed
 from onnxport.pipelines.report import RunReport
 from onnxport.quantize.params import bytes_of
 
@@ -113,7 +114,8 @@ class Cache:
                 self.folder.rmdir()
 
     def get(self, key: str) -> Entry | None:
-        """The entry of `key`, all of it read; None where there is none, or one that is damaged, which is dropped."""
+        """The entry of `key`, all of it read; None where there is none, or one that is dropped: it is damaged, or the
+        user's code that it was made with is another now."""
         if key not in self._found:
             entry = self._read(key)
             if entry is None:
@@ -188,6 +190,8 @@ class Cache:
         place = self._place(key)
         try:
             note = entries.read(place, key)
+            if changed(note.report.consulted):
+                raise Damaged(key)
             entry = self._held(place, key, note)
             entries.check(entry.artifact.path.parent, note)
         except (FileNotFoundError, NotADirectoryError):

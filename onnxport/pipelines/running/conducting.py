@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnxport.artifact import Artifact
+from onnxport.errors import InputError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.contents import digest_of, whole
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
+from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import (
     CellRecord,
     FailureRecord,
@@ -38,12 +40,12 @@ class Conductor:
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
     watcher: Watcher
+    keeper: Keeper
     jobs: int = 1
     timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
-    _origins: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
 
     def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
         """Makes `cells` and what they need; those that passed are at their places afterwards."""
@@ -104,6 +106,11 @@ class Conductor:
                 raise result.failure
             status: Status = "made" if result.report.passed else "failed"
             if result.report.passed:
+                if self._key(node)[0] != key:
+                    raise InputError(
+                        f"what {node.name} is made of changed while it was made",
+                        fix="run again when it is done",
+                    )
                 self.entries[node.name] = self.cache.put(
                     key, result.task.room, result.report, inputs, node.name
                 )
@@ -126,10 +133,8 @@ class Conductor:
         origin = node.model.origin
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
-        if node.model.name not in self._origins:
-            found = whole(origin)
-            self._origins[node.model.name] = found, digest_of(found)
-        return self._origins[node.model.name]
+        found = whole(origin)
+        return found, digest_of(found)
 
     def _task(self, node: Node) -> Task:
         is_export = node.step is None
@@ -164,7 +169,11 @@ class Conductor:
 
     def _delivered(self, cell: Cell) -> CellRecord:
         chain = [self.records[node.name] for node in cell.node.chain]
-        return delivered(cell, chain, self.entries.get(cell.node.name), self._timed, self.explain)
+        entry = self.entries.get(cell.node.name)
+        return delivered(cell, chain, entry, self._timed, self.explain, self._seal)
+
+    def _seal(self, cell: Cell, artifact: Artifact) -> None:
+        self.keeper.seal(cell, artifact, self.entries)
 
     def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
         """What its product takes beside the source, where a limit asks; now, when nothing else is running."""

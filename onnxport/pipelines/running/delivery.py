@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from onnxport.artifact import Artifact, Staging, writing
@@ -23,6 +24,7 @@ def delivered(
     entry: Entry | None,
     timed: Callable[[Cell, Entry], Worth | None],
     explain: Callable[[Exception], FailureRecord],
+    seal: Callable[[Cell, Artifact], None],
 ) -> CellRecord:
     """What became of a cell, whose product is at its place afterwards if nothing speaks against it.
 
@@ -31,6 +33,7 @@ def delivered(
         entry: of its own node; None where that failed.
         timed: gives what the product takes, for a limit on latency.
         explain: puts an error in words: a place that cannot be written is this cell's failure alone.
+        seal: sees what is about to be delivered, as it will be, and may refuse it; see lock.keeping.
     """
     record = chain[-1]
     found = CellRecord(
@@ -53,7 +56,7 @@ def delivered(
         judged = {"limits": limits, "verdict": verdict_of(limits, artifact.report.verdict)}
         if reason := reason_of(limits):
             return found.model_copy(update=judged | {"reason": reason, "exit_code": NOT_EQUIVALENT})
-        deliver(entry, cell.output)
+        deliver(entry, cell.output, partial(seal, cell))
         return found.model_copy(update=judged | {"path": str(cell.output)})
     except Exception as error:
         failure = explain(error)
@@ -62,8 +65,11 @@ def delivered(
         )
 
 
-def deliver(entry: Entry, output: Path) -> None:
+def deliver(entry: Entry, output: Path, seal: Callable[[Artifact], None] = lambda artifact: None) -> None:
     """Copies the product to `output`, whole or not at all; what is there already and the same stays untouched.
+
+    Args:
+        seal: sees the files as they will be, and may refuse them.
 
     Raises:
         UsageError: it cannot be meant.
@@ -75,14 +81,17 @@ def deliver(entry: Entry, output: Path) -> None:
     try:
         with Staging(output, "output", folder=source.is_folder) as staging:
             if _is_there(source, output):
-                return
+                return seal(source)
             if source.is_folder:
+                seal(source)
                 place = staging.folder / output.name
                 with writing(output, "output"):
                     shutil.copytree(source.path, place)
                 staging.commit_folder(place, output)
             else:
-                staging.commit(moves(_copied(source, staging.folder, output), output))
+                copy = _copied(source, staging.folder, output)
+                seal(copy)
+                staging.commit(moves(copy, output))
     finally:
         Staging.settled = False  # others are still to come: Ctrl-C is in time for them
 

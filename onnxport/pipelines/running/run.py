@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.reports.pipeline import saving_run
 from onnxport.pipelines.running.cluster import Cluster
@@ -25,6 +26,7 @@ def run(
     path: Path,
     *,
     targets: Collection[str] = (),
+    frozen: bool = False,
     explain: Callable[[Exception], FailureRecord],
     jobs: int = 1,
     memory_limit: int | None = None,
@@ -37,6 +39,7 @@ def run(
 
     Args:
         targets: see `chosen`.
+        frozen: whether all has to be as the lock says (lock/keeping.py).
         explain: puts an error that ends a node in words.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
@@ -54,14 +57,16 @@ def run(
         pipeline = read(path)
         cells = chosen(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
+        keeper = Keeper(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path))
         with (
             Cache(folder_beside(path)) as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
         ):
             jobs = executor.jobs if isinstance(executor, Cluster) else jobs
-            conductor = Conductor(pipeline, cache, executor, explain, watcher, jobs, timings)
+            conductor = Conductor(pipeline, cache, executor, explain, watcher, keeper, jobs, timings)
             report = conductor.run(cells, arguments)
+            keeper.close()
         save(report)
         save_own(report)
     return report

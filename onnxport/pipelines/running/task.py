@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxport.artifact import SUFFIXES, Artifact, Staging
+from onnxport.consulting import Watch
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.jobs import Job, Step
-from onnxport.pipelines.report import RunReport
+from onnxport.pipelines.report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
 
 
@@ -53,16 +54,39 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
     try:
         if task.export is not None:
             return _exported(task, task.export, progress)
-        return _made(task, progress)
+        if not _runs_users_code(task):
+            return _made(task, progress)
+        with Watch(_known(task)) as watch:
+            report = _made(task, progress)
+            return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
     finally:
         Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
+
+
+def _runs_users_code(task: Task) -> bool:
+    """Whether a plugin makes it, or a metric of the user's own judges it."""
+    asked = task.validation
+    own = asked is not None and (asked.metric or any(":" in name for name in asked.budget))
+    return bool(own) or task.steps[-1].stage.provider is not None
+
+
+def _known(task: Task) -> tuple[Path, ...]:
+    """What it reads by its options, of which the contents are known before it runs."""
+    assert isinstance(task.origin, Artifact)
+    made = [file for step in task.steps if step.made for file in step.made.files]
+    options = [value for step in task.steps for _, value in step.params]
+    asked = [value for _, value in task.validation] if task.validation is not None else []
+    mapped = [each for value in options if isinstance(value, dict) for each in value.values()]
+    return tuple(
+        each for each in (*task.origin.files, *made, *options, *asked, *mapped) if isinstance(each, Path)
+    )
 
 
 def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
     from onnxport.pipelines import exporting
 
     assert isinstance(task.origin, Source)
-    export = exporting.Export(task.origin, params, task.output, task.validation)
+    export = exporting.Export(task.origin, params, task.output, task.validation, consults=True)
     return exporting.run(export, "run", progress)
 
 

@@ -2,78 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import yaml
-
-from onnxport.errors import InputError, OnnxportError, UsageError
+from onnxport.errors import OnnxportError
 from onnxport.pipelines.stages import RefusedValue
 
-Place = tuple[str | int, ...]
+Part = str | int
+Place = tuple[Part, ...]
+
+
+class Line(NamedTuple):
+    """A line of a file, from 1."""
+
+    path: Path
+    number: int
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a file says.
+    """What a file says, with those that it includes.
 
     Attributes:
         path: the file, as the user gave it.
-        data: its values.
-        lines: the line, from 1, of every key and item, by its place in `data`.
+        data: its values: dicts with keys that are text, lists, text, numbers that remember how they were written,
+            True, False and None.
+        lines: of every key and item, by its place in `data`.
     """
 
     path: Path
-    data: Any
-    lines: Mapping[Place, int] = field(default_factory=dict)
+    data: dict[str, Any]
+    lines: Mapping[Place, Line] = field(default_factory=dict)
 
-    @classmethod
-    def load(cls, path: Path) -> Document:
-        """Reads `path`.
+    def line(self, place: Sequence[Part]) -> Line | None:
+        """That of the nearest place that stands in the file."""
+        for length in range(len(place), 0, -1):
+            if found := self.lines.get(tuple(place[:length])):
+                return found
+        return None
 
-        Raises:
-            InputError: missing or unreadable.
-            UsageError: no YAML, a key that stands twice, or values of other kinds than YAML's core.
-        """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist", fix="write one with: onnxport init") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read", why=str(error)) from error
-        lines: dict[Place, int] = {}
-        try:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-            data = None if root is None else _value(path, root, (), lines)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            where = f"{path}:{mark.line + 1}" if mark else str(path)
-            raise UsageError(f"{where} is no YAML", why=" ".join((error.problem or "").split())) from error
-        return cls(path, data, lines)
+    def where(self, place: Sequence[Part]) -> str:
+        """FILE:LINE, KEY for messages."""
+        found = self.line(place)
+        file = f"{found.path}:{found.number}" if found else str(self.path)
+        return f"{file}, {spelled(place)}" if place else file
 
-    def where(self, place: Sequence[str | int]) -> str:
-        """FILE:LINE, KEY of the nearest place that stands in the file, for messages."""
-        for length in range(len(place), -1, -1):
-            near = tuple(place[:length])
-            if near in self.lines:
-                return f"{self.path}:{self.lines[near]}, {spelled(place)}"
-        return f"{self.path}, {spelled(place)}" if place else str(self.path)
+    def order(self, place: Sequence[Part]) -> tuple[int, int]:
+        """What sorts places as a reader meets them: by line, those of included files behind the others."""
+        found = self.line(place)
+        return (0, 0) if found is None else (int(found.path != self.path), found.number)
 
-    @contextmanager
-    def blamed(self, *place: str | int) -> Iterator[None]:
-        """Has an error inside begin with the place of the file that led to it."""
-        try:
-            yield
-        except OnnxportError as error:
-            named = (error.name,) if isinstance(error, RefusedValue) else ()
-            error.what = f"{self.where((*place, *named))}: {error.what}"
-            raise
+    def is_own(self, place: Sequence[Part]) -> bool:
+        """Whether a place stands in the file itself, not in one that it includes."""
+        found = self.line(place)
+        return found is None or found.path == self.path
+
+    def blaming(self, error: OnnxportError, place: Sequence[Part]) -> OnnxportError:
+        """`error`, beginning with the place of the file that led to it."""
+        if isinstance(error, RefusedValue):
+            error.what = f"{shown(error.value)} cannot be meant"
+        error.what = f"{self.where(place)}: {error.what}"
+        return error
 
 
-def spelled(place: Sequence[str | int]) -> str:
+def spelled(place: Sequence[Part]) -> str:
     """A place as a reader follows it: targets.phone.precision, reports[0]."""
     text = ""
     for part in place:
@@ -81,22 +75,18 @@ def spelled(place: Sequence[str | int]) -> str:
     return text
 
 
-def _value(path: Path, node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
-    lines.setdefault(place, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            key = str(key_node.value)
-            if key in values:
-                raise UsageError(f"{path}:{line}: {spelled((*place, key))} stands twice", fix="keep one")
-            lines[(*place, key)] = line
-            values[key] = _value(path, value_node, (*place, key), lines)
-        return values
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(path, item, (*place, number), lines) for number, item in enumerate(node.value)]
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_object(node, deep=True)
-    finally:
-        loader.dispose()
+_LONGEST = 60
+
+
+def shown(value: object) -> str:
+    """A value as its author would recognize it."""
+    if isinstance(value, Mapping):
+        return "a mapping of keys" if value else "{}"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "[]"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

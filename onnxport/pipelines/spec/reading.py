@@ -2,228 +2,358 @@
 
 from __future__ import annotations
 
-import glob
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from onnxport.artifact import SUFFIXES, Artifact
-from onnxport.errors import InputError, UsageError
+from onnxport.artifact import FORMATS, SUFFIXES, Artifact
+from onnxport.errors import UsageError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import Source
 from onnxport.pipelines import stages
-from onnxport.pipelines.jobs import Step, judged_on, steps_to
-from onnxport.pipelines.spec.document import Document
+from onnxport.pipelines.cache import home_of
+from onnxport.pipelines.reports import FORMATS as REPORTS
+from onnxport.pipelines.spec import outputs
+from onnxport.pipelines.spec.chains import Asked, Chain, ChainReader, Link
+from onnxport.pipelines.spec.composing import load
+from onnxport.pipelines.spec.document import Document, Place, shown
+from onnxport.pipelines.spec.faults import Faults
+from onnxport.pipelines.spec.models import ModelsReader, Origin, check_name
+from onnxport.pipelines.spec.options import Options, OptionsReader, Proofs
+from onnxport.pipelines.spec.outputs import Claim
 from onnxport.pipelines.spec.pipeline import Cell, Limits, NamedModel, Node, Pipeline
-from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec, StageSpec, TargetSpec
-from onnxport.pipelines.stages import RefusedValue, Stage, check_known, params_of
+from onnxport.pipelines.spec.schema import PipelineSpec, StageSpec, TargetSpec
+from onnxport.pipelines.stages import nearest
 from onnxport.pipelines.worth import TIMED, UNTIMED
-from onnxport.quantize.params import QuantizeParams, calibrated_fields
-from onnxport.validate.debug.params import bytes_of
-from onnxport.validate.params import ValidateParams
 
-P = TypeVar("P", bound=BaseModel)
-_LATENCY = "max_latency_ratio"
-_LIMITS = ("max_size", "max_size_ratio", _LATENCY)
+_LIMITS = ("max_size", "max_size_ratio", "max_latency_ratio")
+# The format that needs no stage of its own: what a shared stage made, handed out.
+_ONNX = "onnx"
 
 
 def read(path: Path) -> Pipeline:
     """The pipeline in the file `path`.
 
     Raises:
-        InputError: it, or a model, is missing or unreadable.
+        InputError: it, a model or a folder of samples is missing or unreadable.
         UsageError: it says something that cannot be meant; the message has the line and the key.
+        BadPipelineError: it has several such faults.
     """
-    document = Document.load(path)
-    return _Reading(document, _spec(document)).pipeline()
+    document = load(path)
+    faults = Faults(document)
+    pipeline = _Reading(document, faults, OptionsReader(faults, path.parent)).pipeline()
+    faults.check()
+    assert pipeline is not None, "what leads to none is a fault"
+    return pipeline
 
 
-def _spec(document: Document) -> PipelineSpec:
-    try:
-        return PipelineSpec.model_validate(document.data)
-    except ValidationError as error:
-        refusal = error.errors(include_url=False)[0]
-        raise UsageError(f"{document.where(refusal['loc'])}: {refusal['msg']}") from None
+@dataclass(frozen=True)
+class _Wish:
+    """A cell before its node is made."""
+
+    origin: Origin
+    target: str
+    values: Mapping[str, str]
+    chain: Chain
+    output: Path
+    limits: Limits
+    place: Place
+
+    @property
+    def name(self) -> str:
+        return "/".join((self.origin.name, self.target, *self.values.values()))
 
 
 @dataclass
 class _Reading:
     document: Document
-    spec: PipelineSpec
-    nodes: dict[str, Node] = field(default_factory=dict)
+    faults: Faults
+    options: OptionsReader
+    stages: dict[str, StageSpec | None] = field(default_factory=dict)
+    targets: dict[str, TargetSpec | None] = field(default_factory=dict)
 
-    def pipeline(self) -> Pipeline:
-        models = list(self._models())
-        cells = [cell for model in models for cell in self._cells_of(model)]
-        reports = tuple(self._path(report) for report in self.spec.reports)
-        return Pipeline(
-            self.document.path, tuple(self.nodes.values()), tuple(cells), reports, self.spec.diagnose
-        )
+    def pipeline(self) -> Pipeline | None:
+        spec = self.options.section(PipelineSpec, (), self.document.data)
+        if spec is None:
+            return None
+        self._sections(spec)
+        proofs = Proofs().under(self.options.proofs(("validate",), spec.validate_))
+        self._check_preprocessed(proofs)
+        origins = ModelsReader(self.options).found(spec)
+        chains = ChainReader(self.options, self.stages, proofs)
+        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._wishes(spec, chains, origin)]
+        self._check_used(spec, chains, origins)
+        reports = tuple(self._reports(spec))
+        if not origins:
+            return None
+        nodes, cells = _written_out(wishes)
+        self._check_apart(origins, wishes, reports)
+        return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
-    def _path(self, given: str | Path) -> Path:
-        return self.document.path.parent / given
+    def _sections(self, spec: PipelineSpec) -> None:
+        """The stages and targets, and what is wrong with their names."""
+        for name, given in spec.stages.items():
+            self.stages[name] = self.options.section(StageSpec, ("stages", name), given)
+            with self.faults.caught("stages", name):
+                check_name(name, "stage")
+                if name == "export":
+                    raise UsageError("the export of a model is called so", fix="give the stage another name")
+        for name, given in spec.targets.items():
+            self.targets[name] = self.options.section(TargetSpec, ("targets", name), given)
+            with self.faults.caught("targets", name):
+                check_name(name, "target")
+                if name in self.stages:
+                    where = self.faults.where("stages", name)
+                    raise UsageError(f"a stage is called so as well ({where})", fix="rename one of them")
+        if not spec.targets:
+            self.faults.add(UsageError("nothing is to be made", fix="write NAME: {to: tflite}"), "targets")
+        with self.faults.caught("output"):
+            outputs.check_below(spec.output)
 
-    def _models(self) -> Iterator[NamedModel]:
-        named = dict(self.spec.models)
-        if self.spec.model is not None:
-            with self.document.blamed("model"):
-                yield from self._found("", self.spec.model)
-        for name, spec in named.items():
-            with self.document.blamed("models", name):
-                yield from self._found(name, spec)
+    def _check_preprocessed(self, proofs: Proofs) -> None:
+        """How images are read says nothing where the file names none: a product without any does without it."""
+        named = ("inputs" in proofs.options.values, "preprocess" not in proofs.options.values)
+        if any(named) or _mentions(self.document.data, ("inputs", "calib")):
+            return
+        fix = "give the folder of images as inputs, or calib to a stage or target"
+        self.faults.add(UsageError("there is nothing to preprocess", fix=fix), "validate", "preprocess")
 
-    def _found(self, name: str, given: str | ModelSpec) -> Iterator[NamedModel]:
-        spec = ModelSpec(source=given) if isinstance(given, str) else given
-        place = str(self._path(spec.source))
-        if glob.has_magic(spec.source):
-            found = sorted(glob.glob(place))
-            if not found:
-                raise InputError(f"no file matches {spec.source}")
-            for file in found:
-                yield NamedModel(Path(file).stem, Artifact.open(file))
-        elif place.lower().endswith(".onnx"):
-            yield NamedModel(name or Path(place).stem, Artifact.open(place))
-        else:
-            params = self._rooted(params_of(ExportParams, spec.export, purpose="export"))
-            is_factory = ":" in spec.source
-            origin = Source.of(spec.source if is_factory else place, params.weights)
-            own = name or Path(spec.source.rpartition(":")[2]).stem
-            yield NamedModel(own, origin, params, self._validation((), spec.validate_, {}))
-
-    def _cells_of(self, model: NamedModel) -> Iterator[Cell]:
-        for name, target in self.spec.targets.items():
-            if target.models and model.name not in target.models:
+    def _wishes(self, spec: PipelineSpec, chains: ChainReader, origin: Origin) -> Iterator[_Wish]:
+        for name, target in self.targets.items():
+            if target is None or not origin.is_for(target):
                 continue
-            for values in _combinations(target.matrix):
-                with self.document.blamed("targets", name):
-                    yield self._cell(model, name, target, values)
+            for values, places in self._combinations(name, target):
+                wish = self._wish(spec, chains, origin, name, target, Options(values, places))
+                if wish is not None:
+                    yield wish
 
-    def _cell(self, model: NamedModel, name: str, target: TargetSpec, values: dict[str, Any]) -> Cell:
-        options = {**target.options, **values}
-        start = options.pop("from", target.from_)
-        shown = {key: str(value) for key, value in values.items()}
-        label = "/".join((model.name, name, *shown.values()))
-        after = self._stage_node(model, start, ())
-        if target.to == "onnx":
-            if after is None:
-                raise UsageError(
-                    "an ONNX file of the model itself would be a copy", fix="name a stage with from"
-                )
-            node, suffix = after, ".onnx"
+    def _wish(
+        self,
+        spec: PipelineSpec,
+        chains: ChainReader,
+        origin: Origin,
+        name: str,
+        target: TargetSpec,
+        cell: Options,
+    ) -> _Wish | None:
+        place: Place = ("targets", name)
+        labels = {key: outputs.label(value) for key, value in cell.values.items()}
+        start = cell.values.get("from", target.from_)
+        own = Options.at(place, target.options)
+        asked = Asked(
+            "/".join((name, *labels.values())),
+            place,
+            own.under(cell.without("from")),
+            self.options.proofs((*place, "validate"), target.validate_),
+        )
+        before = chains.behind(origin, start, place)
+        if target.to == _ONNX:
+            chain, suffix = self._handed_out(origin, asked, before), SUFFIXES["onnx"]
+        elif target.to not in stages.known_targets():
+            known = (*stages.known_targets(), _ONNX)
+            self.faults.add(
+                UsageError(f"there is no target {target.to!r}", fix=nearest(target.to, known)), *place, "to"
+            )
+            return None
         else:
-            stage = stages.target(target.to)
-            purpose = f"converting to {target.to}"
-            check_known(options, stage.params, purpose=purpose, further=calibrated_fields())
-            steps = steps_to(stage, options, purpose)
-            node = self._chained(model, label, after, steps, target.validate_, options)
-            suffix = SUFFIXES[stage.gives]
-        output = self._output(model, name, target, shown, suffix)
-        return Cell(model.name, name, node, output, shown, self._limits(name, target, node))
+            chain = chains.to_target(origin, target, asked, before)
+            suffix = SUFFIXES[stages.target(target.to).gives]
+        limits = self._limits(name, target, suffix)
+        output = self._output(spec, origin, name, target, labels, suffix)
+        if chain is None or output is None:
+            return None
+        return _Wish(origin, name, labels, chain, output, limits, place)
 
-    def _limits(self, name: str, target: TargetSpec, node: Node) -> Limits:
-        gives = "onnx" if node.step is None else node.step.stage.gives
-        if target.max_latency_ratio is not None and gives not in TIMED:
-            refusal = RefusedValue(_LATENCY, target.max_latency_ratio, "set this limit for another target")
-            refusal.why = UNTIMED
-            raise refusal
-        size = _size(target.max_size)
-        places = {key: self.document.where(("targets", name, key)) for key in _LIMITS}
-        return Limits(size, target.max_size_ratio, target.max_latency_ratio, places)
+    def _handed_out(self, origin: Origin, asked: Asked, before: Chain | None) -> Chain | None:
+        """What a stage or the export made, as an artefact."""
+        for name in asked.options.values:
+            fix = "an onnx target hands out what its stage made: put it in that stage"
+            self.faults.add(
+                UsageError("the target onnx has no options", fix=fix), *asked.options.places[name]
+            )
+        if asked.proofs is not None:
+            fix = "put it in the stage that the target takes"
+            self.faults.add(
+                UsageError("the target onnx has no proof of its own", fix=fix), *asked.place, "validate"
+            )
+        if before is not None and not before.links:
+            fix = "name a stage with from, or give a model that has to be exported"
+            what = f"the artefact would be a copy of the model {origin.name}"
+            self.faults.add(UsageError(what, fix=fix), *asked.place)
+            return None
+        return before
+
+    def _combinations(
+        self, name: str, target: TargetSpec
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Place]]]:
+        """The values of a matrix' keys with their places, for each combination; one without any for no matrix."""
+        at: Place = ("targets", name, "matrix")
+        axes: list[list[tuple[str, Any, Place]]] = []
+        for key, given in target.matrix.items():
+            with self.faults.caught(*at, key):
+                values = self._axis(name, target, key, given)
+                axes.append([(key, value, (*at, key, number)) for number, value in enumerate(values)])
+        for combination in itertools.product(*axes):
+            yield (
+                {key: value for key, value, _ in combination},
+                {key: place for key, _, place in combination},
+            )
+
+    def _axis(self, name: str, target: TargetSpec, key: str, given: object) -> list[Any]:
+        if not isinstance(given, list) or not given:
+            raise UsageError(f"{shown(given)} is no list of values", fix="write [ONE, ANOTHER]")
+        beside = target.from_ if key == "from" else target.options.get(key)
+        if beside is not None:
+            where = self.faults.where("targets", name, key)
+            raise UsageError(f"{key} is given beside the matrix as well ({where})", fix="keep one of them")
+        labels = [outputs.label(value) for value in given]
+        twice = next((label for label in labels if labels.count(label) > 1), None)
+        if twice is not None:
+            raise UsageError(f"two values are called {twice!r} in the names of artefacts", fix="keep one")
+        if key == "from" and not all(isinstance(value, str | None) for value in given):
+            raise UsageError(
+                "from takes names of stages", fix="write [ONE, ANOTHER], null for the model itself"
+            )
+        return given
 
     def _output(
-        self, model: NamedModel, name: str, target: TargetSpec, values: Mapping[str, str], suffix: str
-    ) -> Path:
-        if target.output is None:
-            return self._path(self.spec.output) / model.name / ("-".join((name, *values.values())) + suffix)
-        return self._path(target.output.format(model=model.name, target=name, **values))
-
-    def _stage_node(self, model: NamedModel, name: str | None, below: tuple[str, ...]) -> Node | None:
-        """The node of the stage `name` on a model; of none the export's, or None where there is none."""
-        if name is None:
-            if model.export is None:
-                return None
-            return self._kept(Node(f"{model.name}/export", model, None, None, model.validation))
-        if name in below:
-            raise UsageError(f"stage {name!r} takes its own result: {' from '.join((*below, name))}")
-        if name not in self.spec.stages:
-            raise UsageError(f"there is no stage {name!r}", fix=f"stages are {', '.join(self.spec.stages)}")
-        spec = self.spec.stages[name]
-        with self.document.blamed("stages", name):
-            after = self._stage_node(model, spec.from_, (*below, name))
-            stage = stages.shared(spec.use)
-            step = self._step(stage, spec)
-            return self._chained(model, f"{model.name}/{name}", after, (step,), spec.validate_, spec.options)
-
-    def _step(self, stage: Stage, spec: StageSpec) -> Step:
-        options = dict(spec.options)
-        shared = self.spec.validate_.get("preprocess")
-        if stage.params is QuantizeParams and shared and "calib" in options:
-            options.setdefault("preprocess", shared)
-        return Step(stage, params_of(stage.params, options, purpose=f"the stage {stage.name}"))
-
-    def _chained(
         self,
-        model: NamedModel,
+        spec: PipelineSpec,
+        origin: Origin,
         name: str,
-        after: Node | None,
-        steps: tuple[Step, ...],
-        proof: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> Node:
-        for number, step in enumerate(steps):
-            step = Step(step.stage, self._rooted(step.params))
-            so_far = (*((each.step for each in after.chain if each.step) if after else ()), step)
-            own = name if number == len(steps) - 1 else f"{name}/{step.stage.name}"
-            validation = self._validation(so_far, proof, options)
-            after = self._kept(Node(own, model, step, after, validation))
-        assert after is not None
-        return after
+        target: TargetSpec,
+        labels: Mapping[str, str],
+        suffix: str,
+    ) -> Path | None:
+        if target.output is None:
+            return (
+                self.options.path(spec.output) / origin.name / ("-".join((name, *labels.values())) + suffix)
+            )
+        with self.faults.caught("targets", name, "output"):
+            values = {"model": origin.name, "target": name, **labels}
+            return self.options.path(outputs.filled(target.output, values, suffix))
+        return None
 
-    def _validation(
-        self, steps: tuple[Step, ...], proof: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> ValidateParams:
-        """How a product is judged: the pipeline's options, its own, and those of the stage that are the proof's too."""
-        shared = {key: value for key, value in options.items() if key in ("shape", "state")}
-        asked = {**self.spec.validate_, **proof, **shared}
-        check_known(asked, ValidateParams, purpose="validate")
-        for key in ("inputs", "report_tensors"):
-            if isinstance(asked.get(key), str):
-                asked[key] = self._path(asked[key])
-        return params_of(ValidateParams, judged_on(steps, asked), purpose="validate")
+    def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
+        place: Place = ("targets", name)
+        if target.max_latency_ratio is not None and FORMATS[suffix] not in TIMED:
+            error = UsageError("this cannot be held", why=UNTIMED, fix="set this limit for another target")
+            self.faults.add(error, *place, "max_latency_ratio")
+        places = {key: self.faults.where(*place, key) for key in _LIMITS}
+        return Limits(target.max_size, target.max_size_ratio, target.max_latency_ratio, places)
 
-    def _kept(self, node: Node) -> Node:
-        return self.nodes.setdefault(node.name, node)
+    def _reports(self, spec: PipelineSpec) -> Iterator[Path]:
+        seen: set[str] = set()
+        for number, report in enumerate(spec.reports):
+            with self.faults.caught("reports", number):
+                outputs.check_below(report)
+                if Path(report).suffix.lower() not in REPORTS:
+                    raise UsageError(
+                        f"{report!r} names no form of report", fix=f"known suffixes are {', '.join(REPORTS)}"
+                    )
+                if os.path.normpath(report) in seen:
+                    raise UsageError(f"{report} stands twice", fix="keep one")
+                seen.add(os.path.normpath(report))
+                yield self.options.path(report)
 
-    def _rooted(self, params: P) -> P:
-        """`params` with paths that start from the file's folder."""
-        update = {
-            name: _rooted(getattr(params, name), self.document.path.parent)
-            for name in type(params).model_fields
-        }
-        return params.model_copy(update={name: value for name, value in update.items() if value is not None})
+    def _check_used(self, spec: PipelineSpec, chains: ChainReader, origins: list[Origin]) -> None:
+        """Names of models that there are not, and models and stages that nothing is made of, are faults."""
+        given = spec.models if isinstance(spec.models, Mapping) else {}
+        known = dict.fromkeys((*given, *(origin.name for origin in origins)))
+        targets = {name: target for name, target in self.targets.items() if target is not None}
+        unknown = False
+        for name, target in targets.items():
+            for number, wanted in enumerate(target.models):
+                if wanted not in known:
+                    unknown = True
+                    error = UsageError(f"there is no model {wanted!r}", fix=nearest(wanted, known))
+                    self.faults.add(error, "targets", name, "models", number)
+        if unknown or not targets or len(targets) < len(self.targets):
+            return  # whoever misspelled one name did not forget another
+        for origin in origins:
+            if not any(map(origin.is_for, targets.values())) and self.faults.is_own(*origin.place):
+                error = UsageError(
+                    f"no target is for the model {origin.name}", fix="name it in a target, or remove it"
+                )
+                self.faults.add(error, *origin.place)
+        taken = self._taken()
+        for name in self.stages.keys() - taken:
+            chains.behind(origins[0] if origins else _STAND_IN, name, ("stages", name))
+            if taken <= self.stages.keys() and self.faults.is_own("stages", name):
+                error = UsageError(
+                    "no target takes its result", fix="name it in a target's from, or remove it"
+                )
+                self.faults.add(error, "stages", name)
+
+    def _taken(self) -> set[str]:
+        """The stages that a target takes the result of, itself or through others."""
+        taken: set[str] = set()
+        coming = [target.from_ for target in self.targets.values() if target]
+        for target in self.targets.values():
+            given = target.matrix.get("from") if target else None
+            coming += given if isinstance(given, list) else []
+        while coming:
+            name = coming.pop()
+            if isinstance(name, str) and name not in taken:
+                taken.add(name)
+                spec = self.stages.get(name)
+                coming.append(spec.from_ if spec else None)
+        return taken
+
+    def _check_apart(self, origins: list[Origin], wishes: list[_Wish], reports: tuple[Path, ...]) -> None:
+        kept = [Claim(self.document.path, "this file"), Claim(home_of(self.document.path), "the cache")]
+        for origin in origins:
+            files = (origin.source.path,) if isinstance(origin.source, Artifact) else origin.source.files
+            kept += [Claim(file, f"the model {origin.name}", origin.place) for file in files]
+        kept += [Claim(path, "what is read", place) for path, place in self.options.read.items()]
+        written = [
+            Claim(wish.output, f"the artefact {wish.name}", (*wish.place, "output")) for wish in wishes
+        ]
+        written += [Claim(path, "the report", ("reports", number)) for number, path in enumerate(reports)]
+        outputs.check_apart(written, kept, self.faults)
 
 
-def _rooted(value: Any, folder: Path) -> Any:
-    """`value` with its paths under `folder`; None where it has none."""
-    if isinstance(value, Path):
-        return folder / value
-    if isinstance(value, dict) and any(isinstance(each, Path) for each in value.values()):
-        return {key: folder / each if isinstance(each, Path) else each for key, each in value.items()}
-    return None
+# Stands for the models where there is none that can be read, so that the rest is looked at nevertheless.
+_STAND_IN = Origin("model", ("model",), "", Artifact(Path("model.onnx"), "onnx"), ExportParams())
 
 
-def _combinations(matrix: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
-    for values in itertools.product(*matrix.values()):
-        yield dict(zip(matrix, values, strict=True))
+def _mentions(data: object, keys: tuple[str, ...]) -> bool:
+    """Whether one of `keys` stands anywhere in the file."""
+    if isinstance(data, list):
+        return any(_mentions(each, keys) for each in data)
+    if not isinstance(data, Mapping):
+        return False
+    return not data.keys().isdisjoint(keys) or any(_mentions(each, keys) for each in data.values())
 
 
-def _size(given: str | None) -> int | None:
-    """A limit on a file's size in bytes; units are decimal, as a file manager shows them."""
-    try:
-        return None if given is None else bytes_of(given)
-    except ValueError as error:
-        raise RefusedValue("max_size", given, str(error)) from None
+def _written_out(wishes: list[_Wish]) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
+    """Nodes, one for what does the same to the same, and the cells that they are for."""
+    delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
+    models = {wish.origin.name: _named(wish) for wish in wishes}
+    nodes: dict[tuple[str, ...], Node] = {}
+    cells = []
+    for wish in wishes:
+        node = None
+        for number, link in enumerate(wish.chain.links, start=1):
+            key = _key(wish.origin, wish.chain.links[:number])
+            if key not in nodes:
+                model = models[wish.origin.name]
+                nodes[key] = Node(
+                    link.name, model, link.step, node, link.validation, latency=key in delivered
+                )
+            node = nodes[key]
+        assert node is not None, "a chain without a link hands nothing out"
+        cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits))
+    return tuple(nodes.values()), tuple(cells)
+
+
+def _key(origin: Origin, links: tuple[Link, ...]) -> tuple[str, ...]:
+    return (origin.name, *(link.identity for link in links))
+
+
+def _named(wish: _Wish) -> NamedModel:
+    first = wish.chain.links[0]
+    validation = first.validation if first.step is None else None
+    return NamedModel(wish.origin.name, wish.origin.source, wish.origin.export, validation)

@@ -1,0 +1,241 @@
+"""What would not be as the lock says, in the user's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from onnxport.artifact import Artifact
+from onnxport.errors import UsageError, printable
+from onnxport.pipelines.graph import contents
+from onnxport.pipelines.graph.keys import inputs_of
+from onnxport.pipelines.lock.file import Lock, place_of
+from onnxport.pipelines.lock.record import LockedStage, default_of, params_of, source_of, stage_of
+from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
+
+_SHOWN = 12  # of a digest's 64 digits
+_MOST = 3  # artefacts that are named behind a difference
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it was.
+
+    Attributes:
+        kind: "artefact", "chain", "source", "files", "option", "version" or "proof".
+        said: what, was -> is.
+        artefact: whose, by its path.
+    """
+
+    kind: str
+    said: str
+    artefact: str
+
+
+class FrozenError(UsageError):
+    """A pipeline that would not make what its lock says; `rows` say what differs."""
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", rows: Sequence[str] = ()) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.rows = tuple(rows)
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.what}:", *(printable(f"  {row}") for row in self.rows), self.fix])
+
+
+def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
+    """Refuses to run what would not make what the lock says (FrozenError).
+
+    Args:
+        cells: those that are asked for; where these are all, the lock may know no others.
+    """
+    found = [each for cell in cells for each in comparison.of(cell)]
+    if len(cells) == len(comparison.pipeline.cells):
+        found += comparison.left()
+    if not found:
+        return
+    lock, rows = comparison.lock.path, _rows(found)
+    count = "one thing differs" if len(rows) == 1 else f"{len(rows)} things differ"
+    raise FrozenError(
+        f"{count} from {lock}",
+        rows=rows,
+        fix=f"undo that; or run without --frozen, look at what changes in {lock.name}, and commit it",
+    )
+
+
+@dataclass
+class Comparison:
+    """What the artefacts of a pipeline follow from now, beside what the lock says that they did."""
+
+    pipeline: Pipeline
+    lock: Lock
+    _digests: dict[str, str] = field(default_factory=dict)
+    _stages: dict[tuple[str, str], LockedStage] = field(default_factory=dict)
+
+    def of(self, cell: Cell) -> Iterator[Difference]:
+        """What differs of one artefact.
+
+        Raises:
+            InputError: something that it follows from is missing or unreadable.
+        """
+        place = place_of(cell, self.pipeline)
+        locked = self.lock.artefacts.get(place)
+        if locked is None:
+            yield Difference("artefact", self._unknown(cell), place)
+            return
+        if locked.verdict != "proven":
+            said = f"verdict {locked.verdict}: only what is proven can be frozen"
+            yield Difference("proof", said, place)
+        before = {stage.name: stage for stage in locked.stages}
+        chain = cell.node.chain
+        was, now = (" > ".join(names) for names in (before, [node.name for node in chain]))
+        if was != now:
+            yield Difference("chain", f"targets.{cell.target}: stages {was} -> {now}", place)
+        for node in chain:
+            if node.name in before:
+                stage = self._stage(node, before)
+                for kind, said in _between(before[node.name], stage, _Words(cell, node, self.pipeline)):
+                    yield Difference(kind, said, place)
+
+    def left(self) -> Iterator[Difference]:
+        """What the lock has and the file has not."""
+        wanted = {place_of(cell, self.pipeline) for cell in self.pipeline.cells}
+        names = {cell.name for cell in self.pipeline.cells}
+        for place, locked in self.lock.artefacts.items():
+            if place not in wanted and locked.name not in names:
+                yield Difference("artefact", f"in the lock, not in {self.pipeline.path}", place)
+
+    def _unknown(self, cell: Cell) -> str:
+        former = [place for place, each in self.lock.artefacts.items() if each.name == cell.name]
+        if len(former) == 1:
+            return f"targets.{cell.target}.output: {former[0]} -> {place_of(cell, self.pipeline)}"
+        return f"in {self.pipeline.path}, not in the lock"
+
+    def _stage(self, node: Node, before: Mapping[str, LockedStage]) -> LockedStage:
+        """What the product of `node` follows from now, if those before it are what the lock says."""
+        made = tuple(before[each.name].product if each.name in before else "" for each in node.chain[:-1])
+        origin = self._origin(node, before)
+        known = self._stages.get((node.name, origin))
+        if known is None:
+            known = stage_of(node, inputs_of(node, origin, made))
+            self._stages[node.name, origin] = known
+        return known
+
+    def _origin(self, node: Node, before: Mapping[str, LockedStage]) -> str:
+        """Digest of what the product is proven against: the model, or what the export has made of it."""
+        first = node.chain[0]
+        if first.step is None and first is not node:
+            return before[first.name].product if first.name in before else ""
+        if node.model.name not in self._digests:
+            self._digests[node.model.name] = digest_of_model(node.model)
+        return self._digests[node.model.name]
+
+
+def digest_of_model(model: NamedModel) -> str:
+    """SHA-256 of a model with all its files."""
+    origin = model.origin
+    return contents.digest_of(contents.whole(origin)) if isinstance(origin, Artifact) else origin.digest()
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How the user calls what belongs to a node."""
+
+    cell: Cell
+    node: Node
+    pipeline: Pipeline
+
+    @property
+    def owner(self) -> str:
+        """The section of the file that has the options of the node."""
+        if self.node.step is None:
+            return f"models.{self.node.model.name}.export"
+        name = self.node.name.removeprefix(f"{self.node.model.name}/")
+        own = "/".join((self.cell.target, *self.cell.values.values()))
+        if name == own or name.startswith(f"{own}/"):
+            return f"targets.{self.cell.target}"
+        return f"stages.{name}"
+
+    @property
+    def source(self) -> str:
+        return source_of(self.node.model, self.pipeline.folder)
+
+
+def _between(was: LockedStage, now: LockedStage, words: _Words) -> Iterator[tuple[str, str]]:
+    """Kind and words of all that differs between two states of a stage."""
+    if was.said["stage"] != now.said["stage"]:
+        yield "option", f"{words.owner}: {was.said['stage']} -> {now.said['stage']}"
+        return
+    if was.said["source"] != now.said["source"]:
+        digests = f"{_short(was.said['source'])} -> {_short(now.said['source'])}"
+        yield "source", f"{words.source}: the model has changed, {digests}"
+    params, proof = params_of(words.node), words.node.validation
+    yield from _options(words.owner, params, was.said["options"], now.said["options"])
+    if proof is None or "proof" not in was.said:
+        if ("proof" in was.said) != (proof is not None):
+            yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
+    else:
+        yield from _options("validate", proof, was.said["proof"], now.said["proof"])
+    for name in sorted((was.said.keys() | now.said.keys()) - {"stage", "source", "options", "proof"}):
+        if was.said.get(name) != now.said.get(name):
+            values = f"{_shown(was.said.get(name))} -> {_shown(now.said.get(name))}"
+            yield "files", f"{words.owner}, {name}: {values}"
+    for name in sorted(was.versions.keys() | now.versions.keys()):
+        if was.versions.get(name) != now.versions.get(name):
+            yield "version", f"{name} {was.versions.get(name, 'none')} -> {now.versions.get(name, 'none')}"
+
+
+def _options(
+    owner: str, params: BaseModel, was: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """What differs between two sets of options, in which those with their default value are left out."""
+    for name in sorted(was.keys() | now.keys()):
+        if name in was and name in now and was[name] == now[name]:
+            continue
+        before, after = (each.get(name, default_of(params, name)) for each in (was, now))
+        if _is_content(before) and _is_content(after):
+            yield (
+                "files",
+                f"{owner}.{name}: {getattr(params, name, '')} has changed, {_changed(before, after)}",
+            )
+        else:
+            yield "option", f"{owner}.{name}: {_shown(before)} -> {_shown(after)}"
+
+
+def _is_content(value: Any) -> bool:
+    """Whether it stands for what lies at a path (contents.described)."""
+    return isinstance(value, dict) and "sha256" in value
+
+
+def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
+    return ", ".join(f"{name} {_shown(was.get(name))} -> {_shown(now.get(name))}" for name in sorted(names))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return _short(value) if len(value) == 64 else value
+    return "none" if value is None else json.dumps(value, default=str)
+
+
+def _short(digest: str) -> str:
+    return digest[:_SHOWN]
+
+
+def _rows(found: Iterable[Difference]) -> list[str]:
+    """A line for each thing that differs, with the artefacts that it concerns."""
+    concerned: dict[str, list[str]] = {}
+    for each in found:
+        if each.artefact not in concerned.setdefault(each.said, []):
+            concerned[each.said].append(each.artefact)
+    return [f"{said}   {_named(places)}" for said, places in concerned.items()]
+
+
+def _named(places: Sequence[str]) -> str:
+    shown = ", ".join(places[:_MOST])
+    more = len(places) - _MOST
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,101 @@
+"""The lock on disk: where it is, read, and brought up to date by runs of which several may end at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.artifact import Staging, writing
+from onnxport.errors import InputError
+from onnxport.pipelines.lock.form import parsed, text_of
+from onnxport.pipelines.lock.record import LockedArtefact, relative
+from onnxport.pipelines.spec.pipeline import Cell, Pipeline
+
+SUFFIX = ".lock"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What a lock says.
+
+    Attributes:
+        artefacts: by their path from its folder.
+    """
+
+    path: Path
+    artefacts: Mapping[str, LockedArtefact]
+
+    @classmethod
+    def read(cls, path: Path) -> Lock | None:
+        """The lock at `path`; None where there is no file.
+
+        Raises:
+            UsageError: it is damaged or of another version; with the line.
+            InputError: it cannot be read.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            text = "\0"  # which YAML refuses
+        except OSError as error:
+            raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        return cls(path, parsed(path, text))
+
+
+def lock_of(pipeline: Path) -> Path:
+    """Where the lock of a pipeline's file is."""
+    return pipeline.with_suffix(SUFFIX)
+
+
+def place_of(cell: Cell, pipeline: Pipeline) -> str:
+    """What a lock calls the artefact of a cell."""
+    return relative(cell.output, pipeline.folder)
+
+
+def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
+    """Writes `made` to the pipeline's lock, beside what stands there of other artefacts of the file.
+
+    Raises:
+        UsageError: the lock that is there is damaged.
+        MachineError: it cannot be written.
+    """
+    path = lock_of(pipeline.path)
+    wanted = {place_of(cell, pipeline) for cell in pipeline.cells}
+    with writing(path, "the pipeline"), _alone(path.parent):
+        before = Lock.read(path)
+        kept = {} if before is None else before.artefacts
+        artefacts = {place: each for place, each in {**kept, **made}.items() if place in wanted}
+        text = text_of(pipeline.path.name, artefacts)
+        if (before is None and not artefacts) or (before is not None and _is(path, text)):
+            return
+        with Staging(path, "the pipeline") as staging:
+            staged = staging.folder / path.name
+            staged.write_text(text, encoding="utf-8", newline="\n")
+            staging.commit({staged: path})
+            Staging.settled = False  # Ctrl-C is in time for what still comes
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.read_bytes() == text.encode()
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Has other runs that update a lock in `folder` wait; where the system has no such lock, the last one wins."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a network's file system may lock no folder
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)

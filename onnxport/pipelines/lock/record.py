@@ -1,0 +1,140 @@
+"""What a lock knows of an artefact: its bytes, and the stages that made it with all that they followed from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from onnxport.artifact import Artifact
+from onnxport.exporters.sources import Source
+from onnxport.pipelines.graph import contents
+from onnxport.pipelines.graph.keys import Inputs
+from onnxport.pipelines.records import moves
+from onnxport.pipelines.spec.pipeline import NamedModel, Node
+
+# What keys.inputs_of has beside: the cache's own affairs, what stands with the stages before, what shapes no bytes, and
+# the digest of our own code, which would change every lock with every commit of ours. The version tells a release, and
+# the bytes tell the rest.
+_NOISE = frozenset(("form", "before", "latency"))
+_OUR_CODE = "sources"
+
+
+@dataclass(frozen=True)
+class LockedStage:
+    """A stage as it ran.
+
+    Attributes:
+        name: the node's.
+        said: what its product followed from, by name: "stage", "source", "options" and "proof" that are not their
+            defaults, with digests for the files that they name, and whatever else the key of the cache has.
+        versions: of Python, the platform and the libraries.
+        product: digest of what it made; empty where that is not known.
+    """
+
+    name: str
+    said: Mapping[str, Any]
+    versions: Mapping[str, str]
+    product: str
+
+
+@dataclass(frozen=True)
+class LockedFiles:
+    """The bytes of an artefact.
+
+    Attributes:
+        files: SHA-256 of each file, the main one first; by its name, in a folder by its way inside.
+        digest: of all, as Artifact.digest has it.
+        size: bytes of all.
+    """
+
+    files: Mapping[str, str]
+    digest: str
+    size: int
+
+    @classmethod
+    def of(cls, artifact: Artifact, output: Path) -> LockedFiles:
+        """Those that `artifact` will have at `output`."""
+        if artifact.is_folder:
+            final, places = artifact, {file: file for file in artifact.files}
+        else:
+            places = {end: file for file, end in moves(artifact, output).items()}
+            final = Artifact(output, artifact.format, tuple(sorted(places.keys() - {output})))
+        found = {end: contents.sha256(file) for end, file in places.items()}
+        root = artifact.path if artifact.is_folder else output.parent
+        files = {end.relative_to(root).as_posix(): found[end].hex() for end in final.files}
+        return cls(files, final.digest(found.__getitem__), artifact.size)
+
+
+@dataclass(frozen=True)
+class LockedArtefact:
+    """An artefact as it was made.
+
+    Attributes:
+        source: the model: its path from the lock's folder, or package.module:function.
+        stages: from the model on.
+    """
+
+    model: str
+    target: str
+    matrix: Mapping[str, str]
+    source: str
+    verdict: str
+    made: LockedFiles
+    stages: tuple[LockedStage, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """The cell's."""
+        return "/".join((self.model, self.target, *self.matrix.values()))
+
+
+def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") -> LockedStage:
+    """The stage of `node`, whose product follows from `inputs` (keys.inputs_of)."""
+    said = {key: value for key, value in json.loads(json.dumps(dict(inputs))).items() if key not in _NOISE}
+    versions = {name: text for name, text in said.pop("versions").items() if name != _OUR_CODE}
+    for name in ("python", "platform"):
+        versions[name] = said.pop(name)
+    params, proof = params_of(node), said.pop("proof")
+    said["options"] = _told(params, said.pop("params"))
+    if node.validation is not None and proof is not None:
+        said["proof"] = _told(node.validation, proof)
+    return LockedStage(node.name, said, versions, product)
+
+
+def params_of(node: Node) -> BaseModel:
+    """The options of a node's stage."""
+    params = node.model.export if node.step is None else node.step.params
+    assert params is not None, "a node without a step is an export"
+    return params
+
+
+def source_of(model: NamedModel, folder: Path) -> str:
+    """How the lock names a model."""
+    origin = model.origin
+    if isinstance(origin, Source) and origin.is_factory:
+        return origin.name
+    return relative(origin.path, folder)
+
+
+def relative(path: Path, folder: Path) -> str:
+    """The way from `folder` to `path`, the same on every system."""
+    return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+
+
+def _told(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `described` (keys.described) what is not the default."""
+    fields = type(params).model_fields
+    usual = {name for name in fields if getattr(params, name) == default_of(params, name)}
+    return {name: value for name, value in described.items() if name not in usual}
+
+
+def default_of(params: BaseModel, name: str) -> Any:
+    """The default of an option; None where there is none, or no such option."""
+    known = type(params).model_fields.get(name)
+    return None if known is None or known.is_required() else known.get_default(call_default_factory=True)

@@ -1,0 +1,88 @@
+"""What is wrong with a pipeline.yaml: all of it at once, since whoever mends one fault wants to know of the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from onnxport.errors import OnnxportError, printable, worst
+from onnxport.pipelines.spec.document import Document, Part
+
+
+class BadPipelineError(OnnxportError):
+    """A pipeline.yaml with several faults; `faults` are the errors that each would have been alone."""
+
+    def __init__(self, what: str, faults: Sequence[OnnxportError]) -> None:
+        super().__init__(what)
+        self.faults = tuple(faults)
+        self.exit_code = worst(fault.exit_code for fault in faults)
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *(printable(f"  {fault}") for fault in self.faults)])
+
+
+class Faults:
+    """Collects the faults of one document."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._found: dict[str, tuple[tuple[int, int], OnnxportError]] = {}
+
+    def add(self, error: OnnxportError, *place: Part) -> None:
+        """Takes down what is wrong at `place`; what was said there already is not said again."""
+        with_place = self._document.blaming(_keyed(error), place)
+        self._found.setdefault(str(with_place), (self._document.order(place), with_place))
+
+    @contextmanager
+    def caught(self, *place: Part) -> Iterator[None]:
+        """Takes down an error inside as a fault at `place`, and goes on behind the block."""
+        try:
+            yield
+        except OnnxportError as error:
+            self.add(error, *place)
+
+    def where(self, *place: Part) -> str:
+        """FILE:LINE, KEY for messages."""
+        return self._document.where(place)
+
+    def is_own(self, *place: Part) -> bool:
+        """Whether a place stands in the file itself, not in one that it includes."""
+        return self._document.is_own(place)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def check(self) -> None:
+        """Raises what was found: the fault itself, or BadPipelineError for several, in the order of the lines."""
+        found = [error for _, error in sorted(self._found.values(), key=lambda each: each[0])]
+        raise_all(str(self._document.path), found)
+
+
+def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
+    """Raises the faults of the file `name`, if there are any."""
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise BadPipelineError(f"{name} has {len(found)} faults:", found)
+
+
+# How the rooms spell what is an option on a command line: "--precision int8", "--calib DIR", "--no-simplify".
+_OPTION = re.compile(
+    r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)(?: (?P<value>[A-Z]+(?:=[A-Z]+)?|fp16|int8)\b)?"
+)
+
+
+def _keyed(error: OnnxportError) -> OnnxportError:
+    """`error` with options of a command line named as the keys that they are in the file."""
+    error.what, error.why, error.fix = (
+        _OPTION.sub(_as_key, text) for text in (error.what, error.why, error.fix)
+    )
+    return error
+
+
+def _as_key(found: re.Match[str]) -> str:
+    name = found["name"].replace("-", "_")
+    if found["no"]:
+        return f"{name}: false"
+    return f"{name}: {found['value']}" if found["value"] else name

@@ -1,0 +1,165 @@
+"""Single values of a YAML file: what they are, and what the environment puts into them.
+
+They are read by the core schema of YAML 1.2: `on` and `no` are text, which options that are true or false take as such,
+1_000 and 12:30 are text, and a number remembers how it was written, since `model_version: 1.10` means text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Self
+
+import yaml
+
+from onnxport.errors import UsageError
+
+_PREFIX = "tag:yaml.org,2002:"
+_BOOL, _NULL, _INT, _FLOAT, MERGE = (f"{_PREFIX}{kind}" for kind in ("bool", "null", "int", "float", "merge"))
+TEXT = f"{_PREFIX}str"
+_MOST_DIGITS = 40
+_AMBIGUOUS = re.compile(r"[-+]?0[0-9]+")
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<inside>[^{}]*)(?P<end>\}?)", re.DOTALL)
+_INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+
+
+class Whole(int):
+    """An integer that is written as in the file."""
+
+    written: str
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        number = cls(int(text, base))
+        number.written = text
+        return number
+
+    def __str__(self) -> str:
+        return self.written
+
+
+class Decimal(float):
+    """A float that is written as in the file."""
+
+    written: str
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        number = cls(text.replace(".inf", "inf").replace(".nan", "nan") if text[-1].isalpha() else text)
+        number.written = text
+        return number
+
+    def __str__(self) -> str:
+        return self.written
+
+
+class CoreLoader(yaml.SafeLoader):
+    """Parses YAML and tells scalars apart by the core schema of YAML 1.2, and `<<`."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's own form
+
+
+for _tag, _pattern, _first in (
+    (_BOOL, r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    (_NULL, r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (_INT, r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        _FLOAT,
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    (MERGE, "<<", "<"),
+):
+    CoreLoader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
+_RESOLVER = CoreLoader("")
+
+
+def value_of(node: yaml.ScalarNode) -> Any:
+    """What a scalar means.
+
+    Raises:
+        UsageError: a variable that is not set, a number that YAML's versions read differently, a tag that is not core.
+    """
+    text, tag = node.value, node.tag
+    if "${" in text:
+        text = filled(text)
+        if node.style is None and text:
+            tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    if "\0" in text:
+        raise UsageError("a character 0 stands here", why="no path and no name has one", fix="leave it out")
+    if tag in (TEXT, MERGE):
+        return text
+    if tag == _NULL:
+        return None
+    if tag == _BOOL:
+        return text.lower() == "true"
+    if tag in (_INT, _FLOAT):
+        return _number(text, tag)
+    raise UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out")
+
+
+def _number(text: str, tag: str) -> Whole | Decimal:
+    if tag == _INT and _AMBIGUOUS.fullmatch(text):
+        raise UsageError(
+            f"{text} is an octal number to some readers of YAML and a decimal one to others",
+            fix=f'write {int(text)}, or "{text}" for text',
+        )
+    try:
+        if len(text) > _MOST_DIGITS:
+            raise ValueError(text)
+        return Whole.of(text) if tag == _INT else Decimal.of(text.lower())
+    except ValueError:
+        raise UsageError(f"{text[:_MOST_DIGITS]} is no number", fix="put text into quotes") from None
+
+
+def shorter(tag: str) -> str:
+    """A tag as it is written in a file."""
+    return tag.replace(_PREFIX, "!!")
+
+
+def filled(text: str) -> str:
+    """`text` with ${NAME} and ${NAME:-default} filled in from the environment; $${ stands for ${.
+
+    What is filled in is text: no line, key or list comes of it.
+
+    Raises:
+        UsageError: a variable that is not set and has no default, or another form.
+    """
+    return _VARIABLE.sub(_value, text)
+
+
+def _value(found: re.Match[str]) -> str:
+    if found.group() == "$${":
+        return "${"
+    variable = _INSIDE.fullmatch(found["inside"])
+    if not (found["end"] and variable):
+        raise UsageError(
+            f"{found.group()!r} names no variable",
+            fix="write ${NAME} or ${NAME:-default}, or $${ for a plain ${",
+        )
+    name, default = variable["name"], variable["default"]
+    given = os.environ.get(name)
+    if default is not None:
+        return given or default
+    if given is None:
+        raise UsageError(
+            f"the environment variable {name} is not set", fix=f"set it, or write ${{{name}:-default}}"
+        )
+    return given
+
+
+def written(value: object) -> str:
+    """A single value as text, as it stands in the file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """`value` without the memory of how its numbers were written, for libraries that look at types."""
+    if isinstance(value, Whole):
+        return int(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return {key: plain(each) for key, each in value.items()} if isinstance(value, dict) else value
