@@ -7,13 +7,14 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test conformance lint venv wheel clean
+.PHONY: help demo test soak conformance lint venv wheel clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    convert real trained models and print what came of it"
 	@echo "make test    all that CI checks: lint, types, layers, tests"
 	@echo "make lint    the same without the tests"
+	@echo "make soak    runs of pipelines that are killed, interrupted and doubled, for half an hour"
 	@echo "make conformance  run all of ONNX's own tests and write docs/coverage-*.md anew"
 	@echo "make venv    only install, with everything the tests need, into $(VENV)"
 	@echo "make wheel   build the sdist and the wheel into dist/"
@@ -26,6 +27,9 @@ demo: $(VENV)/installed
 # suffered from its neighbour, one of behaviour fails twice.
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+soak: $(VENV)/installed-test
+	$(BIN)/python -m pytest -m "" tests/soak
 
 conformance: $(VENV)/installed-test
 	$(BIN)/python -m tests.conformance.coverage

@@ -4,6 +4,7 @@
     result = onnxport.convert_model("model.onnx", to="tflite")
     report = onnxport.validate_model("model.onnx", "model.tflite")
     report = onnxport.debug_model("model.onnx", "model.tflite")  # report.diagnosis.node
+    report = onnxport.run_pipeline("pipeline.yaml", jobs=2)  # report.cells
     with onnxport.load("model.tflite") as runtime:
         answers = runtime.run({"input": array})
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
     from onnxport.artifact import TensorSpec
     from onnxport.errors import OnnxportError
+    from onnxport.pipelines.outcome import PipelineReport
     from onnxport.validate.custom import metric
     from onnxport.validate.report import Report
     from onnxport.validate.runtimes.base import Runtime
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ConversionResult",
     "OnnxportError",
+    "PipelineReport",
     "Report",
     "Runtime",
     "TensorSpec",
@@ -57,12 +60,14 @@ __all__ = [
     "metric",
     "optimize_model",
     "quantize_model",
+    "run_pipeline",
     "validate_model",
 ]
 
 _HOMES = {
     "ConversionResult": "onnxport.api",
     "OnnxportError": "onnxport.errors",
+    "PipelineReport": "onnxport.pipelines.outcome",
     "Report": "onnxport.validate.report",
     "Runtime": "onnxport.validate.runtimes.base",
     "TensorSpec": "onnxport.artifact",
@@ -73,6 +78,7 @@ _HOMES = {
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom",
     "quantize_model": "onnxport.api",
+    "run_pipeline": "onnxport.api",
     "validate_model": "onnxport.api",
 }
 

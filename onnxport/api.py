@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxport.artifact import Artifact, path_of
+from onnxport.errors import UsageError
 from onnxport.pipelines import comparing, exporting, runner
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.jobs import conversion, optimization, quantization
@@ -18,6 +20,8 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
+    from onnxport.pipelines.outcome import PipelineReport
+    from onnxport.pipelines.running.watching import Watcher
     from onnxport.validate.runtimes.base import Runtime
 
 StrPath = str | os.PathLike[str]
@@ -202,6 +206,49 @@ def debug_model(
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
     run = comparing.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
     return run.artifacts[0].report
+
+
+def run_pipeline(
+    pipeline: StrPath,
+    targets: Iterable[str] = (),
+    *,
+    frozen: bool = False,
+    jobs: int = 1,
+    memory_limit: str | None = None,
+    progress: Watcher | None = None,
+) -> PipelineReport:
+    """Makes the artefacts that a pipeline.yaml asks for, each proven; what is unchanged comes out of the cache.
+
+    Args:
+        pipeline: the file; paths in it are relative to its folder.
+        targets: names of those to make, as `phone`, `model/phone` or `model/phone/int8`; all unless given.
+        frozen: whether all has to be as pipeline.lock says.
+        jobs: how many products are made at a time, each in a process of its own from two on. Like all that starts
+            processes, it needs no `if __name__ == "__main__"`: they are no copies of the caller's.
+        memory_limit: what these may take together, as estimated: "8GB"; most of what is free unless given.
+        progress: is told how each product comes along.
+
+    Raises:
+        PipelineFailedError: something failed, which kept nothing else from being made; its `report` says what, its
+            `exit_code` what the command would have ended with.
+        OnnxportError: the file cannot be meant, and nothing was done.
+    """
+    from onnxport.pipelines.running.run import run
+    from onnxport.quantize.params import bytes_of
+
+    path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise UsageError(f"jobs has the value {jobs!r}", fix="give 1 or more")
+    report = run(
+        path,
+        targets=(targets,) if isinstance(targets, str) else tuple(targets),
+        frozen=frozen,
+        jobs=jobs,
+        memory_limit=None if memory_limit is None else bytes_of(memory_limit),
+        watcher=progress,
+    )
+    report.check()
+    return report
 
 
 def load(path: StrPath, *, function: str = "") -> Runtime:

@@ -95,6 +95,20 @@ class NotProvenError(OnnxportError):
         self.report = report
 
 
+class PipelineFailedError(OnnxportError):
+    """Something of a pipeline was not made, or not proven, or is over a limit; `report` says what and why.
+
+    Attributes:
+        exit_code: the report's, by SEVERITY over all that failed.
+    """
+
+    def __init__(
+        self, what: str, *, exit_code: int, why: str = "", fix: str = "", report: Any = None
+    ) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.exit_code, self.report = exit_code, report
+
+
 def printable(value: object) -> str:
     """`value` on one line of printable characters; what is none is shown as its escape (`\\x1b`).
 

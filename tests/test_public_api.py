@@ -16,7 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 import onnxport
-from onnxport.errors import InputError, NotProvenError, UsageError
+from onnxport.errors import InputError, NotProvenError, PipelineFailedError, UsageError
 from onnxport.pipelines.report import RunReport
 
 FRAMEWORKS = tuple(f"onnxport.exporters.{name}." for name in ("classical", "paddle", "pytorch", "tensorflow"))
@@ -93,6 +93,17 @@ def debug_model(folder: Path) -> None:
     assert report.diagnosis.node is None
 
 
+def run_pipeline(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(f"version: 1\nmodel: {DIGITS}\ntargets: {{server: {{to: ort}}}}\n")
+    report = onnxport.run_pipeline(folder / "pipeline.yaml")
+    assert isinstance(report, onnxport.PipelineReport)
+    assert report.passed
+    (cell,) = report.cells
+    assert (cell.name, cell.verdict) == ("digits/server", "proven")
+    assert cell.path is not None
+    assert Path(cell.path).is_file()
+
+
 def load(folder: Path) -> None:
     with onnxport.load(DIGITS) as runtime:
         for member in ("name", "inputs", "outputs", "taps", "run", "close"):
@@ -124,6 +135,7 @@ def version(folder: Path) -> None:
 CALLS: dict[str, Callable[[Path], None]] = {
     "ConversionResult": convert_model,
     "OnnxportError": onnxport_error,
+    "PipelineReport": run_pipeline,
     "Report": validate_model,
     "Runtime": load,
     "TensorSpec": load,
@@ -135,6 +147,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "load": load,
     "metric": metric,
     "quantize_model": quantize_model,
+    "run_pipeline": run_pipeline,
     "validate_model": validate_model,
 }
 
@@ -257,6 +270,40 @@ def test_a_budget_that_is_not_kept_raises_with_the_figures_and_leaves_nothing(tm
         )
     assert caught.value.report.artifacts[0].report.verdict == "over budget"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pipeline_that_fails_raises_with_the_report_on_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        f"version: 1\nmodel: {DIGITS}\ntargets: {{small: {{to: ort, max_size: 1KB}}, server: {{to: ort}}}}\n"
+    )
+    with pytest.raises(
+        PipelineFailedError, match=r"1 of 2 artefacts .* were not made: digits/small: "
+    ) as caught:
+        onnxport.run_pipeline(path)
+    assert caught.value.exit_code == 1
+    small, server = caught.value.report.cells
+    assert small.path is None
+    assert Path(server.path).is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"jobs": 0}, "jobs has the value 0; give 1 or more"),
+        ({"jobs": "2"}, "jobs has the value '2'; give 1 or more"),
+        ({"memory_limit": "much"}, "'much' is no size in memory; write 800MB or 2GB"),
+        ({"targets": "phone"}, "there is no target 'phone'; targets are server"),
+    ],
+)
+def test_wrong_option_of_a_pipeline_is_a_usage_error(
+    options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(f"version: 1\nmodel: {DIGITS}\ntargets: {{server: {{to: ort}}}}\n")
+    with pytest.raises(UsageError) as caught:
+        onnxport.run_pipeline(path, **options)
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

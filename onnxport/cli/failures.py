@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -15,24 +14,14 @@ import click
 from onnxport.cli import interruption
 from onnxport.cli.inert import inert, inert_document
 from onnxport.errors import (
-    BUG,
     INTERRUPTED,
-    MACHINE_FAILED,
-    MISSING_DEPENDENCY,
     USAGE,
     CannotConvertError,
     NotProvenError,
     OnnxportError,
     printable,
 )
-from onnxport.pipelines.environment import LIBRARIES
-
-# What the operating system says when the machine is at its end, wherever it hits us.
-_MACHINE_AT_ITS_END = {
-    getattr(errno, name)
-    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENOMEM", "EMFILE", "ENFILE", "EROFS")
-    if hasattr(errno, name)
-}
+from onnxport.pipelines.failures import Failure, failure_of
 
 
 @dataclass(frozen=True)
@@ -41,15 +30,6 @@ class Style:
 
     json: bool
     verbose: bool
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What is shown of an exception."""
-
-    kind: str
-    message: str
-    exit_code: int
 
 
 def show(error: BaseException, style: Style) -> int:
@@ -79,31 +59,11 @@ def show_traceback(error: BaseException) -> None:
 
 def explain(error: BaseException) -> Failure:
     """The sentence and the exit code for `error`."""
-    kind = type(error).__name__
-    if isinstance(error, OnnxportError):
-        return Failure(kind, str(error), error.exit_code)
     if isinstance(error, click.ClickException):
         return Failure("UsageError", _usage(error), USAGE)
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return Failure("Interrupted", "interrupted", INTERRUPTED)
-    if isinstance(error, MemoryError):
-        return Failure(
-            "MachineError",
-            "the machine ran out of memory; close other programs or use a larger one",
-            MACHINE_FAILED,
-        )
-    if isinstance(error, OSError) and error.errno in _MACHINE_AT_ITS_END:
-        where = f"{error.filename}: " if error.filename else ""
-        return Failure("MachineError", f"the machine failed: {where}{error.strerror}", MACHINE_FAILED)
-    if isinstance(error, ModuleNotFoundError) and (absent := _library_of(error)):
-        return Failure("MissingDependencyError", absent, MISSING_DEPENDENCY)
-    said = (str(error).strip().splitlines() or [""])[-1]
-    return Failure(
-        "Bug",
-        f"a bug in onnxport, {kind}: {said}; please report it to the project's issue tracker, with the output "
-        "of the same command under --verbose and of onnxport doctor",
-        BUG,
-    )
+    return failure_of(error)
 
 
 def show_on_stdout(text: str) -> None:
@@ -140,15 +100,6 @@ def _usage(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
-
-
-def _library_of(error: ModuleNotFoundError) -> str:
-    """The sentence about the library that lacks, empty if it is none that we require."""
-    missing = (error.name or "").partition(".")[0]
-    for library in LIBRARIES.values():
-        if library.import_name == missing:
-            return f"{library.name} is not installed; {library.remedy}"
-    return ""
 
 
 def _document(error: BaseException, failure: Failure) -> dict[str, Any]:

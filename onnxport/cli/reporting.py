@@ -63,7 +63,8 @@ class Reporting:
             if self.service == "github":
                 from onnxport.pipelines.reports.pipeline import services
 
-                show_command(services.refusal(error, pipeline))
+                for line in services.refusals(error, pipeline):
+                    show_command(line)
             raise
 
     def _annotate(self, report: PipelineReport) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.errors import NOT_EQUIVALENT, PROVEN, worst
+from onnxport.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
 from onnxport.pipelines.report import RunReport
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.spec.document import Line
 
 PIPELINE_SCHEMA_VERSION: Literal[1] = 1
 Status = Literal["made", "cached", "failed", "not run"]
@@ -22,6 +25,10 @@ class PlaceRecord(_Record):
 
     file: str
     line: int
+
+    @classmethod
+    def of(cls, line: Line | None) -> PlaceRecord | None:
+        return None if line is None else cls(file=str(line.path), line=line.number)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -137,6 +144,20 @@ class PipelineReport(_Record):
     @property
     def passed(self) -> bool:
         return self.exit_code == PROVEN
+
+    def check(self) -> None:
+        """Raises PipelineFailedError, with this report, if something failed."""
+        if self.passed:
+            return
+        missing = [cell for cell in self.cells if cell.path is None]
+        raise PipelineFailedError(
+            f"{len(missing)} of {len(self.cells)} artefacts of {self.file} were not made"
+            if missing
+            else f"the run of {self.file} failed",
+            why="; ".join(f"{cell.name}: {cell.reason}" for cell in missing),
+            exit_code=self.exit_code,
+            report=self,
+        )
 
 
 def exit_code_of(nodes: tuple[NodeRecord, ...], cells: tuple[CellRecord, ...]) -> int:

@@ -54,6 +54,12 @@ def plan_of(folder: Path, *sources: str, **changes: Any) -> Plan:
 NOTHING: dict[str, Any] = {"lacking": {}, "refused": {}}
 
 
+def with_samples(folder: Path) -> None:
+    """Puts there what the file says the user will: a pipeline whose samples are missing is none."""
+    (folder / "samples").mkdir()
+    shutil.copy(DIGITS / "test.npz", folder / "samples")
+
+
 def uncommented(text: str) -> str:
     """A pipeline with every option in it that stands in a comment."""
     key = re.compile(r"^(\s*)# (\s*(?:# )*)([\w-]+:(?: .*)?)$")
@@ -113,7 +119,7 @@ def test_what_cannot_be_meant_leaves_nothing(
 def test_every_option_in_a_comment_can_be_taken(tmp_path: Path) -> None:
     shutil.copy(DIGITS / "digits.onnx", tmp_path)
     text = uncommented(pipeline_text(plan_of(tmp_path, "digits.onnx")))
-    (tmp_path / "samples").mkdir()
+    with_samples(tmp_path)
     found = yaml.safe_load(text)
     assert found["validate"]["inputs"] == "samples"
     assert set(found["stages"]) == {"lean", "int8"}
@@ -181,6 +187,7 @@ def test_a_factory_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (found.name, found.kind, artifact) == ("build", "python", None)
     text = pipeline_text(Plan(tmp_path / "pipeline.yaml", (found,), Samples(), **NOTHING))
     (tmp_path / "pipeline.yaml").write_text(uncommented(text))
+    with_samples(tmp_path)
     assert yaml.safe_load(text)["model"] == {"source": "nets:build"}
     (model,) = {cell.node.model.name for cell in read(tmp_path / "pipeline.yaml").cells}
     assert model == "build"
@@ -192,6 +199,7 @@ def test_what_is_written_for_real_models_is_a_pipeline(key: str, tmp_path: Path)
     shutil.copy(models.path(key), tmp_path / "model.onnx")
     plan = plan_of(tmp_path, "model.onnx")
     text = pipeline_text(plan)
+    with_samples(tmp_path)
     for each in (text, uncommented(text)):
         (tmp_path / "pipeline.yaml").write_text(each)
         assert {cell.target for cell in read(tmp_path / "pipeline.yaml").cells} >= set(TARGETS)

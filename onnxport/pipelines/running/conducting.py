@@ -19,6 +19,7 @@ from onnxport.pipelines.outcome import (
     FailureRecord,
     NodeRecord,
     PipelineReport,
+    PlaceRecord,
     Status,
     exit_code_of,
 )
@@ -162,6 +163,7 @@ class Conductor:
             stage=node.stage,
             after=node.after.name if node.after else "",
             status=status,
+            at=PlaceRecord.of(node.line),
             **facts,
         )
         self.records[node.name] = record

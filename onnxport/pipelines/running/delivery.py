@@ -12,7 +12,7 @@ from onnxport.artifact import Artifact, Staging, writing
 from onnxport.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.pipelines.cache import Entry
 from onnxport.pipelines.limits import held, reason_of, verdict_of
-from onnxport.pipelines.outcome import CellRecord, FailureRecord, NodeRecord
+from onnxport.pipelines.outcome import CellRecord, FailureRecord, NodeRecord, PlaceRecord
 from onnxport.pipelines.records import moves
 from onnxport.pipelines.report import Worth
 from onnxport.pipelines.spec.pipeline import Cell
@@ -46,6 +46,7 @@ def delivered(
         verdict=record.status,
         reason=next(filter(None, (node.broken for node in chain)), ""),  # what broke first
         exit_code=PROVEN,  # the node's own failure counts
+        at=PlaceRecord.of(cell.line),
     )
     if entry is None:
         verdict = record.run.artifacts[0].report.verdict if record.run is not None else record.status

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.reports.pipeline import saving_run
@@ -27,7 +28,7 @@ def run(
     *,
     targets: Collection[str] = (),
     frozen: bool = False,
-    explain: Callable[[Exception], FailureRecord],
+    explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
     memory_limit: int | None = None,
     scheduler: str | None = None,
@@ -40,7 +41,7 @@ def run(
     Args:
         targets: see `chosen`.
         frozen: whether all has to be as the lock says (lock/keeping.py).
-        explain: puts an error that ends a node in words.
+        explain: puts an error that ends a node in words, unless failure_of is to.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
         scheduler: the address of a Dask scheduler, whose workers make the nodes instead.
@@ -64,7 +65,9 @@ def run(
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
         ):
             jobs = executor.jobs if isinstance(executor, Cluster) else jobs
-            conductor = Conductor(pipeline, cache, executor, explain, watcher, keeper, jobs, timings)
+            conductor = Conductor(
+                pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
+            )
             report = conductor.run(cells, arguments)
             keeper.close()
         save(report)
@@ -78,6 +81,10 @@ def _executor(
     if scheduler is not None:
         return Cluster(scheduler, watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
+
+
+def _explained(error: Exception) -> FailureRecord:
+    return FailureRecord(**vars(failure_of(error)))
 
 
 def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:

@@ -41,11 +41,13 @@ class Link:
         name: see Node.
         step: None for the export, whose params are the model's.
         validation: None for no proof.
+        place: of the section that asks for it.
     """
 
     name: str
     step: Step | None
     validation: ValidateParams | None
+    place: Place
 
     @cached_property
     def identity(self) -> str:
@@ -167,7 +169,11 @@ class ChainReader:
         if origin.export is None:
             return Chain()
         proof = self._proof((), self._told(origin, None), (*origin.place, "validate"))
-        return None if proof is None else Chain((Link(f"{origin.name}/export", None, proof.params),))
+        return (
+            None
+            if proof is None
+            else Chain((Link(f"{origin.name}/export", None, proof.params, origin.place),))
+        )
 
     def _linked(
         self,
@@ -194,7 +200,7 @@ class ChainReader:
                 return None
             is_last = number == len(steps) - 1
             name = f"{origin.name}/{asked.name}" + ("" if is_last else f"/{step.stage.name}")
-            links.append(Link(name, rooted, proof.params))
+            links.append(Link(name, rooted, proof.params, asked.place))
         return Chain(tuple(links), shared)
 
     def _told(self, origin: Origin, own: Proofs | None) -> Proofs:

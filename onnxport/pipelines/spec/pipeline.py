@@ -10,6 +10,7 @@ from onnxport.artifact import Artifact
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.jobs import Step
+from onnxport.pipelines.spec.document import Line
 from onnxport.validate.params import ValidateParams
 
 
@@ -56,6 +57,7 @@ class Node:
         after: the node whose product it takes; None where it takes the model.
         validation: how its product is judged; None to let it out unproven.
         latency: whether its product is timed.
+        line: where the file asks for it.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Node:
     after: Node | None
     validation: ValidateParams | None
     latency: bool = True
+    line: Line | None = None
 
     @property
     def chain(self) -> tuple[Node, ...]:
@@ -83,6 +86,7 @@ class Cell:
         node: whose product it is.
         values: the matrix' keys and what they are here, as text.
         output: where it goes.
+        line: where the file has its target.
     """
 
     model: str
@@ -91,6 +95,7 @@ class Cell:
     output: Path
     values: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = Limits()
+    line: Line | None = None
 
     @property
     def name(self) -> str:
@@ -105,7 +110,7 @@ class Pipeline:
         path: the file.
         nodes: in an order in which each stands behind what it takes.
         cells: in the order of the file.
-        reports: files to write the report to.
+        reports: files and folders to write the report to.
         diagnose: whether the ONNX node behind a failed proof is looked for.
     """
 

@@ -15,6 +15,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.pipelines import stages
 from onnxport.pipelines.cache import home_of
 from onnxport.pipelines.reports import FORMATS as REPORTS
+from onnxport.pipelines.reports.pipeline import files_of
 from onnxport.pipelines.spec import outputs
 from onnxport.pipelines.spec.chains import Asked, Chain, ChainReader, Link
 from onnxport.pipelines.spec.composing import load
@@ -88,7 +89,7 @@ class _Reading:
         reports = tuple(self._reports(spec))
         if not origins:
             return None
-        nodes, cells = _written_out(wishes)
+        nodes, cells = _written_out(wishes, self.document)
         self._check_apart(origins, wishes, reports)
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
@@ -249,7 +250,8 @@ class _Reading:
         for number, report in enumerate(spec.reports):
             with self.faults.caught("reports", number):
                 outputs.check_below(report)
-                if Path(report).suffix.lower() not in REPORTS:
+                suffix = Path(report).suffix
+                if suffix and suffix.lower() not in REPORTS:  # without one it is a folder, for all forms
                     raise UsageError(
                         f"{report!r} names no form of report", fix=f"known suffixes are {', '.join(REPORTS)}"
                     )
@@ -311,7 +313,11 @@ class _Reading:
         written = [
             Claim(wish.output, f"the artefact {wish.name}", (*wish.place, "output")) for wish in wishes
         ]
-        written += [Claim(path, "the report", ("reports", number)) for number, path in enumerate(reports)]
+        written += [
+            Claim(file, "the report", ("reports", number))
+            for number, path in enumerate(reports)
+            for file in files_of(path)
+        ]
         outputs.check_apart(written, kept, self.faults)
 
 
@@ -328,7 +334,7 @@ def _mentions(data: object, keys: tuple[str, ...]) -> bool:
     return not data.keys().isdisjoint(keys) or any(_mentions(each, keys) for each in data.values())
 
 
-def _written_out(wishes: list[_Wish]) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
+def _written_out(wishes: list[_Wish], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
     """Nodes, one for what does the same to the same, and the cells that they are for."""
     delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
     models = {wish.origin.name: _named(wish) for wish in wishes}
@@ -340,12 +346,14 @@ def _written_out(wishes: list[_Wish]) -> tuple[tuple[Node, ...], tuple[Cell, ...
             key = _key(wish.origin, wish.chain.links[:number])
             if key not in nodes:
                 model = models[wish.origin.name]
+                line = document.line(link.place)
                 nodes[key] = Node(
-                    link.name, model, link.step, node, link.validation, latency=key in delivered
+                    link.name, model, link.step, node, link.validation, latency=key in delivered, line=line
                 )
             node = nodes[key]
         assert node is not None, "a chain without a link hands nothing out"
-        cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits))
+        line = document.line(wish.place)
+        cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits, line))
     return tuple(nodes.values()), tuple(cells)
 
 

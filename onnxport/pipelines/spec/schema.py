@@ -129,7 +129,10 @@ class PipelineSpec(Section):
         default=True,
         description="Whether the ONNX node behind a failed proof is looked for, for up to two minutes.",
     )
-    reports: Names = Field(default=(), description="Files to write the run's report to, by suffix.")
+    reports: Names = Field(
+        default=(),
+        description="Files to write the run's report to, by suffix, and folders for every form of it.",
+    )
 
 
 # What to write for a key that has to be there.

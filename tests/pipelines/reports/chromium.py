@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import http.server
+import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,3 +106,87 @@ def serving(folder: Path) -> Iterator[Site]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+# Reads pages in frames of one width; the pages' own scripts are forbidden, this one outside is not.
+_PROBE = """<!doctype html><meta charset="utf-8"><title>probe</title><link rel="icon" href="data:,">
+{frames}
+<script>
+function wide(page) {{
+  return [...page.body.querySelectorAll("*")]
+    .filter(e => !e.closest(".scroll table") && e.getBoundingClientRect().right > {width} + 0.5)
+    .map(e => e.tagName + "." + e.getAttribute("class") + ": " + e.textContent.slice(0, 40));
+}}
+function touching(page) {{
+  const labels = [...page.querySelectorAll("svg .label")].filter(e => e.getBoundingClientRect().width);
+  const boxes = labels.map(e => e.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2;
+  const found = [];
+  boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, j) => {{
+    if (meet(a, b)) found.push(labels[i].textContent + " | " + labels[i + 1 + j].textContent);
+  }}));
+  return found;
+}}
+window.onload = function () {{
+  const found = {{}};
+  for (const frame of document.querySelectorAll("iframe")) {{
+    const page = frame.contentDocument, root = page.documentElement;
+    for (const details of page.querySelectorAll("details")) details.open = true;
+    found[frame.name] = {{ scroll: root.scrollWidth, shown: root.clientWidth, wide: wide(page).slice(0, 5),
+                          touching: touching(page) }};
+  }}
+  const shown = document.createElement("pre");
+  shown.id = "found";
+  shown.textContent = JSON.stringify(found);
+  document.body.append(shown);
+}};
+</script>"""
+
+
+def probe(site: Site, pages: Sequence[str], width: int) -> Visit:
+    """Opens the site's pages in frames of `width` pixels, with every <details> open: a browser is slow to start."""
+    frames = (
+        f'<iframe name="{page}" width="{width}" height="800" src="{page}.html"></iframe>' for page in pages
+    )
+    (site.folder / "probe.html").write_text(_PROBE.format(width=width, frames="\n".join(frames)), "utf-8")
+    site.asked.clear()
+    return dom(f"{site.address}/probe.html")
+
+
+def measured(visit: Visit) -> Any:
+    """What the probe found, page by page: how wide it is, what sticks out, which labels of a drawing touch."""
+    found = re.search(r'<pre id="found">(.*?)</pre>', visit.stdout, re.DOTALL)
+    assert found is not None
+    return json.loads(html.unescape(found.group(1)))
+
+
+def pixels(file: Path) -> list[bytearray]:
+    """The rows of a PNG of 8 bits a channel, as RGB or RGBA bytes (PNG specification, section 9: filters)."""
+    data, at, packed, header = file.read_bytes(), 8, b"", b""
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + length]
+        header, packed = (body, packed) if kind == b"IHDR" else (header, packed + body * (kind == b"IDAT"))
+        at += 12 + length
+    width, _, depth, colour = struct.unpack(">IIBB", header[:10])
+    assert depth == 8
+    step = {2: 3, 6: 4}[colour]
+    raw, stride, rows = zlib.decompress(packed), width * step, []
+    above = bytearray(stride)
+    for start in range(0, len(raw), stride + 1):
+        above = _unfiltered(raw[start], bytearray(raw[start + 1 : start + 1 + stride]), above, step)
+        rows.append(above)
+    return rows
+
+
+def _unfiltered(kind: int, row: bytearray, above: bytearray, step: int) -> bytearray:
+    for i in range(len(row)):
+        left, up = (row[i - step] if i >= step else 0), above[i]
+        corner = above[i - step] if i >= step else 0
+        guess = (0, left, up, (left + up) // 2, _paeth(left, up, corner))[kind]
+        row[i] = (row[i] + guess) & 255
+    return row
+
+
+def _paeth(left: int, up: int, corner: int) -> int:
+    return min((left, up, corner), key=lambda value: abs(left + up - corner - value))

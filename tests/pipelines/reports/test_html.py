@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import html.parser
-import json
 import re
 import shutil
-import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,29 +26,6 @@ from tests.pipelines.reports.handmade import (
 )
 
 PHONE = 360
-
-# Reads pages in frames as wide as a phone; the pages' own scripts are forbidden, this one outside is not.
-PROBE = """<!doctype html><meta charset="utf-8"><title>probe</title><link rel="icon" href="data:,">
-{frames}
-<script>
-function wide(page) {{
-  return [...page.body.querySelectorAll("*")]
-    .filter(e => e.getBoundingClientRect().right > {width} + 0.5)
-    .map(e => e.tagName + "." + e.getAttribute("class") + ": " + e.textContent.slice(0, 40));
-}}
-window.onload = function () {{
-  const found = {{}};
-  for (const frame of document.querySelectorAll("iframe")) {{
-    const page = frame.contentDocument, root = page.documentElement;
-    for (const details of page.querySelectorAll("details")) details.open = true;
-    found[frame.name] = {{ scroll: root.scrollWidth, shown: root.clientWidth, wide: wide(page).slice(0, 5) }};
-  }}
-  const shown = document.createElement("pre");
-  shown.id = "found";
-  shown.textContent = JSON.stringify(found);
-  document.body.append(shown);
-}};
-</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -108,36 +81,21 @@ def test_a_page_that_asks_for_something_would_be_noticed(site: chromium.Site) ->
 
 def test_no_page_is_wider_than_a_phone_or_complains(site: chromium.Site) -> None:
     """All pages at once: a browser takes a second to start."""
-    visit = probe(site, PAGES)
+    visit = chromium.probe(site, PAGES, PHONE)
     assert visit.console == []
     assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in PAGES)])
-    assert measured(visit) == {page: {"scroll": PHONE, "shown": PHONE, "wide": []} for page in PAGES}
+    assert chromium.measured(visit) == {
+        page: {"scroll": PHONE, "shown": PHONE, "wide": [], "touching": []} for page in PAGES
+    }
 
 
 def test_a_page_that_is_too_wide_would_be_noticed(site: chromium.Site) -> None:
     source = (site.folder / "failing.html").read_text(encoding="utf-8")
     source = source.replace("</footer>", '</footer><hr width="900">')
     (site.folder / "wide.html").write_text(source, encoding="utf-8")
-    found = measured(probe(site, ["wide"]))["wide"]
+    found = chromium.measured(chromium.probe(site, ["wide"], PHONE))["wide"]
     assert found["scroll"] > PHONE
     assert found["wide"]
-
-
-def probe(site: chromium.Site, pages: Sequence[str]) -> chromium.Visit:
-    """Opens the pages in frames as wide as a phone."""
-    frames = (
-        f'<iframe name="{page}" width="{PHONE}" height="800" src="{page}.html"></iframe>' for page in pages
-    )
-    (site.folder / "probe.html").write_text(PROBE.format(width=PHONE, frames="\n".join(frames)), "utf-8")
-    site.asked.clear()
-    return chromium.dom(f"{site.address}/probe.html")
-
-
-def measured(visit: chromium.Visit) -> Any:
-    """What the probe found, page by page."""
-    found = re.search(r'<pre id="found">(.*?)</pre>', visit.stdout, re.DOTALL)
-    assert found is not None
-    return json.loads(html.unescape(found.group(1)))
 
 
 @pytest.mark.parametrize(("scheme", "option"), [("light", 1), ("dark", 0)])
@@ -152,41 +110,9 @@ def test_page_is_painted_in_light_and_dark(
         "--window-size=600,1400",
         f"--blink-settings=preferredColorScheme={option}",
     )
-    rows = pixels(target)
+    rows = chromium.pixels(target)
     assert (rows[0][0] > 200) == (scheme == "light")
     assert len({bytes(row) for row in rows}) > 200  # most lines differ: there is text, and not a blank sheet
-
-
-def pixels(file: Path) -> list[bytearray]:
-    """The rows of a PNG of 8 bits a channel, as RGB or RGBA bytes (PNG specification, section 9: filters)."""
-    data, at, packed, header = file.read_bytes(), 8, b"", b""
-    while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at : at + 8])
-        body = data[at + 8 : at + 8 + length]
-        header, packed = (body, packed) if kind == b"IHDR" else (header, packed + body * (kind == b"IDAT"))
-        at += 12 + length
-    width, _, depth, colour = struct.unpack(">IIBB", header[:10])
-    assert depth == 8
-    step = {2: 3, 6: 4}[colour]
-    raw, stride, rows = zlib.decompress(packed), width * step, []
-    above = bytearray(stride)
-    for start in range(0, len(raw), stride + 1):
-        above = unfiltered(raw[start], bytearray(raw[start + 1 : start + 1 + stride]), above, step)
-        rows.append(above)
-    return rows
-
-
-def unfiltered(kind: int, row: bytearray, above: bytearray, step: int) -> bytearray:
-    for i in range(len(row)):
-        left, up = (row[i - step] if i >= step else 0), above[i]
-        corner = above[i - step] if i >= step else 0
-        guess = (0, left, up, (left + up) // 2, paeth(left, up, corner))[kind]
-        row[i] = (row[i] + guess) & 255
-    return row
-
-
-def paeth(left: int, up: int, corner: int) -> int:
-    return min((left, up, corner), key=lambda value: abs(left + up - corner - value))
 
 
 def test_failing_page_shows_verdict_figures_charts_and_node(site: chromium.Site) -> None:

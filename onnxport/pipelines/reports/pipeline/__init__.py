@@ -27,11 +27,11 @@ def saving_run(paths: Sequence[Path], besides: Sequence[Path] = ()) -> Iterator[
         UsageError: no form has this suffix, or the folder of a file does not exist.
         MachineError: the folder cannot be written to.
     """
-    theirs = {file.resolve() for path in besides for file in _files(path)}
+    theirs = {file.resolve() for path in besides for file in files_of(path)}
     with ExitStack() as stack:
         files: dict[Path, Path] = {}
         for path in paths:
-            own = {file.resolve(): file for file in _files(path) if file.resolve() not in theirs}
+            own = {file.resolve(): file for file in files_of(path) if file.resolve() not in theirs}
             if own and _is_folder(path):
                 stack.enter_context(_folder(path))
             files |= own
@@ -42,7 +42,12 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() not in FORMATS
 
 
-def _files(path: Path) -> tuple[Path, ...]:
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The files that the report is written to where `path` is given.
+
+    Raises:
+        UsageError: there is no such form, or no folder can be there.
+    """
     if not _is_folder(path):
         return (path,)
     if path.suffix and not path.is_dir():
@@ -50,8 +55,12 @@ def _files(path: Path) -> tuple[Path, ...]:
             f"no report can be written to {path}",
             fix=f"known suffixes are {', '.join(FORMATS)}; a folder, which exists or has no suffix, gets all forms",
         )
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file and no folder", fix="give a folder, or a file with a suffix")
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    if not nearest.is_dir():
+        raise UsageError(
+            f"no report can be written to {path}, {nearest} is a file and no folder",
+            fix="give it another place",
+        )
     return tuple(path / name for name in NAMES)
 
 

@@ -89,11 +89,12 @@ def figures(report: PipelineReport, seconds: float) -> str:
     return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
 
 
-def refusal(error: OnnxportError, pipeline: Path) -> str:
-    """The workflow command for what is wrong with the file itself, at the line that the message begins with."""
-    place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", error.what)
-    file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
-    return _command("error", _known(file), int(line), "onnxport: the pipeline is refused", str(error))
+def refusals(error: OnnxportError, pipeline: Path) -> Iterator[str]:
+    """A workflow command for each fault of the file itself, at the line that its message begins with."""
+    for fault in getattr(error, "faults", (error,)):
+        place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", fault.what)
+        file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
+        yield _command("error", _known(file), int(line), "onnxport: the pipeline is refused", str(fault))
 
 
 def _told(fault: Fault) -> str:

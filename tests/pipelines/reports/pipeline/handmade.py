@@ -42,16 +42,11 @@ def at(line: int) -> PlaceRecord:
 
 
 def sized(run: RunReport, size: int, sqnr: float | None = None) -> RunReport:
-    """`run` with another size, which is that of a source of 4 MB and more, and another SQNR of its first output."""
+    """`run` with another size, which is that of a source of 4 MB and more, and another SQNR of all outputs."""
     made = run.artifacts[0]
     judgements = tuple(
         each.model_copy(
-            update={
-                "outputs": tuple(
-                    out.model_copy(update={"sqnr_db": sqnr} if not count else {})
-                    for count, out in enumerate(each.outputs)
-                )
-            }
+            update={"outputs": tuple(out.model_copy(update={"sqnr_db": sqnr}) for out in each.outputs)}
         )
         for each in made.report.judgements
     )
