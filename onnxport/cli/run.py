@@ -87,7 +87,7 @@ def command(
             show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
-    _check_executor(executor, scheduler, jobs, memory_limit)
+    _check_executor(executor, scheduler)
     watcher = following(output)
     try:
         with reporting.refusals(pipeline):
@@ -114,21 +114,11 @@ def command(
     return report.exit_code
 
 
-def _check_executor(executor: str, scheduler: str | None, jobs: int, memory_limit: int | None) -> None:
-    """Refuses options that say nothing together (UsageError)."""
-    from onnxport.quantize.params import checked_address
-
-    if executor == "local":
-        if scheduler is not None:
-            raise UsageError("--scheduler is of a Dask cluster", fix="give --executor dask, or leave it out")
-        return
-    if scheduler is None:
+def _check_executor(executor: str, scheduler: str | None) -> None:
+    """Refuses options that say nothing without each other (UsageError)."""
+    if executor == "local" and scheduler is not None:
+        raise UsageError("--scheduler is of a Dask cluster", fix="give --executor dask, or leave it out")
+    if executor == "dask" and scheduler is None:
         raise UsageError(
             "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"
-        )
-    checked_address(scheduler)
-    if jobs > 1 or memory_limit is not None:
-        raise UsageError(
-            "--jobs and --memory-limit are of this machine",
-            fix="leave them out: a cluster has its own number of workers",
         )

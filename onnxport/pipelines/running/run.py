@@ -21,6 +21,7 @@ from onnxport.pipelines.running.watching import Unwatched, Watcher
 from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.timing import Timings
+from onnxport.quantize.params import checked_address
 
 
 def run(
@@ -78,8 +79,18 @@ def run(
 def _executor(
     jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
 ) -> Local | Processes | Cluster:
+    """Who makes the nodes.
+
+    Raises:
+        UsageError: limits of this machine, for a cluster; no address.
+    """
     if scheduler is not None:
-        return Cluster(scheduler, watcher)
+        if jobs > 1 or memory_limit is not None:
+            raise UsageError(
+                "--jobs and --memory-limit are of this machine",
+                fix="leave them out: a cluster has its own number of workers",
+            )
+        return Cluster(checked_address(scheduler), watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
