@@ -21,6 +21,7 @@ COMMANDS = {
     "quantize": "Make an ONNX model smaller and faster in lower precision, and measure what that costs.",
     "init": "Write the first pipeline.yaml of a project, fitted to its model, and a workflow that runs it.",
     "run": "Run a pipeline: models, targets and precisions of one file, what is new or changed of it.",
+    "verify": "Show what a model file was made from, and whether that still holds.",
     "validate": "Prove that a model file computes what another one computes.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",

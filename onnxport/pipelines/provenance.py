@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,14 @@ def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
     A file or folder that an option names is left out, since it may lie elsewhere tomorrow; its content stands in the
     lock. A stage that occurs again has its number behind the name.
     """
-    noted: dict[str, object] = {}
-    for name, params in steps:
-        times = 1 + sum(each.partition("#")[0] == name for each in noted)
-        noted[name if times == 1 else f"{name}#{times}"] = _without_paths(params)
-    return noted
+    names, params = zip(*steps, strict=True)
+    return dict(zip(numbered(names), map(_without_paths, params), strict=True))
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Names of stages in their order, with "#2" behind the second of a name."""
+    counts = [names[: number + 1].count(name) for number, name in enumerate(names)]
+    return [name if count == 1 else f"{name}#{count}" for name, count in zip(names, counts, strict=True)]
 
 
 def _without_paths(params: BaseModel) -> dict[str, Any]:

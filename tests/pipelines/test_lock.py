@@ -66,6 +66,7 @@ def test_it_is_the_same_wherever_it_is_written(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = project(tmp_path / "another" / "place")
+    monkeypatch.setenv("ONNXPORT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(folder)
     assert cli.main(["run", "pipeline.yaml", "-q"], standalone_mode=False) == 0
     text = (folder / "pipeline.lock").read_text()

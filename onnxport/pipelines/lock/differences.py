@@ -197,7 +197,7 @@ def _options(
         if name in was and name in now and was[name] == now[name]:
             continue
         before, after = (each.get(name, default_of(params, name)) for each in (was, now))
-        if _is_content(before) and _is_content(after):
+        if is_content(before) and is_content(after):
             yield (
                 "files",
                 f"{owner}.{name}: {getattr(params, name, '')} has changed, {_changed(before, after)}",
@@ -206,7 +206,7 @@ def _options(
             yield "option", f"{owner}.{name}: {_shown(before)} -> {_shown(after)}"
 
 
-def _is_content(value: Any) -> bool:
+def is_content(value: Any) -> bool:
     """Whether it stands for what lies at a path (contents.described)."""
     return isinstance(value, dict) and "sha256" in value
 

@@ -1,0 +1,38 @@
+"""`onnxport verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.output import PATH, Output, output_options
+
+
+@subcommand(
+    "verify",
+    "onnxport verify build/model/phone.tflite",
+    "onnxport verify phone.tflite --lock pipeline.lock --source model.onnx",
+)
+@click.argument("artefact", type=PATH)
+@click.option(
+    "--lock",
+    type=PATH,
+    metavar="FILE",
+    help="The lock of its pipeline. [default: looked for beside it and in the folders above]",
+)
+@click.option(
+    "--source", type=PATH, metavar="MODEL", help="The model, where that is not where the lock says."
+)
+@output_options
+def command(artefact: Path, lock: Path | None, source: Path | None, output: Output) -> int:
+    from onnxport.pipelines.reports.provenance import verification_lines
+    from onnxport.pipelines.verifying import verify
+
+    found = verify(artefact, lock, source)
+    output.result(
+        lambda: found.model_dump_json(indent=2), lambda: verification_lines(found, all_of_it=output.verbose)
+    )
+    found.check()
+    return found.exit_code
