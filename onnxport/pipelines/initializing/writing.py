@@ -24,8 +24,8 @@ _OUTPUT = "build"
 _OFF = "# "
 # The versions in a lock (lock/form.py) as requirements for pip; none where there is no lock.
 _LOCKED = (
-    r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' """
-    "> locked.txt || true"
+    r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | """
+    "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' > locked.txt || true"
 )
 # GitHub's machines that are like this one: a lock holds for its platform.
 _RUNNERS = {
