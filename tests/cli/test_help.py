@@ -29,6 +29,7 @@ OWN = {
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
     "inspect": set(),
+    "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
