@@ -31,10 +31,21 @@ OWN = {
     "plan": {"targets"},
     "cache": {"size", "calibrations"},
     "inspect": set(),
+    "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
-    "run": {"frozen", "no_cache", "targets", "jobs", "memory_limit", "report_paths", "annotations"},
+    "run": {
+        "frozen",
+        "no_cache",
+        "targets",
+        "jobs",
+        "memory_limit",
+        "executor",
+        "scheduler",
+        "report_paths",
+        "annotations",
+    },
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

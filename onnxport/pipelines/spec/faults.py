@@ -74,11 +74,13 @@ _OPTION = re.compile(
 
 
 def _keyed(error: OnnxportError) -> OnnxportError:
-    """`error` with options of a command line named as the keys that they are in the file."""
-    error.what, error.why, error.fix = (
-        _OPTION.sub(_as_key, text) for text in (error.what, error.why, error.fix)
-    )
+    error.what, error.why, error.fix = map(in_keys, (error.what, error.why, error.fix))
     return error
+
+
+def in_keys(text: str) -> str:
+    """`text` with options of a command line named as the keys that they are in the file."""
+    return _OPTION.sub(_as_key, text)
 
 
 def _as_key(found: re.Match[str]) -> str:
