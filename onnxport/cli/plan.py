@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 )
 @output_options
 def command(pipeline: Path, targets: tuple[str, ...], output: Output) -> int:
+    from onnxport.importing import importable_from
     from onnxport.pipelines.cache import Cache, folder_beside
     from onnxport.pipelines.graph.planning import Planner
     from onnxport.pipelines.running.run import chosen
     from onnxport.pipelines.spec.reading import read
 
     found = read(pipeline)
-    plan = Planner(found, chosen(found, targets), Cache(folder_beside(pipeline))).plan()
+    with importable_from(found.folder):
+        plan = Planner(found, chosen(found, targets), Cache(folder_beside(pipeline))).plan()
     output.result(lambda: plan.model_dump_json(indent=2), lambda: _text(plan))
     return plan.exit_code
 
