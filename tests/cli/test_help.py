@@ -28,11 +28,24 @@ OWN = {
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
+    "plan": {"targets"},
+    "cache": {"size", "calibrations"},
     "inspect": set(),
+    "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
-    "run": {"frozen", "targets", "jobs", "memory_limit", "report_paths", "annotations"},
+    "run": {
+        "frozen",
+        "no_cache",
+        "targets",
+        "jobs",
+        "memory_limit",
+        "executor",
+        "scheduler",
+        "report_paths",
+        "annotations",
+    },
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -19,6 +19,7 @@ from onnxport.pipelines.initializing.hosts import project_of
 from onnxport.pipelines.initializing.looking import Look, look
 from onnxport.pipelines.initializing.samples import Samples, samples_for
 from onnxport.pipelines.initializing.writing import Plan, pipeline_text, workflow_text
+from onnxport.pipelines.spec.published import schema
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import TARGETS
 
@@ -77,6 +78,7 @@ def test_it_is_fitted_to_the_model_and_names_the_next_command(
     assert capsys.readouterr().out.splitlines() == [
         "wrote pipeline.yaml (digits.onnx to tflite, coreml, ort)",
         "wrote .github/workflows/onnxport.yml",
+        "wrote pipeline.schema.json",
         "next: onnxport run pipeline.yaml",
     ]
     assert [cell.name for cell in read(Path("pipeline.yaml")).cells] == [
@@ -95,7 +97,7 @@ def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
 ) -> None:
     assert called("--ci", "none", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["written"] == ["pipeline.yaml"]
+    assert document["written"] == ["pipeline.yaml", "pipeline.schema.json"]
     assert document["notes"] == ["no .onnx file is here: name your model in pipeline.yaml"]
     text = Path("pipeline.yaml").read_text()
     assert yaml.safe_load(text)["model"] == "model.onnx"
@@ -104,7 +106,11 @@ def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
     assert Path("pipeline.yaml").read_text() == "mine"
     assert called("--ci", "none", "--force") == 0
     assert Path("pipeline.yaml").read_text() == text
-    assert sorted(path.name for path in project.iterdir()) == [".git", "pipeline.yaml"]
+    assert sorted(path.name for path in project.iterdir()) == [
+        ".git",
+        "pipeline.schema.json",
+        "pipeline.yaml",
+    ]
 
 
 @pytest.mark.parametrize("arguments", [("nowhere.onnx",), ("-o", "pipeline.json"), ("-o", "nowhere/p.yaml")])
@@ -121,6 +127,7 @@ def test_every_option_in_a_comment_can_be_taken(tmp_path: Path) -> None:
     text = uncommented(pipeline_text(plan_of(tmp_path, "digits.onnx")))
     with_samples(tmp_path)
     found = yaml.safe_load(text)
+    jsonschema.validate(found, json.loads(schema()))
     assert found["validate"]["inputs"] == "samples"
     assert set(found["stages"]) == {"lean", "int8"}
     assert found["targets"]["tflite"]["max_latency_ratio"] == 1.5
@@ -268,10 +275,18 @@ def test_the_host_is_the_projects(project: Path, capsys: pytest.CaptureFixture[s
     assert project_of(project).host == "github"
 
 
-def test_the_workflow_installs_what_the_files_were_made_with(project: Path) -> None:
+def test_the_workflow_installs_the_locks_versions_and_the_models_extras(project: Path) -> None:
     found = Look("m", "m.pt2", "pytorch")
     text = workflow(project, "github", looks=(found,), samples=Samples(3, images=True))
-    (line,) = [line for line in text.splitlines() if "pip install" in line]
-    assert re.search(r"'onnxport\[images,torch\]==\d", line)
-    assert re.search(r"'onnxruntime==\d", line)
-    assert os.sep not in line
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    (install,) = [step["run"] for step in job["steps"] if step.get("name") == "Install"]
+    locking, installing, *_ = install.splitlines()
+    assert installing == "python -m pip install 'onnxport[images,torch]' --requirement locked.txt"
+    versions = "versions:\n  onnx: 1.2.3\n  coremltools: '9.0'\n  platform: Linux x86_64\n  python: '3.11'\n"
+    lock = f"# by us\n{versions}artefacts:\n  a: b\n"
+    for written, locked in ((lock, "onnx==1.2.3\ncoremltools==9.0\n"), (None, "")):
+        Path("pipeline.lock").unlink(missing_ok=True)
+        if written is not None:
+            Path("pipeline.lock").write_text(written)
+        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", locking], check=True)
+        assert Path("locked.txt").read_text() == locked

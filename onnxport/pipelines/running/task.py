@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxport.artifact import SUFFIXES, Artifact, Staging
 from onnxport.consulting import Watch
+from onnxport.errors import MachineError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.clock import Progress
@@ -25,6 +27,7 @@ class Task:
     export: of a framework's model.
     room: the empty folder that the product goes to.
     diagnose: whether the ONNX node behind a failed proof is looked for.
+    versions: of what computes, as its key has them.
     """
 
     node: str
@@ -35,6 +38,7 @@ class Task:
     latency: bool
     room: Path
     diagnose: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:
@@ -56,6 +60,10 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         with Watch(_known(task)) as watch:
             report = _made(task, progress)
             return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
+    except MachineError as error:
+        # What could not be written was to go into the room, of which a single command's -o says nothing.
+        error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
+        raise
     finally:
         Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
 

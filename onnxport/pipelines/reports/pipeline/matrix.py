@@ -11,9 +11,10 @@ from pathlib import PurePath
 
 from onnxport.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.pipelines.outcome import CellRecord, NodeRecord, PipelineReport, PlaceRecord
-from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation
+from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation, ways_out
 from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.wording import text
+from onnxport.pipelines.spec.keys import in_keys
 from onnxport.validate.report import Diagnosis, OutputReport
 
 LIMITS = "limits"
@@ -225,7 +226,7 @@ def reason_of(node: NodeRecord) -> str:
     """Why a node failed, without its name."""
     made = artifact_of(node)
     if node.failure is not None:
-        return node.failure.message
+        return in_keys(node.failure.message)
     return made.report.reason if made is not None else node.why
 
 
@@ -234,7 +235,9 @@ def sentence_of(node: NodeRecord) -> str:
     made = artifact_of(node)
     if node.failure is not None or made is None:
         return f"{node.name}: {reason_of(node)}"
-    return f"{accusation(made.report)}: {made.report.reason}"
+    return "; ".join(
+        (f"{accusation(made.report)}: {made.report.reason}", *map(in_keys, ways_out(made.report)))
+    )
 
 
 def lines(sentence: str) -> list[str]:
@@ -309,5 +312,6 @@ def _called(made: ArtifactRecord, name: str) -> ArtifactRecord:
             each.model_copy(update={"path": PurePath(each.path).name}) for each in made.companions
         ),
         "report": made.report.model_copy(update={"candidate": candidate}),
+        "notes": tuple(map(in_keys, made.notes)),
     }
     return made.model_copy(update=update)
