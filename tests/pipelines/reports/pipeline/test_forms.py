@@ -16,7 +16,7 @@ from fixtures import models
 from onnxport.pipelines.outcome import PipelineReport
 from onnxport.pipelines.reports.pipeline import document, junit, markdown, matrix, sarif, terminal
 from tests.pipelines.reports.handmade import NASTY
-from tests.pipelines.reports.pipeline.handmade import cached, crowd, hostile, lone, lost, mixed
+from tests.pipelines.reports.pipeline.handmade import cached, crowd, hostile, lone, lost, mixed, undelivered
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "schema" / "pipeline-report.schema.json"
 SEEN = NASTY.replace("\x1b", "\\x1b").replace("\x00", "\\x00")
@@ -90,6 +90,15 @@ def test_failures_say_which_stage_and_which_node_and_skipped_ones_why() -> None:
     assert (skipped.type, skipped.message) == ("not run", "not run: digits/int8 failed")
     (error,) = found["digits", "apple"].result
     assert error.text.splitlines()[-1] == "exit 3"
+
+
+def test_what_cannot_be_put_in_its_place_is_an_error_of_its_own() -> None:
+    (result,) = cases(undelivered())["digits", "a"].result
+    assert isinstance(result, Error)
+    assert result.text.splitlines()[1:] == ["stage: delivery", "exit 6"]
+    (found,) = results(undelivered())
+    assert found["ruleId"] == "stage-failed"
+    assert "Permission denied" in found["message"]["text"]
 
 
 def test_figures_are_the_cases_output_and_the_suites_properties() -> None:
