@@ -231,6 +231,7 @@ def test_failures_have_their_reason_stage_node_and_line_below() -> None:
     assert first == [
         "digits/int8 is not equivalent to model.onnx: 'scores': a fault",
         "  stage quantize, ONNX node Conv '/stem/conv1/Conv', ci/pipeline.yaml:6",
+        "  Conv '/stem/conv1/Conv' is the first node that differs",
         "  not made for it: digits/tiny/int8",
     ]
     assert second[1].split() == ["StringSplit", "'pre/split'", *"Core ML has no string operators".split()]

@@ -41,7 +41,7 @@ def test_failures_are_commands_at_their_lines_the_worst_first() -> None:
     assert "18 % too much" in found[2][2]
     assert found[0][2].count("\n") == 2
     assert found[1][2].splitlines()[1:] == [
-        "ONNX node: Conv '/stem/conv1/Conv'",
+        "Conv '/stem/conv1/Conv' is the first node that differs",
         "not made for it: digits/tiny/int8",
     ]
 
