@@ -25,7 +25,7 @@ from onnxport.pipelines.provenance import numbered
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import STAGES, TARGETS
 
-Subject = Literal["bytes", "proof", "source", "options", "samples", "versions"]
+Subject = Literal["bytes", "proof", "source", "options", "files", "versions"]
 # "later" is no fault of the artefact: it would be made with something else today.
 Status = Literal["holds", "fails", "later", "unknown"]
 
@@ -242,7 +242,7 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
         _given_source(source, note["source"])
         if source is not None
         else Check(subject="source", status="unknown", said="give it with --source"),
-        Check(subject="samples", status="unknown", said=f"{why}, which has their digests"),
+        Check(subject="files", status="unknown", said=f"{why}, which has the samples' digests"),
         _versions(note["made_by"]),
     ]
     return Verification(
@@ -301,7 +301,7 @@ def _proof(verdict: str) -> Check:
 # What a difference of the pipeline is about, for the user.
 _SUBJECTS: Mapping[str, Subject] = {
     "source": "source",
-    "files": "samples",
+    "files": "files",
     "artefact": "options",
     "chain": "options",
     "option": "options",
@@ -309,8 +309,8 @@ _SUBJECTS: Mapping[str, Subject] = {
 
 
 def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
-    """Whether source, samples and options are what they were."""
-    asked: tuple[Subject, ...] = ("samples", "options")
+    """Whether source, samples, the user's code and options are what they were."""
+    asked: tuple[Subject, ...] = ("files", "options")
     if source is not None:
         yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
     else:

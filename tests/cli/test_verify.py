@@ -112,7 +112,7 @@ def test_a_copy_is_known_by_its_bytes_and_a_changed_copy_by_its_note(here: Path,
 
 def test_what_it_was_made_from_is_compared(here: Path, verified: Any) -> None:
     (here / "samples" / "3.npz").write_bytes((here / "samples" / "0.npz").read_bytes())
-    assert {name for name, status in verified(SERVER)[2].items() if status == "fails"} == {"samples"}
+    assert {name for name, status in verified(SERVER)[2].items() if status == "fails"} == {"files"}
     (here / "pipeline.yaml").write_text(PIPELINE.replace("{to: ort,", "{to: ort, level: basic,"))
     model = onnx.load(here / "digits.onnx")
     model.doc_string = "another"
@@ -120,7 +120,7 @@ def test_what_it_was_made_from_is_compared(here: Path, verified: Any) -> None:
     code, document, checks = verified(SERVER)
     assert code == 1
     failing = {name for name, status in checks.items() if status == "fails"}
-    assert failing == {"samples", "options", "source"}
+    assert failing == {"files", "options", "source"}
     assert "targets.server.level: all -> basic" in str(document)
 
 
@@ -154,7 +154,7 @@ def test_without_a_lock_the_artefact_speaks_for_itself(here: Path, verified: Any
         code, document, checks = verified("own.ort", "--source", "digits.onnx")
         assert (code, document["lock"]) == (0, None)
         assert document["stages"] == [{"name": "ort", "stage": "ort", "options": {"level": "basic"}}]
-        unknown = {"bytes": "unknown", "samples": "unknown"}
+        unknown = {"bytes": "unknown", "files": "unknown"}
         assert checks == {"proof": "holds", "source": "holds", "versions": "holds", **unknown}
 
 

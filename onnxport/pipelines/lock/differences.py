@@ -12,9 +12,18 @@ from pydantic import BaseModel
 from onnxport.artifact import Artifact
 from onnxport.errors import UsageError, printable
 from onnxport.pipelines.graph import contents
+from onnxport.pipelines.graph.consulted import changed
 from onnxport.pipelines.graph.keys import inputs_of
 from onnxport.pipelines.lock.file import Lock, place_of
-from onnxport.pipelines.lock.record import LockedStage, default_of, params_of, source_of, stage_of
+from onnxport.pipelines.lock.record import (
+    CODE,
+    LockedStage,
+    code_in,
+    default_of,
+    params_of,
+    source_of,
+    stage_of,
+)
 from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
 
 _SHOWN = 12  # of a digest's 64 digits
@@ -165,6 +174,9 @@ class _Words:
         return source_of(self.node.model, self.pipeline.folder)
 
 
+_IN_WORDS = {"stage", "source", "options", "proof", CODE}
+
+
 def _between(was: LockedStage, now: LockedStage, words: _Words) -> Iterator[tuple[str, str]]:
     """Kind and words of all that differs between two states of a stage."""
     if was.said["stage"] != now.said["stage"]:
@@ -180,7 +192,10 @@ def _between(was: LockedStage, now: LockedStage, words: _Words) -> Iterator[tupl
             yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
     else:
         yield from _options("validate", proof, was.said["proof"], now.said["proof"])
-    for name in sorted((was.said.keys() | now.said.keys()) - {"stage", "source", "options", "proof"}):
+    for each in code_in(was, words.pipeline.folder):
+        if said := changed(each):
+            yield "files", f"{words.owner}: {said}"
+    for name in sorted((was.said.keys() | now.said.keys()) - _IN_WORDS):
         if was.said.get(name) != now.said.get(name):
             values = f"{_shown(was.said.get(name))} -> {_shown(now.said.get(name))}"
             yield "files", f"{words.owner}, {name}: {values}"
