@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import FORMATS, Artifact
 from onnxport.manifest import MAIN
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.environment import describe
@@ -96,6 +96,54 @@ def function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tup
         update = {"function": name, "report": report, "notes": report.notes}
         others.append(main.model_copy(update=update))
     return (main.model_copy(update={"function": MAIN}), *others)
+
+
+def located(
+    report: RunReport, place: Path, origin: Path, *, is_there: bool, digest: str | None = None
+) -> RunReport:
+    """The report of a run that was another's, as if it had been this one's.
+
+    Args:
+        place: where the artefact is now, or would have come to be.
+        origin: the model that it was made of.
+        is_there: whether it is at `place`.
+        digest: of the artefact where it has another one there, as of an ONNX file that names its data file.
+    """
+    source = report.source.model_copy(update={"path": str(origin)})
+    return report.model_copy(
+        update={
+            "source": source,
+            "artifacts": tuple(
+                _located(each, report.source.path, place, origin, is_there, digest or each.digest)
+                for each in report.artifacts
+            ),
+        }
+    )
+
+
+def _located(
+    record: ArtifactRecord, before: str, place: Path, origin: Path, is_there: bool, digest: str
+) -> ArtifactRecord:
+    report = record.report
+    main = Path(record.path or report.candidate.path)
+    artifact = Artifact(main, FORMATS[main.suffix])
+    candidate = report.candidate.model_copy(update={"path": str(place), "digest": digest})
+    reference = report.reference
+    if reference.path == before:
+        reference = reference.model_copy(update={"path": str(origin)})
+    return record.model_copy(
+        update={
+            "path": str(place) if is_there else None,
+            "digest": digest,
+            "companions": tuple(
+                each.model_copy(
+                    update={"path": str(placed(main.parent / Path(each.path).name, artifact, place))}
+                )
+                for each in record.companions
+            ),
+            "report": report.model_copy(update={"candidate": candidate, "reference": reference}),
+        }
+    )
 
 
 def run_report(

@@ -57,6 +57,7 @@ def write(place: Path, text: str) -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Sandbox:
     sandbox = Sandbox(tmp_path)
+    sandbox.environment.pop("ONNXPORT_CACHE", None)
     write(sandbox.folder / "metrics.py", METRIC)
     write(sandbox.folder / "shared" / "__init__.py", "")
     write(sandbox.folder / "shared" / "distances.py", DISTANCES)

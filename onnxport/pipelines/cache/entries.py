@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.artifact import FOLDERS, FORMATS, Artifact
-from onnxport.pipelines.cache.files import files_in, sha256
+from onnxport.pipelines.cache.files import files_in
+from onnxport.pipelines.graph.contents import sha256
 from onnxport.pipelines.report import RunReport
 
 ENTRY = "entry.json"
@@ -88,7 +89,7 @@ def written(folder: Path, key: str, node: str, report: RunReport, inputs: Mappin
     """Writes entry.json beside the product in `folder`."""
     stated = report.model_dump(mode="json")
     plain = _without(stated, f"{folder}/")
-    files = {name: sha256(folder / name) for name in files_in(folder)}
+    files = {name: sha256(folder / name).hex() for name in files_in(folder)}
     said = {
         "form": _FORM,
         "key": key,
@@ -131,7 +132,7 @@ def check(folder: Path, note: Note) -> None:
     if set(found) != set(note.files):
         raise Damaged("files")
     for name, digest in note.files.items():
-        if sha256(folder / name) != digest:
+        if sha256(folder / name).hex() != digest:
             raise Damaged(name)
 
 

@@ -1,10 +1,9 @@
-"""Files as the cache takes them: their contents' digests, written through to the disk, shared without a copy."""
+"""Files as the cache takes them: listed, shared without a copy, written through to the disk."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -30,14 +29,9 @@ def files_in(folder: Path) -> Iterator[str]:
             yield file.relative_to(folder).as_posix()
 
 
-def sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def copied(source: Path, place: Path) -> None:
+def copied(source: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
     """Copies a file; on a file system that can, without a second copy of its bytes."""
-    with source.open("rb") as read, place.open("xb") as written:
+    with open(source, "rb") as read, open(place, "xb") as written:
         if not _cloned(read.fileno(), written.fileno()):
             shutil.copyfileobj(read, written, 1 << 20)
 

@@ -60,7 +60,8 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
         "proof": None if node.validation is None else described(node.validation),
         "latency": node.latency,
         "versions": _versions(node),
-        "python": platform.python_version(),
+        # A patch of Python changes no result, and a CI's runners come with any.
+        "python": ".".join(platform.python_version_tuple()[:2]),
         "platform": f"{platform.system()} {platform.machine()}",
     }
 

@@ -23,6 +23,13 @@ from onnxport.pipelines.stages import TARGETS
 
 _OUTPUT = "build"
 _OFF = "# "
+# GitHub's machines that are like this one: a lock holds for its platform.
+_RUNNERS = {
+    ("Linux", "x86_64"): "ubuntu-latest",
+    ("Linux", "aarch64"): "ubuntu-24.04-arm",
+    ("Darwin", "arm64"): "macos-latest",
+    ("Windows", "AMD64"): "windows-latest",
+}
 # ImageNet's, which most networks of images were trained with.
 _COLORS = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 _WIDTH = 118
@@ -95,6 +102,7 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
         inside=inside,
         prefix=prefix,
         python=".".join(platform.python_version_tuple()[:2]),
+        runner=_RUNNERS.get((platform.system(), platform.machine()), "ubuntu-latest"),
         packages=" ".join(f"'{each}'" for each in _packages(plan)),
         hashed=", ".join("'" + f"{prefix}{each}".replace("'", "''") + "'" for each in watched),
         lock=_shell(lock),
@@ -231,7 +239,12 @@ def _packages(plan: Plan) -> Iterator[str]:
     extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()
     extras |= {"images"} if plan.samples.images else set()
     named = f"[{','.join(sorted(extras - {''}))}]" if extras - {""} else ""
-    needed = dict.fromkeys(name for target in plan.targets for name in (*NEEDED[target], *RUNS_ON[target]))
+    kinds = {look.kind for look in plan.looks}
+    libraries = [
+        *RUNS_ON["onnx"],
+        *(name for target in plan.targets for name in (*NEEDED[target], *RUNS_ON[target])),
+    ]
+    needed = dict.fromkeys(("numpy", *libraries, *(name for kind in kinds for name in SOURCES.get(kind, ()))))
     found = versions(needed)
     yield f"onnxport{named}=={found.pop('onnxport')}"
     yield from (f"{name}=={version}" for name, version in found.items())

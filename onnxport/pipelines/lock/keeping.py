@@ -46,8 +46,8 @@ class Keeper:
             check_frozen(Comparison(pipeline, lock), cells)
             self._frozen = lock
 
-    def seal(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> None:
-        """Notes what is about to be delivered.
+    def seal(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
+        """Notes what is about to be delivered, and gives its bytes.
 
         Args:
             artifact: as it will be at the cell's output, wherever it is now.
@@ -70,6 +70,7 @@ class Keeper:
         if self._frozen is not None:
             _check(cell.output, locked, self._frozen.artefacts[place])
         self._made[place] = locked
+        return locked.made
 
     def _stage(self, node: Node, entry: Entry) -> LockedStage:
         stage = stage_of(node, entry.inputs, entry.digest)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import Artifact
+from onnxport.artifact import SUFFIXES, Artifact
 from onnxport.errors import InputError
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
@@ -23,7 +24,8 @@ from onnxport.pipelines.outcome import (
     Status,
     exit_code_of,
 )
-from onnxport.pipelines.report import Worth
+from onnxport.pipelines.records import located
+from onnxport.pipelines.report import RunReport, Worth
 from onnxport.pipelines.running.delivery import delivered
 from onnxport.pipelines.running.executor import Executor, Result
 from onnxport.pipelines.running.task import Task
@@ -47,6 +49,7 @@ class Conductor:
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
+    _sealed: dict[str, str] = field(default_factory=dict)
 
     def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
         """Makes `cells` and what they need; those that passed are at their places afterwards."""
@@ -60,8 +63,8 @@ class Conductor:
             if running:
                 result = self.executor.next()
                 self._ended(running.pop(result.task.node), result)
-        records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
         made = tuple(self._delivered(cell) for cell in cells)
+        records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
         return PipelineReport(
             arguments=tuple(arguments),
             file=str(self.pipeline.path),
@@ -88,7 +91,7 @@ class Conductor:
             entry = self.cache.get(key)
             if entry is not None:
                 self.entries[node.name] = entry
-                self._record(node, "cached", key=key, run=entry.report)
+                self._record(node, "cached", key=key, run=self._located(node, entry.report))
                 return True
             self._inputs[node.name] = key, inputs
             self.executor.submit(self._task(node))
@@ -106,16 +109,16 @@ class Conductor:
                 assert result.failure is not None
                 raise result.failure
             status: Status = "made" if result.report.passed else "failed"
-            if result.report.passed:
+            report = result.report
+            if report.passed:
                 if self._key(node)[0] != key:
                     raise InputError(
                         f"what {node.name} is made of changed while it was made",
                         fix="run again when it is done",
                     )
-                self.entries[node.name] = self.cache.put(
-                    key, result.task.room, result.report, inputs, node.name
-                )
-            self._record(node, status, **facts, run=result.report)
+                entry = self.cache.put(key, result.task.room, report, inputs, node.name)
+                self.entries[node.name], report = entry, entry.report
+            self._record(node, status, **facts, run=self._located(node, report))
         except Exception as error:
             self._record(node, "failed", **facts, failure=self.explain(error))
 
@@ -171,13 +174,36 @@ class Conductor:
     def _delivered(self, cell: Cell) -> CellRecord:
         chain = [self.records[node.name] for node in cell.node.chain]
         entry = self.entries.get(cell.node.name)
-        return delivered(cell, chain, entry, self._timed, self.explain, self._seal)
+        found = delivered(cell, chain, entry, self._timed, self.explain, self._seal)
+        if entry is not None and found.path is not None:
+            report = self._located(cell.node, entry.report, cell.output, self._sealed[cell.name])
+            self.records[cell.node.name] = chain[-1].model_copy(update={"run": report})
+        return found
 
     def _seal(self, cell: Cell, artifact: Artifact) -> None:
-        self.keeper.seal(cell, artifact, self.entries)
+        self._sealed[cell.name] = self.keeper.seal(cell, artifact, self.entries).digest
+
+    def _located(
+        self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
+    ) -> RunReport:
+        """A node's report with the names that the user knows: those in the cache and in its rooms say nothing to him.
+
+        Args:
+            place: where the product was delivered; None where that is not so, or not yet.
+        """
+        first = node.chain[0]
+        is_exported = first.step is None and first is not node
+        origin = _name_of(first) if is_exported else node.model.origin.path
+        return located(report, place or _name_of(node), origin, is_there=place is not None, digest=digest)
 
     def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
         """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
         if cell.limits.latency_ratio is None:
             return None
         return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)
+
+
+def _name_of(node: Node) -> Path:
+    """What to call a product that is nowhere that the user knows."""
+    gives = "onnx" if node.step is None else node.step.stage.gives
+    return Path(f"{node.name}{SUFFIXES[gives]}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from onnxport.artifact import Artifact, Staging, writing
 from onnxport.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.pipelines.cache import Entry
+from onnxport.pipelines.cache.files import copied
 from onnxport.pipelines.limits import held, reason_of, verdict_of
 from onnxport.pipelines.outcome import CellRecord, FailureRecord, NodeRecord, PlaceRecord
 from onnxport.pipelines.records import moves
@@ -87,7 +88,7 @@ def deliver(entry: Entry, output: Path, seal: Callable[[Artifact], None] = lambd
                 seal(source)
                 place = staging.folder / output.name
                 with writing(output, "output"):
-                    shutil.copytree(source.path, place)
+                    shutil.copytree(source.path, place, copy_function=copied)
                 staging.commit_folder(place, output)
             else:
                 copy = _copied(source, staging.folder, output)
@@ -101,7 +102,7 @@ def _copied(source: Artifact, folder: Path, output: Path) -> Artifact:
     """The product in `folder`, under the name that it is to have where its files name each other."""
     with writing(output, "output"):
         for file in source.files:
-            shutil.copyfile(file, folder / file.name)
+            copied(file, folder / file.name)
     companions = tuple(folder / file.name for file in source.companions)
     copy = Artifact(folder / source.path.name, source.format, companions)
     if copy.format == "onnx" and companions:

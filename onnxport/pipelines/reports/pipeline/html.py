@@ -29,6 +29,7 @@ def view(report: PipelineReport) -> str:
         plots={name: found for name, found in plots.items() if found is not None},
         faults=matrix.faults(report),
         verdict=matrix.verdict(report),
+        environment=matrix.environment(report),
         delivered=sum(row.cell.path is not None for row in rows),
         bars=[_bar(node) for node in report.nodes],
         m=matrix,

@@ -43,7 +43,7 @@ def _properties(report: PipelineReport, rows: Sequence[Row]) -> Iterator[tuple[s
             yield f"{row.label} {label}", said
     if report.arguments:
         yield "command", shlex.join(("onnxport", report.command, *report.arguments))
-    yield from report.environment.items()
+    yield from matrix.environment(report).items()
 
 
 def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:

@@ -15,7 +15,7 @@ __all__ = ["failure", "view"]
 
 _ROWS = 100
 _DETAILS = 12  # nodes that are unfolded; a summary that is longer than a megabyte is dropped by GitHub
-_HEAD = ("", "artefact", "verdict", "size", "accuracy", "speed", "origin", "time")
+_HEAD = ("", "artefact", "verdict", "size", "accuracy", "speed", "origin")
 _MOST = 900_000  # bytes
 
 
@@ -26,7 +26,10 @@ def view(report: PipelineReport) -> str:
     if rest:
         parts.append(f"… and {wording.count(rest, 'more artefact')}")
     parts += _failures(matrix.faults(report))
-    end = [*_times(report), *ending(report.command, report.arguments, report.environment, report.seconds)]
+    end = [
+        *_times(report),
+        *ending(report.command, report.arguments, matrix.environment(report), report.seconds),
+    ]
     left = _MOST - sum(len(part.encode()) + 2 for part in (*parts, *end))
     return "\n\n".join((*parts, *_details(report, left), *end)) + "\n"
 
@@ -39,7 +42,6 @@ def _matrix(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> Sequence[str]:
-    origin = row.node.status in ("made", "cached")
     return (
         wording.MARKS[row.cell.verdict],
         escaped(row.cell.name),
@@ -47,8 +49,7 @@ def _cells(row: Row) -> Sequence[str]:
         row.size,
         escaped(row.accuracy),
         escaped(wording.speed(row.latency)) if row.latency is not None else "",
-        matrix.origin(row.node) if origin else "",
-        f"{row.node.seconds:.1f} s" if row.node.status in ("made", "failed") else "",
+        row.origin,
     )
 
 

@@ -257,6 +257,15 @@ def totals(report: PipelineReport) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def environment(report: PipelineReport) -> dict[str, str]:
+    """What the run and its stages ran with: versions, which the cache's keys hold to those of now, and the machine."""
+    found = dict(report.environment)
+    for node in report.nodes:
+        if node.run is not None:
+            found = node.run.environment | found
+    return dict(sorted(found.items()))
+
+
 def by_model(shown: Sequence[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in shown:

@@ -132,7 +132,7 @@ def _accuracies(found: Sequence[float], floor: float, top: float) -> Axis:
             return top if sqnr > 0 else floor
         return first - (sqnr - low) / (high - low) * (first - last)
 
-    ticks = [Tick(round(down(at), 1), f"{at:g} dB") for at in _rounds(low, high, 5)] if finite else []
+    ticks = [Tick(round(down(at), 1), f"{at:g} dB") for at in _rounds(low, high, 7)] if finite else []
     ticks += [Tick(top, "exact")] * exact + [Tick(floor, "NaN, ∞")] * broken
     return down, ticks
 

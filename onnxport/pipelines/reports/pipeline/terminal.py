@@ -59,13 +59,12 @@ def notes(report: PipelineReport) -> list[str]:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         wording.text(row.cell.name),
-        row.size if row.cell.path else f"{row.size}, not kept".removeprefix(", "),
+        row.size,
         row.cell.verdict,
         row.worst,
         row.accuracy,
         wording.speed(row.latency) if row.latency is not None else "",
-        matrix.origin(row.node) if row.node.status in ("made", "cached") else "",
-        f"{row.node.seconds:.1f} s" if row.node.status in ("made", "failed") else "",
+        row.origin,
     )
 
 

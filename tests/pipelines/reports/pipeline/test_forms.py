@@ -164,7 +164,7 @@ def test_summary_is_a_table_with_a_row_per_artefact_and_folded_details() -> None
     said = markdown.view(mixed())
     assert said.startswith("## ✗ ci/pipeline.yaml: 6 artefacts, 2 proven, ")
     assert (
-        "| ✓ | voice/phone | proven | 1.2 MB (0.25x) | SQNR 27.1 dB | 2.9x faster \\(2.7-3.1\\) | made | 1.2 s |"
+        "| ✓ | voice/phone | proven | 1.2 MB (0.25x) | SQNR 27.1 dB | 2.9x faster \\(2.7-3.1\\) | made, 1.2 s |"
         in said
     )
     assert "not made for it: digits/tiny/int8" in said
@@ -191,15 +191,15 @@ def test_names_with_markup_are_text_in_the_summary() -> None:
 
 def test_lines_say_it_all_and_the_totals_follow() -> None:
     assert terminal.result_lines(mixed(), figures=False).splitlines() == [
-        "digits/phone       4.7 MB (0.99x)             proven        worst 3.1e-07 of scale at 'scores'   "
-        "SQNR 132 dB   from the cache",
-        "digits/tiny/int8   not kept                   not run",
-        "digits/small       4.7 MB (0.99x), not kept   over budget   worst 3.1e-07 of scale at 'scores'   "
-        "SQNR 132 dB   made   1.2 s",
-        "digits/apple       not kept                   failed        1.2 s",
-        "voice/phone        1.2 MB (0.25x)             proven        fidelity: worst 3.1e-07 of scale at 'scores'"
-        "   SQNR 27.1 dB   2.9x faster (2.7-3.1)   made   1.2 s",
-        "voice/server       4.7 MB (0.99x)             unproven      made   1.2 s",
+        "digits/phone       4.7 MB (0.99x)   proven        worst 3.1e-07 of scale at 'scores'   SQNR 132 dB   "
+        "from the cache",
+        "digits/tiny/int8                    not run",
+        "digits/small       4.7 MB (0.99x)   over budget   worst 3.1e-07 of scale at 'scores'   SQNR 132 dB   "
+        "made, 1.2 s, not kept",
+        "digits/apple                        failed",
+        "voice/phone        1.2 MB (0.25x)   proven        fidelity: worst 3.1e-07 of scale at 'scores'   "
+        "SQNR 27.1 dB   2.9x faster (2.7-3.1)   made, 1.2 s",
+        "voice/server       4.7 MB (0.99x)   unproven      made, 1.2 s",
         "6 artefacts, 2 proven, 1 unproven, 1 not run, 1 over budget, 1 failed; 3 made, 1 from the cache; 12.3 s",
     ]
 

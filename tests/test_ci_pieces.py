@@ -1,0 +1,200 @@
+"""What others' CI takes from this tree: the composite action, GitLab's template and the hooks of pre-commit.
+
+The services do not run here. Their files are read, and the shell in them is run as they run it: with their variables,
+and with ours in the places of their expressions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["steps"]}
+PIPELINE = """
+version: 1
+model: digits.onnx
+targets:
+  server: {to: ort}
+  other: {to: ort, level: basic}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    shutil.copy(DIGITS, tmp_path)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    return tmp_path
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """One in which `onnxport` and `python` are ours."""
+    scripts = Path(sys.executable).parent
+    own = {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **own, **variables}
+
+
+def expanded(text: str, values: dict[str, str]) -> str:
+    """GitHub's expressions by their values."""
+    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: values[found[1]], text)
+
+
+def stepped(
+    project: Path, name: str, inputs: dict[str, str], **known: str
+) -> tuple[int, str, dict[str, str]]:
+    """Runs a step of the action as GitHub does: its exit code, what it says, and its outputs."""
+    defaults = {name: str(each["default"]) for name, each in ACTION["inputs"].items()}
+    values = {f"inputs.{name}": value for name, value in {**defaults, **inputs}.items()} | known
+    step = STEPS[name]
+    assert step["shell"] == "bash"
+    assert "${{" not in step["run"], "what users give reaches a shell through variables only"
+    outputs = project / "outputs"
+    outputs.write_text("")
+    variables = {key: expanded(value, values) for key, value in step["env"].items()}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
+        cwd=project,
+        env=environment(
+            **variables,
+            GITHUB_ACTIONS="true",
+            GITHUB_OUTPUT=str(outputs),
+            GITHUB_STEP_SUMMARY=str(project / "summary"),
+            ONNXPORT_CACHE=str(project / ".onnxport"),
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = dict(line.split("=", 1) for line in outputs.read_text().splitlines())
+    return done.returncode, done.stdout + done.stderr, found
+
+
+def test_the_action_is_composite_and_its_parts_fit() -> None:
+    assert ACTION["runs"]["using"] == "composite"
+    assert all(each["description"] and "default" in each for each in ACTION["inputs"].values())
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r"inputs\.([\w-]+)", text))
+    assert named == set(ACTION["inputs"])
+    for step in ACTION["runs"]["steps"]:
+        assert ("run" in step) != ("uses" in step)
+        assert "run" not in step or step["shell"] == "bash"
+        assert "uses" not in step or re.fullmatch(r"(actions|github)/[\w/-]+@v\d+", step["uses"])
+    ids = {step["id"] for step in ACTION["runs"]["steps"] if "id" in step}
+    assert set(re.findall(r"steps\.(\w+)\.", text)) == ids
+
+
+@pytest.mark.parametrize(
+    ("given", "lock", "frozen"),
+    [("auto", False, "false"), ("auto", True, "true"), ("true", False, "true"), ("false", True, "false")],
+)
+def test_the_action_freezes_where_there_is_a_lock(given: str, lock: bool, frozen: str, project: Path) -> None:
+    if lock:
+        (project / "pipeline.lock").write_text("")
+    code, _, outputs = stepped(project, "Look at the pipeline", {"frozen": given})
+    assert (code, outputs) == (0, {"frozen": frozen, "cache": "./.onnxport"})
+
+
+def test_the_action_refuses_another_word(project: Path) -> None:
+    code, said, _ = stepped(project, "Look at the pipeline", {"frozen": "yes"})
+    assert (code, "::error::" in said) == (2, True)
+
+
+def test_the_action_runs_the_pipeline_and_hands_on_what_came_of_it(project: Path) -> None:
+    known = {"steps.look.outputs.frozen": "false"}
+    inputs = {"targets": "server other", "jobs": "1"}
+    code, said, outputs = stepped(project, "Make and prove", inputs, **known)
+    assert (code, outputs["exit-code"]) == (0, "0"), said
+    report = json.loads((project / outputs["json"]).read_text())
+    assert [cell["target"] for cell in report["cells"]] == ["server", "other"]
+    assert (project / outputs["html"]).is_file()
+    assert (project / outputs["sarif"]).is_file()
+    assert "digits/server" in (project / "summary").read_text()
+    code, said, outputs = stepped(project, "Make and prove", {"targets": "nowhere"}, **known)
+    assert (code, outputs["exit-code"]) == (2, "2")
+    assert "there is no target 'nowhere'" in said
+
+
+@pytest.mark.parametrize(
+    ("inputs", "installed"),
+    [
+        ({}, ["{tree}"]),
+        ({"extras": "images,torch", "packages": "a==1 b==2"}, ["{tree}[images,torch]", "a==1", "b==2"]),
+        ({"version": "1.2.0", "extras": "images"}, ["onnxport[images]==1.2.0"]),
+    ],
+)
+def test_the_action_installs_what_is_asked_for(
+    inputs: dict[str, str], installed: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip = project / "bin" / "python"
+    pip.parent.mkdir()
+    pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > asked\n')
+    pip.chmod(0o755)
+    # Found before ours: what pip would do is pip's affair.
+    monkeypatch.setattr(sys, "executable", str(pip))
+    code, said, _ = stepped(project, "Install onnxport", inputs, **{"github.action_path": "/tree"})
+    assert code == 0, said
+    wanted = ["-m", "pip", "install", "--quiet", *(each.format(tree="/tree") for each in installed)]
+    assert (project / "asked").read_text().splitlines() == wanted
+
+
+def gitlab(**inputs: str) -> dict[str, Any]:
+    """The template's job, with its inputs filled in as GitLab does."""
+    text = (ROOT / "ci" / "gitlab.yml").read_text(encoding="utf-8")
+    spec, body = text.split("\n---\n")
+    defaults = {name: each["default"] for name, each in yaml.safe_load(spec)["spec"]["inputs"].items()}
+    filled = re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda found: {**defaults, **inputs}[found[1]], body)
+    (job,) = yaml.safe_load(filled).values()
+    return dict(job)
+
+
+def test_gitlabs_template_runs_the_pipeline(project: Path) -> None:
+    job = gitlab(targets="server", jobs="1")
+    install, *script = job["script"]
+    assert install == "python -m pip install --quiet $PACKAGE"
+    variables = {name: value for name, value in job["variables"].items() if name != "PIP_CACHE_DIR"}
+    variables["ONNXPORT_CACHE"] = variables["ONNXPORT_CACHE"].replace("$CI_PROJECT_DIR", str(project))
+    done = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(script)],
+        cwd=project,
+        env=environment(**variables, GITLAB_CI="true"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (project / job["artifacts"]["reports"]["junit"]).is_file()
+    assert (project / job["artifacts"]["reports"]["codequality"]).is_file()
+    assert (project / "build" / "digits" / "server.ort").is_file()
+    assert not (project / "build" / "digits" / "other.ort").exists()
+    assert set(job["cache"]["paths"]) == {".onnxport", ".pip"}
+    assert (project / ".onnxport").is_dir()
+
+
+def test_gitlabs_template_freezes_where_there_is_a_lock(project: Path) -> None:
+    """Shown by `onnxport`, which here only repeats what it is asked."""
+    (project / "onnxport").write_text('#!/bin/sh\necho "$@"\n')
+    (project / "onnxport").chmod(0o755)
+    for given, lock, frozen in (("auto", True, True), ("auto", False, False), ("false", True, False)):
+        (project / "pipeline.lock").touch() if lock else (project / "pipeline.lock").unlink(missing_ok=True)
+        job = gitlab(frozen=given)
+        variables = {**job["variables"], "PATH": f"{project}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["sh", "-e", "-c", "\n".join(job["script"][1:])],
+            cwd=project,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ("--frozen" in done.stdout) == frozen
