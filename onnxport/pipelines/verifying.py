@@ -17,6 +17,7 @@ from onnxport.errors import NOT_EQUIVALENT, PROVEN, InputError, NotProvenError, 
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.environment import LIBRARIES
 from onnxport.pipelines.graph import contents
+from onnxport.pipelines.graph.keys import machine
 from onnxport.pipelines.lock.differences import Comparison, Difference, is_content
 from onnxport.pipelines.lock.file import SUFFIX, Lock
 from onnxport.pipelines.lock.form import MARK
@@ -377,14 +378,10 @@ def _versions(made: Mapping[str, str]) -> Check:
 def _here(name: str, unknown: str) -> str | None:
     """The version of `name` on this machine; `unknown` for what is nothing that we could ask, as a plugin's."""
     import importlib.metadata
-    import platform
 
-    if name == "onnxport":
-        return onnxport.__version__
-    if name == "python":
-        return platform.python_version()
-    if name == "platform":
-        return f"{platform.system()} {platform.machine()}"
+    known = {"onnxport": onnxport.__version__, **machine()}
+    if name in known:
+        return known[name]
     if name in LIBRARIES:
         return LIBRARIES[name].version
     try:

@@ -132,10 +132,10 @@ def test_a_change_of_what_it_reads_is_named(here: Path, capsys: pytest.CaptureFi
 def test_other_versions_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = yaml.safe_load((here / "pipeline.lock").read_text())["versions"]
     edit("pipeline.lock", f"onnxruntime: {now['onnxruntime']}", "onnxruntime: 1.2.3")
-    edit("pipeline.lock", f"python: {now['python']}", "python: 2.7.18")
+    edit("pipeline.lock", f"python: '{now['python']}'", "python: '2.7'")
     says = [
         f"onnxruntime 1.2.3 -> {now['onnxruntime']}   build/",
-        f"python 2.7.18 -> {now['python']}   build/",
+        f"python 2.7 -> {now['python']}   build/",
     ]
     refused(here, capsys, says)
 

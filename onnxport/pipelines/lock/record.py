@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from onnxport.artifact import Artifact
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.graph import contents
-from onnxport.pipelines.graph.keys import Inputs
+from onnxport.pipelines.graph.keys import Inputs, machine
 from onnxport.pipelines.records import moves
 from onnxport.pipelines.report import ConsultedRecord
 from onnxport.pipelines.spec.pipeline import NamedModel, Node
@@ -101,8 +101,7 @@ def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") 
     """The stage of `node`, whose product follows from `inputs` (keys.inputs_of) and code of the user's own, if any."""
     said = {key: value for key, value in json.loads(json.dumps(dict(inputs))).items() if key not in _NOISE}
     versions = {name: text for name, text in said.pop("versions").items() if name != _OUR_CODE}
-    for name in ("python", "platform"):
-        versions[name] = said.pop(name)
+    versions |= {name: said.pop(name) for name in machine()}
     params, proof = params_of(node), said.pop("proof")
     said["options"] = _told(params, said.pop("params"))
     if node.validation is not None and proof is not None:
