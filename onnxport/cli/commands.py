@@ -20,6 +20,7 @@ COMMANDS = {
     "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
     "quantize": "Make an ONNX model smaller and faster in lower precision, and measure what that costs.",
     "init": "Write the first pipeline.yaml of a project, fitted to its model, and a workflow that runs it.",
+    "schema": "Print the JSON Schema of pipeline.yaml, for editors that complete its keys.",
     "run": "Run a pipeline: models, targets and precisions of one file, what is new or changed of it.",
     "verify": "Show what a model file was made from, and whether that still holds.",
     "validate": "Prove that a model file computes what another one computes.",

@@ -29,10 +29,20 @@ OWN = {
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
     "inspect": set(),
+    "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
-    "run": {"frozen", "targets", "jobs", "memory_limit", "report_paths", "annotations"},
+    "run": {
+        "frozen",
+        "targets",
+        "jobs",
+        "memory_limit",
+        "executor",
+        "scheduler",
+        "report_paths",
+        "annotations",
+    },
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxport.artifact import SUFFIXES, Artifact, Staging
@@ -25,6 +26,7 @@ class Task:
     export: of a framework's model.
     room: the empty folder that the product goes to.
     diagnose: whether the ONNX node behind a failed proof is looked for.
+    versions: of what computes, as its key has them.
     """
 
     node: str
@@ -35,6 +37,7 @@ class Task:
     latency: bool
     room: Path
     diagnose: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:

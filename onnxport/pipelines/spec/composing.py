@@ -142,6 +142,12 @@ class _Composer:
                     key_node, (*place, key), UsageError(f"stands in line {first} already", fix="keep one")
                 )
                 continue
+            if value_node.start_mark.index == key_node.end_mark.index:  # {shape: image=1,3,8,8}
+                what = UsageError(
+                    "has no value", fix="write KEY: VALUE; a value with commas goes into quotes"
+                )
+                self._fault(key_node, (*place, key), what)
+                continue
             own.add(key)
             self.lines[(*place, key)] = Line(self.path, key_node.start_mark.line + 1)
             values[key] = self.value(value_node, (*place, key))
@@ -150,9 +156,7 @@ class _Composer:
     def _key(self, node: yaml.Node, place: Place) -> str | None:
         """Keys are text as it is written: the inputs of many models are called 1 or 495."""
         if not isinstance(node, yaml.ScalarNode) or not node.value or "\0" in node.value:
-            what = UsageError(
-                "a key has to be text", fix="write NAME: VALUE; values with a comma go into quotes"
-            )
+            what = UsageError("a key has to be text", fix="write KEY: VALUE")
         elif "${" in node.value:
             what = UsageError(f"the key {node.value!r} has a variable", fix="variables stand in values alone")
         else:

@@ -11,6 +11,7 @@ from onnxport.errors import OnnxportError
 from onnxport.pipelines.spec.faults import BadPipelineError
 from onnxport.pipelines.spec.pipeline import Pipeline
 from onnxport.pipelines.spec.reading import read
+from tests.cli.sandbox import Sandbox
 
 DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"
 
@@ -45,3 +46,8 @@ def faults(error: OnnxportError) -> list[str]:
     """The sentences of what was wrong with a file."""
     found = error.faults if isinstance(error, BadPipelineError) else (error,)
     return [re.sub(r"^pipeline\.yaml:(?=\d)", "", str(each)) for each in found]
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
