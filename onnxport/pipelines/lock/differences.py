@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from onnxport.artifact import Artifact
 from onnxport.errors import UsageError, printable
+from onnxport.importing import importable_from
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.consulted import changed
 from onnxport.pipelines.graph.keys import inputs_of
@@ -192,9 +193,9 @@ def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple
             yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
     else:
         yield from _options("validate", proof, was.said["proof"], now.said["proof"])
-    for each in code_in(was, words.pipeline.folder):
-        if said := changed(each):
-            yield "files", f"{words.owner}: {said}"
+    with importable_from(words.pipeline.folder):
+        found = [changed(each) for each in code_in(was, words.pipeline.folder)]
+    yield from (("files", f"{words.owner}: {said}") for said in found if said)
     for name in sorted((was.said.keys() | now.said.keys()) - _IN_WORDS):
         if was.said.get(name) != now.said.get(name):
             values = f"{shown(was.said.get(name))} -> {shown(now.said.get(name))}"
