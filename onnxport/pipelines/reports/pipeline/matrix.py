@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from onnxport.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.pipelines.outcome import CellRecord, NodeRecord, PipelineReport, PlaceRecord
-from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation
+from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation, ways_out
 from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.wording import text
 from onnxport.pipelines.spec.keys import in_keys
@@ -235,7 +235,9 @@ def sentence_of(node: NodeRecord) -> str:
     made = artifact_of(node)
     if node.failure is not None or made is None:
         return f"{node.name}: {reason_of(node)}"
-    return f"{accusation(made.report)}: {made.report.reason}"
+    return "; ".join(
+        (f"{accusation(made.report)}: {made.report.reason}", *map(in_keys, ways_out(made.report)))
+    )
 
 
 def lines(sentence: str) -> list[str]:

@@ -15,8 +15,18 @@ from markdown_it import MarkdownIt
 from fixtures import models
 from onnxport.pipelines.outcome import PipelineReport
 from onnxport.pipelines.reports.pipeline import document, junit, markdown, matrix, sarif, terminal
-from tests.pipelines.reports.handmade import NASTY
-from tests.pipelines.reports.pipeline.handmade import cached, crowd, hostile, lone, lost, mixed
+from tests.pipelines.reports.handmade import NASTY, failing
+from tests.pipelines.reports.pipeline.handmade import (
+    cached,
+    cell,
+    crowd,
+    hostile,
+    lone,
+    lost,
+    mixed,
+    node,
+    report,
+)
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "schema" / "pipeline-report.schema.json"
 SEEN = NASTY.replace("\x1b", "\\x1b").replace("\x00", "\\x00")
@@ -226,6 +236,18 @@ def test_failures_have_their_reason_stage_node_and_line_below() -> None:
     ]
     assert second[1].split() == ["StringSplit", "'pre/split'", *"Core ML has no string operators".split()]
     assert third[-1] == "  stage limits, ci/pipeline.yaml:14"
+
+
+def test_a_failure_says_what_its_reader_may_write_against_it() -> None:
+    (fed,) = failing().artifacts
+    said = fed.report.model_copy(update={"verdict": "inconclusive", "fed": ()})
+    run = failing().model_copy(update={"artifacts": (fed.model_copy(update={"report": said}),)})
+    made = node("digits/a", run)
+    (fault,) = matrix.faults(report([made], [cell(made)]))
+    assert (
+        "give inputs of your own with inputs: DIR, or take it unproven with accept_inconclusive"
+        in fault.sentence
+    )
 
 
 def test_figures_of_failed_proofs_follow_unasked_and_all_on_request() -> None:
