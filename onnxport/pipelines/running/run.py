@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from onnxport.errors import UsageError
+from onnxport.importing import importable_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
@@ -57,7 +58,7 @@ def run(
         keeper = Keeper(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path))
         executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
-        with Cache(folder_beside(path)) as cache, executor:
+        with Cache(folder_beside(path)) as cache, executor, importable_from(pipeline.folder):
             conductor = Conductor(
                 pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
             )
