@@ -215,6 +215,7 @@ def run_pipeline(
     frozen: bool = False,
     jobs: int = 1,
     memory_limit: str | None = None,
+    scheduler: str | None = None,
     progress: Watcher | None = None,
 ) -> PipelineReport:
     """Makes the artefacts that a pipeline.yaml asks for, each proven; what is unchanged comes out of the cache.
@@ -226,6 +227,7 @@ def run_pipeline(
         jobs: how many products are made at a time, each in a process of its own from two on. Like all that starts
             processes, it needs no `if __name__ == "__main__"`: they are no copies of the caller's.
         memory_limit: what these may take together, as estimated: "8GB"; most of what is free unless given.
+        scheduler: of a Dask cluster whose workers make them instead, as tcp://host:8786.
         progress: is told how each product comes along.
 
     Raises:
@@ -245,6 +247,7 @@ def run_pipeline(
         frozen=frozen,
         jobs=jobs,
         memory_limit=None if memory_limit is None else bytes_of(memory_limit),
+        scheduler=scheduler,
         watcher=progress,
     )
     report.check()

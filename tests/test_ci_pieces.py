@@ -70,6 +70,7 @@ def stepped(
             GITHUB_ACTIONS="true",
             GITHUB_OUTPUT=str(outputs),
             GITHUB_STEP_SUMMARY=str(project / "summary"),
+            RUNNER_TEMP=str(project),
             ONNXPORT_CACHE=str(project / ".onnxport"),
         ),
         capture_output=True,
@@ -145,7 +146,33 @@ def test_the_action_installs_what_is_asked_for(
     code, said, _ = stepped(project, "Install onnxport", inputs, **{"github.action_path": "/tree"})
     assert code == 0, said
     wanted = ["-m", "pip", "install", "--quiet", *(each.format(tree="/tree") for each in installed)]
-    assert (project / "asked").read_text().splitlines() == wanted
+    locked = project / "locked.txt"
+    assert (project / "asked").read_text().splitlines() == [*wanted, "--requirement", str(locked)]
+    assert locked.read_text() == ""
+
+
+def test_the_versions_of_a_lock_are_what_is_installed(project: Path) -> None:
+    """Of a lock that a run wrote, by the action and by GitLab's template alike."""
+    onnxport("run", "pipeline.yaml", "--target", "server", "--quiet", folder=project)
+    versions = yaml.safe_load((project / "pipeline.lock").read_text())["versions"]
+    wanted = {
+        f"{name}=={version}" for name, version in versions.items() if name not in ("python", "platform")
+    }
+    assert len(wanted) > 3
+    script = STEPS["Install onnxport"]["run"]
+    before_pip = script[script.index("locked=") : script.index("python -m pip")]
+    variables = environment(PIPELINE="pipeline.yaml", RUNNER_TEMP=str(project))
+    for shell, own in (
+        (before_pip, {each for each in wanted if "onnxport" in each}),
+        (gitlab()["script"][0], set()),
+    ):
+        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", shell], cwd=project, env=variables, check=True)
+        assert set((project / "locked.txt").read_text().splitlines()) == wanted - own
+
+
+def onnxport(*arguments: str, folder: Path) -> None:
+    variables = environment(ONNXPORT_CACHE=str(folder / ".onnxport"))
+    subprocess.run([sys.executable, "-m", "onnxport", *arguments], cwd=folder, env=variables, check=True)
 
 
 def gitlab(**inputs: str) -> dict[str, Any]:
@@ -160,8 +187,8 @@ def gitlab(**inputs: str) -> dict[str, Any]:
 
 def test_gitlabs_template_runs_the_pipeline(project: Path) -> None:
     job = gitlab(targets="server", jobs="1")
-    install, *script = job["script"]
-    assert install == "python -m pip install --quiet $PACKAGE"
+    _, install, *script = job["script"]
+    assert install == "python -m pip install --quiet $PACKAGE --requirement locked.txt"
     variables = {name: value for name, value in job["variables"].items() if name != "PIP_CACHE_DIR"}
     variables["ONNXPORT_CACHE"] = variables["ONNXPORT_CACHE"].replace("$CI_PROJECT_DIR", str(project))
     done = subprocess.run(
@@ -190,7 +217,7 @@ def test_gitlabs_template_freezes_where_there_is_a_lock(project: Path) -> None:
         job = gitlab(frozen=given)
         variables = {**job["variables"], "PATH": f"{project}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(
-            ["sh", "-e", "-c", "\n".join(job["script"][1:])],
+            ["sh", "-e", "-c", "\n".join(job["script"][2:])],
             cwd=project,
             env=os.environ | variables,
             capture_output=True,

@@ -33,7 +33,12 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
-@subcommand("run", "onnxport run pipeline.yaml", "onnxport run pipeline.yaml --target phone")
+@subcommand(
+    "run",
+    "onnxport run pipeline.yaml",
+    "onnxport run pipeline.yaml --target phone",
+    "onnxport run pipeline.yaml --executor dask --scheduler tcp://host:8786",
+)
 @click.argument("pipeline", type=PATH)
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
@@ -52,6 +57,13 @@ SIZE = Size()
     metavar="SIZE",
     help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
 )
+@click.option(
+    "--executor",
+    type=click.Choice(("local", "dask")),
+    default="local",
+    help="Who makes them: this machine, or the workers of a Dask cluster. [default: local]",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
 @reporting
 @output_options
 def command(
@@ -60,6 +72,8 @@ def command(
     frozen: bool,
     jobs: int,
     memory_limit: int | None,
+    executor: str,
+    scheduler: str | None,
     reporting: Reporting,
     output: Output,
 ) -> int:
@@ -73,6 +87,7 @@ def command(
             show_traceback(error)
         return FailureRecord(**vars(explain(error)))
 
+    _check_executor(executor, scheduler)
     watcher = following(output)
     try:
         with reporting.refusals(pipeline):
@@ -83,6 +98,7 @@ def command(
                 explain=explained,
                 jobs=jobs,
                 memory_limit=memory_limit,
+                scheduler=scheduler,
                 watcher=watcher,
                 arguments=output.arguments,
                 reports=reporting.paths,
@@ -96,3 +112,13 @@ def command(
             watcher.close()
     reporting.tell(report, output)
     return report.exit_code
+
+
+def _check_executor(executor: str, scheduler: str | None) -> None:
+    """Refuses options that say nothing without each other (UsageError)."""
+    if executor == "local" and scheduler is not None:
+        raise UsageError("--scheduler is of a Dask cluster", fix="give --executor dask, or leave it out")
+    if executor == "dask" and scheduler is None:
+        raise UsageError(
+            "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"
+        )

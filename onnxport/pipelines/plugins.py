@@ -58,12 +58,14 @@ class Provider:
     """The distribution that a stage comes from.
 
     Attributes:
-        sources: SHA-256 of the packages that the stage's object, params and worker are in, as hexadecimal text. It is
-            part of what a product follows from, since code under development changes between two versions.
+        modules: in which the stage's object, params and worker are.
+        sources: SHA-256 of the packages of these, as hexadecimal text. It is part of what a product follows from, since
+            code under development changes between two versions.
     """
 
     distribution: str
     version: str
+    modules: tuple[str, ...]
     sources: str
 
     def __str__(self) -> str:
@@ -125,7 +127,7 @@ def load(plugin: Plugin) -> Stage:
         raise _unusable(plugin, fault)
     modules = (module, stage.params.__module__, stage.worker.partition(":")[0])
     try:
-        provider = Provider(plugin.distribution, plugin.version, sources_of(modules))
+        provider = Provider(plugin.distribution, plugin.version, modules, sources_of(modules))
     except (ImportError, OSError) as error:
         raise _unusable(plugin, f"its code cannot be read: {_said(error)}") from error
     found: Stage = replace(

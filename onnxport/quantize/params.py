@@ -65,7 +65,7 @@ def _checked_size(size: str) -> str:
     return size
 
 
-def _checked_address(address: str) -> str:
+def checked_address(address: str) -> str:
     if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
         raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
     return address
@@ -157,7 +157,7 @@ class QuantizeParams(BaseModel):
         description="Processes that calibrate, each on one core.",
         json_schema_extra={"metavar": "N"},
     )
-    scheduler: Annotated[str, AfterValidator(_checked_address)] | None = Field(
+    scheduler: Annotated[str, AfterValidator(checked_address)] | None = Field(
         default=None,
         exclude=True,
         description="A Dask scheduler, as tcp://HOST:8786, whose workers calibrate instead; they need onnxport, and no "

@@ -33,7 +33,16 @@ OWN = {
     "verify": {"lock", "source"},
     "doctor": set(),
     "init": {"destination", "ci", "force"},
-    "run": {"frozen", "targets", "jobs", "memory_limit", "report_paths", "annotations"},
+    "run": {
+        "frozen",
+        "targets",
+        "jobs",
+        "memory_limit",
+        "executor",
+        "scheduler",
+        "report_paths",
+        "annotations",
+    },
 }
 SHARED = {"json", "quiet", "verbose"}
 PARAMS = {

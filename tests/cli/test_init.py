@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -268,10 +267,18 @@ def test_the_host_is_the_projects(project: Path, capsys: pytest.CaptureFixture[s
     assert project_of(project).host == "github"
 
 
-def test_the_workflow_installs_what_the_files_were_made_with(project: Path) -> None:
+def test_the_workflow_installs_the_locks_versions_and_the_models_extras(project: Path) -> None:
     found = Look("m", "m.pt2", "pytorch")
     text = workflow(project, "github", looks=(found,), samples=Samples(3, images=True))
-    (line,) = [line for line in text.splitlines() if "pip install" in line]
-    assert re.search(r"'onnxport\[images,torch\]==\d", line)
-    assert re.search(r"'onnxruntime==\d", line)
-    assert os.sep not in line
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    (install,) = [step["run"] for step in job["steps"] if step.get("name") == "Install"]
+    locking, installing, *_ = install.splitlines()
+    assert installing == "python -m pip install 'onnxport[images,torch]' --requirement locked.txt"
+    versions = "versions:\n  onnx: 1.2.3\n  coremltools: '9.0'\n  platform: Linux x86_64\n  python: '3.11'\n"
+    lock = f"# by us\n{versions}artefacts:\n  a: b\n"
+    for written, locked in ((lock, "onnx==1.2.3\ncoremltools==9.0\n"), (None, "")):
+        Path("pipeline.lock").unlink(missing_ok=True)
+        if written is not None:
+            Path("pipeline.lock").write_text(written)
+        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", locking], check=True)
+        assert Path("locked.txt").read_text() == locked

@@ -277,7 +277,7 @@ def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(metadata, "version", lambda each, name=name: "0" if each == name else real(each))
             assert key() != before, name
     with monkeypatch.context() as patch:
-        patch.setattr(keys, "_own_sources", lambda: "others")
+        patch.setattr(keys, "own_sources", lambda: "others")
         assert key() != before
 
 

@@ -109,7 +109,7 @@ def _versions(node: Node) -> dict[str, str]:
     for name in _COMPUTES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = versions((name,)).get(name) or metadata.version(name)
-    return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": _own_sources()}
+    return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": own_sources()}
 
 
 def _libraries(node: Node) -> set[str]:
@@ -134,7 +134,7 @@ def _foreign(node: Node) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _own_sources() -> str:
+def own_sources() -> str:
     """Of this package: between two releases it changes, too."""
     home = Path(onnxport.__file__).parent
     tree = hashlib.sha256()

@@ -13,8 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from onnxport.artifact import Staging, writing
 from onnxport.errors import UsageError
-from onnxport.pipelines.environment import LIBRARIES, RUNS_ON, SOURCES, versions
-from onnxport.pipelines.environment import TARGETS as NEEDED
+from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.initializing.hosts import Host, Project
 from onnxport.pipelines.initializing.looking import Look
 from onnxport.pipelines.initializing.samples import Samples
@@ -23,6 +22,11 @@ from onnxport.pipelines.stages import TARGETS
 
 _OUTPUT = "build"
 _OFF = "# "
+# The versions in a lock (lock/form.py) as requirements for pip; none where there is no lock.
+_LOCKED = (
+    r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | """
+    "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' > locked.txt || true"
+)
 # GitHub's machines that are like this one: a lock holds for its platform.
 _RUNNERS = {
     ("Linux", "x86_64"): "ubuntu-latest",
@@ -103,7 +107,8 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
         prefix=prefix,
         python=".".join(platform.python_version_tuple()[:2]),
         runner=_RUNNERS.get((platform.system(), platform.machine()), "ubuntu-latest"),
-        packages=" ".join(f"'{each}'" for each in _packages(plan)),
+        package=_package(plan),
+        locked=_LOCKED.format(lock=_shell(lock)),
         hashed=", ".join("'" + f"{prefix}{each}".replace("'", "''") + "'" for each in watched),
         lock=_shell(lock),
         output=_OUTPUT,
@@ -233,21 +238,12 @@ def _rounded_up(size: int) -> str:
     return "1kB"
 
 
-def _packages(plan: Plan) -> Iterator[str]:
-    """What pip is to install: this version, and those of all that the files follow from."""
-    extras = {LIBRARIES[name].extra for look in plan.looks for name in SOURCES.get(look.kind, ())}
+def _package(plan: Plan) -> str:
+    """What pip is to install beside what the lock says: this package with the extras that the models need."""
+    extras = {LIBRARIES[name].extra for look in plan.looks for name in SOURCES.get(look.kind, ())} - {""}
     extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()
     extras |= {"images"} if plan.samples.images else set()
-    named = f"[{','.join(sorted(extras - {''}))}]" if extras - {""} else ""
-    kinds = {look.kind for look in plan.looks}
-    libraries = [
-        *RUNS_ON["onnx"],
-        *(name for target in plan.targets for name in (*NEEDED[target], *RUNS_ON[target])),
-    ]
-    needed = dict.fromkeys(("numpy", *libraries, *(name for kind in kinds for name in SOURCES.get(kind, ()))))
-    found = versions(needed)
-    yield f"onnxport{named}=={found.pop('onnxport')}"
-    yield from (f"{name}=={version}" for name, version in found.items())
+    return f"onnxport[{','.join(sorted(extras))}]" if extras else "onnxport"
 
 
 def _is_inside(look: Look) -> bool:

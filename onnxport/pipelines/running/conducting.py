@@ -157,6 +157,7 @@ class Conductor:
             room=self.cache.room(node.name),
             diagnose=self.pipeline.diagnose,
             folder=self.pipeline.folder,
+            versions=self._inputs[node.name][1]["versions"],
         )
 
     def _record(self, node: Node, status: Status, **facts: Any) -> None:

@@ -13,6 +13,7 @@ from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.reports.pipeline import saving_run
+from onnxport.pipelines.running.cluster import Cluster
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.memory import default_limit
@@ -21,6 +22,7 @@ from onnxport.pipelines.running.watching import Unwatched, Watcher
 from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.timing import Timings
+from onnxport.quantize.params import checked_address
 
 
 def run(
@@ -31,6 +33,7 @@ def run(
     explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
     memory_limit: int | None = None,
+    scheduler: str | None = None,
     watcher: Watcher | None = None,
     arguments: Sequence[str] = (),
     reports: Sequence[Path] = (),
@@ -43,11 +46,13 @@ def run(
         explain: puts an error that ends a node in words, unless failure_of is to.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
+        scheduler: the address of a Dask scheduler, whose workers make the nodes instead.
         arguments: what the user typed behind the command's name, for the report.
         reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
-        UsageError, InputError: the file or its lock, before anything runs.
+        UsageError, InputError: the file, before anything runs.
+        MissingDependencyError, MachineError: the cluster, before anything runs.
     """
     watcher = watcher or Unwatched()
     with ExitStack() as saving:
@@ -57,8 +62,12 @@ def run(
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
         keeper = Keeper(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path))
-        executor = Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
-        with Cache(folder_beside(path)) as cache, executor, importable_from(pipeline.folder):
+        with (
+            Cache(folder_beside(path)) as cache,
+            _executor(jobs, memory_limit, scheduler, watcher) as executor,
+            importable_from(pipeline.folder),
+        ):
+            jobs = executor.jobs if isinstance(executor, Cluster) else jobs
             conductor = Conductor(
                 pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
             )
@@ -67,6 +76,24 @@ def run(
         save(report)
         save_own(report)
     return report
+
+
+def _executor(
+    jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
+) -> Local | Processes | Cluster:
+    """Who makes the nodes.
+
+    Raises:
+        UsageError: limits of this machine, for a cluster; no address.
+    """
+    if scheduler is not None:
+        if jobs > 1 or memory_limit is not None:
+            raise UsageError(
+                "--jobs and --memory-limit are of this machine",
+                fix="leave them out: a cluster has its own number of workers",
+            )
+        return Cluster(checked_address(scheduler), watcher)
+    return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
 def _explained(error: Exception) -> FailureRecord:

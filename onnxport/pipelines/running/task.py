@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxport.artifact import SUFFIXES, Artifact, Staging
@@ -27,6 +28,7 @@ class Task:
     room: the empty folder that the product goes to.
     diagnose: whether the ONNX node behind a failed proof is looked for.
     folder: where modules of the user's are looked for first; the current one unless given.
+    versions: of what computes, as its key has them.
     """
 
     node: str
@@ -38,6 +40,7 @@ class Task:
     room: Path
     diagnose: bool = False
     folder: Path | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:

@@ -44,28 +44,9 @@ class Cluster(Closing):
     """
 
     def __init__(self, task: Task, address: str) -> None:
-        try:
-            from distributed import Client
-        except ImportError as error:
-            raise MissingDependencyError(
-                "--scheduler needs Dask, which is not installed",
-                why=str(error),
-                fix="install it: pip install 'onnxport[distributed]'",
-            ) from error
         self._task, self._address = task, address
-        try:
-            self._client: Client = Client(address, timeout=_CONNECTING, set_as_default=False)
-        except (OSError, ValueError) as error:
-            why = " ".join(str(error).split())
-            raise MachineError(
-                f"no Dask scheduler answers at {address}", why=why, fix="start one: dask scheduler"
-            ) from error
+        self._client = connected(address)
         self._threads = sum(self._client.nthreads().values())
-        if not self._threads:
-            self.close()
-            raise MachineError(
-                f"the Dask scheduler at {address} has no workers", fix=f"start some: dask worker {address}"
-            )
 
     def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
         """What is seen on `items`, a shard at a time, in the order in which they are done.
@@ -79,8 +60,9 @@ class Cluster(Closing):
         from distributed.scheduler import KilledWorker
 
         left = iter(shards_of(items, self._threads))
-        # To every worker: what only one has dies with it.
-        model = self._client.scatter(_model_files(self._task), broadcast=True, hash=False)
+        # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
+        # and the file of that name of another run on the cluster would be this one.
+        (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
         running: dict[Future, Shard] = {}
 
         def submit() -> list[Future]:
@@ -120,6 +102,36 @@ class Cluster(Closing):
         return replace(self._task, files=held)
 
 
+def connected(address: str) -> Client:
+    """A client of the scheduler at `address`, which has workers.
+
+    Raises:
+        MissingDependencyError: Dask is not installed here.
+        MachineError: no scheduler answers, or it has no workers.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingDependencyError(
+            "--scheduler needs Dask, which is not installed",
+            why=str(error),
+            fix="install it: pip install 'onnxport[distributed]'",
+        ) from error
+    try:
+        client: Client = Client(address, timeout=_CONNECTING, set_as_default=False)
+    except (OSError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise MachineError(
+            f"no Dask scheduler answers at {address}", why=why, fix="start one: dask scheduler"
+        ) from error
+    if not client.nthreads():
+        client.close(timeout=_CONNECTING)
+        raise MachineError(
+            f"the Dask scheduler at {address} has no workers", fix=f"start some: dask worker {address}"
+        )
+    return client
+
+
 def versions() -> dict[str, str]:
     """Of what a result's bits depend on, here."""
     return {"onnxport": __version__} | {name: metadata.version(name) for name in _LIBRARIES}
@@ -145,7 +157,7 @@ def observed_there(
                 fix="install the same versions everywhere",
             )
     bench = _bench()
-    bench.begin(replace(portion, path=_unpacked(model) / portion.path.name))
+    bench.begin(replace(portion, path=unpacked(model) / portion.path.name))
     return bench.observed(shard)
 
 
@@ -161,20 +173,32 @@ def _bench() -> Bench:
     return bench
 
 
-def _unpacked(model: Mapping[str, bytes]) -> Path:
-    """The folder of the worker's own where the files lie; Dask removes it with the worker."""
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over names and contents."""
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(name.encode() + hashlib.sha256(content).digest())
+    return digest.hexdigest()
+
+
+def unpacked(files: Mapping[str, bytes], digest: str = "") -> Path:
+    """The folder of the worker's own where `files` lie; Dask removes it with the worker.
+
+    Args:
+        files: contents by names relative to the folder.
+        digest: theirs, where it is known.
+    """
     from distributed import get_worker
 
-    digest = hashlib.sha256()
-    for name, content in sorted(model.items()):
-        digest.update(name.encode() + hashlib.sha256(content).digest())
-    folder = Path(get_worker().local_directory, f"onnxport-{digest.hexdigest()}")
+    folder = Path(get_worker().local_directory, f"onnxport-{digest or digest_of(files)}")
     with _UNPACKING:
         if not folder.is_dir():
             unfinished = folder.with_suffix(".new")
             unfinished.mkdir(parents=True, exist_ok=True)
-            for name, content in model.items():
-                (unfinished / name).write_bytes(content)
+            for name, content in files.items():
+                place = unfinished / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
             unfinished.rename(folder)
     return folder
 
