@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onnxport.artifact import SUFFIXES, Artifact, Staging
 from onnxport.consulting import Watch
+from onnxport.errors import MachineError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.importing import importable_from
@@ -57,6 +58,10 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
     try:
         with importable_from(task.folder or Path.cwd()):
             return _performed(task, progress)
+    except MachineError as error:
+        # What could not be written was to go into the room, of which a single command's -o says nothing.
+        error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
+        raise
     finally:
         Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
 
