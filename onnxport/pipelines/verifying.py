@@ -382,7 +382,7 @@ def _here(name: str, unknown: str) -> str | None:
     if name == "onnxport":
         return onnxport.__version__
     if name == "python":
-        return platform.python_version()
+        return ".".join(platform.python_version_tuple()[: len(unknown.split("."))])
     if name == "platform":
         return f"{platform.system()} {platform.machine()}"
     if name in LIBRARIES:
