@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnxport.errors import UsageError
 from onnxport.importing import importable_from
+from onnxport.isolation import sparing
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
@@ -68,6 +69,7 @@ def run(
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
             importable_from(pipeline.folder),
+            sparing(),
         ):
             jobs = executor.jobs if isinstance(executor, Cluster) else jobs
             conductor = Conductor(
