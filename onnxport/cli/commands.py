@@ -23,6 +23,8 @@ COMMANDS = {
     "schema": "Print the JSON Schema of pipeline.yaml, for editors that complete its keys.",
     "run": "Run a pipeline: models, targets and precisions of one file, what is new or changed of it.",
     "verify": "Show what a model file was made from, and whether that still holds.",
+    "plan": "Show what a run of a pipeline would make and why, and what is cached; nothing runs.",
+    "cache": "List, prune or clear what runs of a pipeline keep.",
     "validate": "Prove that a model file computes what another one computes.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",

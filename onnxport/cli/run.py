@@ -44,6 +44,7 @@ SIZE = Size()
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
 )
 @click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
+@click.option("--no-cache", is_flag=True, help="Make all anew, and keep nothing but the artefacts.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -70,6 +71,7 @@ def command(
     pipeline: Path,
     targets: tuple[str, ...],
     frozen: bool,
+    no_cache: bool,
     jobs: int,
     memory_limit: int | None,
     executor: str,
@@ -95,6 +97,7 @@ def command(
                 pipeline,
                 targets=targets,
                 frozen=frozen,
+                cached=not no_cache,
                 explain=explained,
                 jobs=jobs,
                 memory_limit=memory_limit,

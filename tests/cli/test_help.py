@@ -28,6 +28,8 @@ OWN = {
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
+    "plan": {"targets"},
+    "cache": {"size", "calibrations"},
     "inspect": set(),
     "schema": set(),
     "verify": {"lock", "source"},
@@ -35,6 +37,7 @@ OWN = {
     "init": {"destination", "ci", "force"},
     "run": {
         "frozen",
+        "no_cache",
         "targets",
         "jobs",
         "memory_limit",

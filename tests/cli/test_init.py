@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -18,6 +19,7 @@ from onnxport.pipelines.initializing.hosts import project_of
 from onnxport.pipelines.initializing.looking import Look, look
 from onnxport.pipelines.initializing.samples import Samples, samples_for
 from onnxport.pipelines.initializing.writing import Plan, pipeline_text, workflow_text
+from onnxport.pipelines.spec.published import schema
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import TARGETS
 
@@ -76,6 +78,7 @@ def test_it_is_fitted_to_the_model_and_names_the_next_command(
     assert capsys.readouterr().out.splitlines() == [
         "wrote pipeline.yaml (digits.onnx to tflite, coreml, ort)",
         "wrote .github/workflows/onnxport.yml",
+        "wrote pipeline.schema.json",
         "next: onnxport run pipeline.yaml",
     ]
     assert [cell.name for cell in read(Path("pipeline.yaml")).cells] == [
@@ -94,7 +97,7 @@ def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
 ) -> None:
     assert called("--ci", "none", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["written"] == ["pipeline.yaml"]
+    assert document["written"] == ["pipeline.yaml", "pipeline.schema.json"]
     assert document["notes"] == ["no .onnx file is here: name your model in pipeline.yaml"]
     text = Path("pipeline.yaml").read_text()
     assert yaml.safe_load(text)["model"] == "model.onnx"
@@ -103,7 +106,11 @@ def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
     assert Path("pipeline.yaml").read_text() == "mine"
     assert called("--ci", "none", "--force") == 0
     assert Path("pipeline.yaml").read_text() == text
-    assert sorted(path.name for path in project.iterdir()) == [".git", "pipeline.yaml"]
+    assert sorted(path.name for path in project.iterdir()) == [
+        ".git",
+        "pipeline.schema.json",
+        "pipeline.yaml",
+    ]
 
 
 @pytest.mark.parametrize("arguments", [("nowhere.onnx",), ("-o", "pipeline.json"), ("-o", "nowhere/p.yaml")])
@@ -120,6 +127,7 @@ def test_every_option_in_a_comment_can_be_taken(tmp_path: Path) -> None:
     text = uncommented(pipeline_text(plan_of(tmp_path, "digits.onnx")))
     with_samples(tmp_path)
     found = yaml.safe_load(text)
+    jsonschema.validate(found, json.loads(schema()))
     assert found["validate"]["inputs"] == "samples"
     assert set(found["stages"]) == {"lean", "int8"}
     assert found["targets"]["tflite"]["max_latency_ratio"] == 1.5

@@ -166,6 +166,34 @@ class Cache:
                 size = sum((folder / name).lstat().st_size for name in files_in(folder))
                 yield Kept(folder.name, note, size, folder.stat().st_mtime)
 
+    def look(self, key: str) -> tuple[Note | None, str]:
+        """What is kept under `key`, all of it read and nothing touched; or why it would not do, empty where there is
+        nothing."""
+        place = self._place(key)
+        try:
+            note = entries.read(place, key)
+            entries.check(place, note)
+        except (FileNotFoundError, NotADirectoryError):
+            return None, ""
+        except (OSError, Damaged):
+            return None, "what the cache has is damaged"
+        why = changed(note.report.consulted)
+        return (None, why) if why else (note, "")
+
+    def check_writable(self) -> None:
+        """Raises MachineError where nothing can be kept or dropped."""
+        with self._writing():
+            self._private.made()
+
+    def clear(self) -> list[Kept]:
+        """Drops all entries, and the folders that are empty then; gives what it dropped."""
+        dropped = self.prune(-1)
+        self._private.close()
+        for folder in (*self._entries.glob("[0-9a-f][0-9a-f]"), self._private.parent, self.folder):
+            with contextlib.suppress(OSError):  # another run works there
+                folder.rmdir()
+        return dropped
+
     def prune(self, limit: int) -> list[Kept]:
         """Drops what is damaged as far as entry.json tells, and the least recently used entries until the rest take no
         more than `limit` bytes; gives what it dropped. One that cannot be dropped stays."""

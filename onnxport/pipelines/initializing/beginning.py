@@ -14,7 +14,15 @@ from onnxport.pipelines.initializing.hosts import GITLAB_PART, Host, project_of
 from onnxport.pipelines.initializing.looking import look
 from onnxport.pipelines.initializing.samples import FOLDER, Samples, samples_for
 from onnxport.pipelines.initializing.trying import lacking, refusals
-from onnxport.pipelines.initializing.writing import Plan, check_absent, pipeline_text, workflow_text, write
+from onnxport.pipelines.initializing.writing import (
+    SCHEMA,
+    Plan,
+    check_absent,
+    pipeline_text,
+    workflow_text,
+    write,
+)
+from onnxport.pipelines.spec.published import schema
 from onnxport.pipelines.stages import TARGETS
 
 _SUFFIXES = (".yaml", ".yml")
@@ -66,6 +74,9 @@ def begin(
     texts = {output: pipeline_text(plan)}
     if workflow is not None:
         texts[workflow] = workflow_text(plan, host, project)
+    described = output.with_name(SCHEMA)
+    if force or not described.exists():
+        texts[described] = schema()
     write(texts)
     return Begun(
         written=tuple(texts),

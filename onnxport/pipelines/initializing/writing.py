@@ -21,6 +21,8 @@ from onnxport.pipelines.reports.wording import human_size
 from onnxport.pipelines.stages import TARGETS
 
 _OUTPUT = "build"
+# Beside the pipeline, for editors, which complete its keys by it.
+SCHEMA = "pipeline.schema.json"
 _OFF = "# "
 # The versions in a lock (lock/form.py) as requirements for pip; none where there is no lock.
 _LOCKED = (
@@ -75,7 +77,7 @@ def pipeline_text(plan: Plan) -> str:
     quantizes = bool(plan.targets) and all(each.can_be_quantized for each in plan.looks)
     return _rendered(
         "pipeline.yaml.j2",
-        schema="pipeline.schema.json",
+        schema=SCHEMA,
         file=plan.file.name,
         looks=plan.looks,
         describe=_described,

@@ -98,7 +98,7 @@ class Comparison:
         for node in chain:
             if node.name in before:
                 stage = self._stage(node, before)
-                for kind, said in _between(before[node.name], stage, _Words(cell, node, self.pipeline)):
+                for kind, said in _between(before[node.name], stage, Words(cell, node, self.pipeline)):
                     yield Difference(kind, said, place)
 
     def left(self) -> Iterator[Difference]:
@@ -142,7 +142,7 @@ def digest_of_model(model: NamedModel) -> str:
 
 
 @dataclass(frozen=True)
-class _Words:
+class Words:
     """How the user calls what belongs to a node."""
 
     cell: Cell
@@ -165,7 +165,7 @@ class _Words:
         return source_of(self.node.model, self.pipeline.folder)
 
 
-def _between(was: LockedStage, now: LockedStage, words: _Words) -> Iterator[tuple[str, str]]:
+def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple[str, str]]:
     """Kind and words of all that differs between two states of a stage."""
     if was.said["stage"] != now.said["stage"]:
         yield "option", f"{words.owner}: {was.said['stage']} -> {now.said['stage']}"
@@ -182,7 +182,7 @@ def _between(was: LockedStage, now: LockedStage, words: _Words) -> Iterator[tupl
         yield from _options("validate", proof, was.said["proof"], now.said["proof"])
     for name in sorted((was.said.keys() | now.said.keys()) - {"stage", "source", "options", "proof"}):
         if was.said.get(name) != now.said.get(name):
-            values = f"{_shown(was.said.get(name))} -> {_shown(now.said.get(name))}"
+            values = f"{shown(was.said.get(name))} -> {shown(now.said.get(name))}"
             yield "files", f"{words.owner}, {name}: {values}"
     for name in sorted(was.versions.keys() | now.versions.keys()):
         if was.versions.get(name) != now.versions.get(name):
@@ -200,10 +200,10 @@ def _options(
         if is_content(before) and is_content(after):
             yield (
                 "files",
-                f"{owner}.{name}: {getattr(params, name, '')} has changed, {_changed(before, after)}",
+                f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}",
             )
         else:
-            yield "option", f"{owner}.{name}: {_shown(before)} -> {_shown(after)}"
+            yield "option", f"{owner}.{name}: {shown(before)} -> {shown(after)}"
 
 
 def is_content(value: Any) -> bool:
@@ -211,12 +211,12 @@ def is_content(value: Any) -> bool:
     return isinstance(value, dict) and "sha256" in value
 
 
-def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
-    return ", ".join(f"{name} {_shown(was.get(name))} -> {_shown(now.get(name))}" for name in sorted(names))
+    return ", ".join(f"{name} {shown(was.get(name))} -> {shown(now.get(name))}" for name in sorted(names))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     if isinstance(value, str):
         return _short(value) if len(value) == 64 else value
     return "none" if value is None else json.dumps(value, default=str)

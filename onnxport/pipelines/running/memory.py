@@ -26,6 +26,11 @@ def estimate(task: Task) -> int:
     stage = "export" if task.export is not None else task.steps[-1].stage.name
     origin = task.origin
     size = origin.size if isinstance(origin, Artifact) or origin.path.exists() else 0
+    return needed(stage, size)
+
+
+def needed(stage: str, size: int) -> int:
+    """Bytes that a stage may take at its peak on a model of `size` bytes."""
     return _BASE + int(_FACTORS.get(stage, _OTHERS) * size)
 
 

@@ -29,6 +29,7 @@ def run(
     *,
     targets: Collection[str] = (),
     frozen: bool = False,
+    cached: bool = True,
     explain: Callable[[Exception], FailureRecord] | None = None,
     jobs: int = 1,
     memory_limit: int | None = None,
@@ -42,6 +43,7 @@ def run(
     Args:
         targets: see `chosen`.
         frozen: whether all has to be as the lock says (lock/keeping.py).
+        cached: whether what earlier runs made is found, and kept for later ones.
         explain: puts an error that ends a node in words, unless failure_of is to.
         jobs: how many nodes are made at a time, each in a process of its own from two on.
         memory_limit: bytes for all of these together; most of what is free unless given.
@@ -60,9 +62,9 @@ def run(
         cells = chosen(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
         keeper = Keeper(pipeline, cells, frozen=frozen)
-        timings = Timings(timings_beside(path))
+        timings = Timings(timings_beside(path) if cached else None)
         with (
-            Cache(folder_beside(path)) as cache,
+            Cache(folder_beside(path)) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
         ):
             jobs = executor.jobs if isinstance(executor, Cluster) else jobs

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onnxport.artifact import SUFFIXES, Artifact, Staging
 from onnxport.consulting import Watch
+from onnxport.errors import MachineError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.clock import Progress
@@ -59,6 +60,10 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         with Watch(_known(task)) as watch:
             report = _made(task, progress)
             return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
+    except MachineError as error:
+        # What could not be written was to go into the room, of which a single command's -o says nothing.
+        error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
+        raise
     finally:
         Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from onnxport.errors import OnnxportError, printable, worst
 from onnxport.pipelines.spec.document import Document, Part
+from onnxport.pipelines.spec.keys import in_keys
 
 
 class BadPipelineError(OnnxportError):
@@ -67,24 +67,7 @@ def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
         raise BadPipelineError(f"{name} has {len(found)} faults:", found)
 
 
-# How the rooms spell what is an option on a command line: "--precision int8", "--calib DIR", "--no-simplify".
-_OPTION = re.compile(
-    r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)(?: (?P<value>[A-Z]+(?:=[A-Z]+)?|fp16|int8)\b)?"
-)
-
-
 def _keyed(error: OnnxportError) -> OnnxportError:
+    """`error` with options of a command line named as the keys that they are in the file."""
     error.what, error.why, error.fix = map(in_keys, (error.what, error.why, error.fix))
     return error
-
-
-def in_keys(text: str) -> str:
-    """`text` with options of a command line named as the keys that they are in the file."""
-    return _OPTION.sub(_as_key, text)
-
-
-def _as_key(found: re.Match[str]) -> str:
-    name = found["name"].replace("-", "_")
-    if found["no"]:
-        return f"{name}: false"
-    return f"{name}: {found['value']}" if found["value"] else name

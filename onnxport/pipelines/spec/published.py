@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from onnxport.exporters.params import ExportParams
 from onnxport.pipelines import stages
-from onnxport.pipelines.spec.faults import in_keys
+from onnxport.pipelines.spec.keys import in_keys
 from onnxport.pipelines.spec.options import proof_fields
 from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec, Section, StageSpec, TargetSpec, keys_of
 from onnxport.pipelines.stages import Stage

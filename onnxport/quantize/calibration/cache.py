@@ -22,20 +22,12 @@ from typing import Any
 from onnxport.quantize.calibration.cluster import versions
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Item, Observed, Task
+from onnxport.quantize.calibrations import folder
 
 _SUFFIX = ".calibration"
 _FORM = b"onnxport calibration 1\n"
 _DIGEST = hashlib.sha256().digest_size
 _MOST = 2**30  # bytes of all entries; the oldest go first
-
-
-def folder() -> Path:
-    """Where entries lie: `$ONNXPORT_CACHE`, else the user's cache folder."""
-    chosen = os.environ.get("ONNXPORT_CACHE")
-    if chosen:
-        return Path(chosen) / "calibration"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "onnxport" / "calibration"
 
 
 @dataclass

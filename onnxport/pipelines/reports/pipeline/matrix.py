@@ -14,6 +14,7 @@ from onnxport.pipelines.outcome import CellRecord, NodeRecord, PipelineReport, P
 from onnxport.pipelines.report import ArtifactRecord, Latency, RunReport, accusation
 from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.wording import text
+from onnxport.pipelines.spec.keys import in_keys
 from onnxport.validate.report import Diagnosis, OutputReport
 
 LIMITS = "limits"
@@ -225,7 +226,7 @@ def reason_of(node: NodeRecord) -> str:
     """Why a node failed, without its name."""
     made = artifact_of(node)
     if node.failure is not None:
-        return node.failure.message
+        return in_keys(node.failure.message)
     return made.report.reason if made is not None else node.why
 
 
@@ -309,5 +310,6 @@ def _called(made: ArtifactRecord, name: str) -> ArtifactRecord:
             each.model_copy(update={"path": PurePath(each.path).name}) for each in made.companions
         ),
         "report": made.report.model_copy(update={"candidate": candidate}),
+        "notes": tuple(map(in_keys, made.notes)),
     }
     return made.model_copy(update=update)

@@ -51,7 +51,8 @@ def notes(report: PipelineReport) -> list[str]:
     """A line per note with the nodes that it is about."""
     about: dict[str, list[str]] = {}
     for node in report.nodes:
-        for note in terminal.notes(node.run) if node.run is not None else ():
+        run = matrix.run_of(node)
+        for note in terminal.notes(run) if run is not None else ():
             about.setdefault(note, []).append(node.name)
     return [f"{note} ({_listed(names)})" for note, names in about.items()]
 

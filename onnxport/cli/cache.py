@@ -1,0 +1,130 @@
+"""`onnxport cache`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.run import SIZE
+from onnxport.errors import InputError
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.cache import Cache
+    from onnxport.pipelines.cache.store import Kept
+
+_DAY = 86400
+
+
+@subcommand("cache", "onnxport cache list", "onnxport cache prune --size 2GB", "onnxport cache clear")
+@click.argument("action", type=click.Choice(("list", "prune", "clear")))
+@click.argument("pipeline", type=PATH, default=Path("pipeline.yaml"))
+@click.option(
+    "--size",
+    type=SIZE,
+    metavar="SIZE",
+    help="prune: how much may stay, the most recently used. [default: $ONNXPORT_CACHE_SIZE, else 10GB]",
+)
+@click.option(
+    "--calibrations",
+    is_flag=True,
+    help="clear: also those of quantize, which lie in $ONNXPORT_CACHE or the user's cache folder.",
+)
+@output_options
+def command(action: str, pipeline: Path, size: int | None, calibrations: bool, output: Output) -> int:
+    from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+    from onnxport.pipelines.cache.store import size_limit
+
+    for given, name, of in ((size is not None, "--size", "prune"), (calibrations, "--calibrations", "clear")):
+        if given and action != of:
+            raise click.UsageError(f"{name} is for onnxport cache {of}", click.get_current_context())
+    if str(pipeline) != "pipeline.yaml" and not pipeline.exists():
+        raise InputError(f"{pipeline} does not exist", fix="name the pipeline.yaml whose cache is meant")
+    place = pipeline / "pipeline.yaml" if pipeline.is_dir() else pipeline
+    folder = folder_beside(place)
+    dropped: list[Kept] = []
+    with Cache(folder) as cache:
+        if action != "list" and folder.is_dir():
+            cache.check_writable()
+            dropped = (
+                cache.clear() if action == "clear" else cache.prune(size_limit() if size is None else size)
+            )
+        if action == "clear":
+            shutil.rmtree(timings_beside(place), ignore_errors=True)
+            if calibrations:
+                shutil.rmtree(_calibrations(), ignore_errors=True)
+        document = _document(action, cache, dropped)
+    output.result(lambda: json.dumps(document, indent=2), lambda: _text(document))
+    return 0
+
+
+def _calibrations() -> Path:
+    from onnxport.quantize.calibrations import folder
+
+    return folder()
+
+
+def _document(action: str, cache: Cache, dropped: list[Kept]) -> dict[str, Any]:
+    from onnxport.pipelines.cache.store import size_limit
+
+    calibrations = [file for file in _calibrations().glob("*") if file.is_file()]
+    return {
+        "command": f"cache {action}",
+        "folder": str(cache.folder),
+        "limit": size_limit(),
+        "products": [_row(each) for each in cache.kept()],
+        "dropped": [_row(each) for each in dropped],
+        "calibrations": {
+            "folder": str(_calibrations()),
+            "count": len(calibrations),
+            "size": sum(file.stat().st_size for file in calibrations),
+        },
+        "exit_code": 0,
+    }
+
+
+def _row(kept: Kept) -> dict[str, Any]:
+    return {
+        "key": kept.key,
+        "node": kept.note.node if kept.note else None,
+        "file": kept.note.main if kept.note else None,
+        "size": kept.size,
+        "used": round(kept.used, 3),
+        "is_damaged": kept.note is None,
+    }
+
+
+def _text(document: dict[str, Any]) -> str:
+    from onnxport.errors import printable
+    from onnxport.pipelines.reports.wording import count, human_size
+
+    def total(rows: list[dict[str, Any]]) -> str:
+        return f"{count(len(rows), 'product')}, {human_size(sum(row['size'] for row in rows))}"
+
+    kept, dropped, held = document["products"], document["dropped"], document["calibrations"]
+    lines = []
+    if document["command"] == "cache list":
+        names = [printable(row["node"] or "damaged") for row in kept]
+        width = max(map(len, names), default=0)
+        lines = [
+            f"{name:<{width}}   {human_size(row['size']):>8}   {_age(row['used'])}   {row['key'][:12]}"
+            for name, row in sorted(zip(names, kept, strict=True), key=lambda each: -each[1]["used"])
+        ]
+    else:
+        lines = [f"dropped {total(dropped)}"]
+    limit = human_size(document["limit"])
+    lines.append(printable(f"{total(kept)} of at most {limit} in {document['folder']}"))
+    calibrations = f"{count(held['count'], 'calibration')}, {human_size(held['size'])}"
+    lines.append(printable(f"{calibrations} in {held['folder']}"))
+    return "\n".join(lines)
+
+
+def _age(used: float) -> str:
+    days = int(max(0.0, time.time() - used) // _DAY)
+    return "used today" if not days else f"used {days} d ago"

@@ -1,0 +1,64 @@
+"""`onnxport plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.output import PATH, Output, output_options
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.graph.planning import Plan
+
+
+@subcommand("plan", "onnxport plan pipeline.yaml", "onnxport plan pipeline.yaml --target phone")
+@click.argument("pipeline", type=PATH)
+@click.option(
+    "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
+)
+@output_options
+def command(pipeline: Path, targets: tuple[str, ...], output: Output) -> int:
+    from onnxport.importing import importable_from
+    from onnxport.pipelines.cache import Cache, folder_beside
+    from onnxport.pipelines.graph.planning import Planner
+    from onnxport.pipelines.running.run import chosen
+    from onnxport.pipelines.spec.reading import read
+
+    found = read(pipeline)
+    with importable_from(found.folder):
+        plan = Planner(found, chosen(found, targets), Cache(folder_beside(pipeline))).plan()
+    output.result(lambda: plan.model_dump_json(indent=2), lambda: _text(plan))
+    return plan.exit_code
+
+
+def _text(plan: Plan) -> str:
+    from onnxport.errors import printable
+    from onnxport.pipelines.reports.wording import count, human_size
+
+    def sized(size: int | None, size_from: str) -> str:
+        if size is None:
+            return "?"
+        return human_size(size) if size_from == "cache" else f"about {human_size(size)}"
+
+    rows = [
+        (node.name, node.stage, node.status, sized(node.size, node.size_from), node.why)
+        for node in plan.nodes
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
+    lines = [
+        "   ".join((*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4])).rstrip()
+        for row in rows
+    ]
+    made = sum(node.status == "would run" for node in plan.nodes)
+    if not made:
+        lines.append(f"nothing would run: {count(len(plan.nodes), 'product')} in {plan.cache}")
+    else:
+        free = f", {human_size(plan.free)} free" if plan.free is not None else ""
+        lines.append(
+            f"{made} of {count(len(plan.nodes), 'product')} would be made; estimated are {human_size(plan.memory)} of "
+            f"memory at a time and {human_size(plan.disk)} of disk{free}"
+        )
+    return "\n".join(printable(line) for line in lines)
