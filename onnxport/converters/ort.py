@@ -57,7 +57,7 @@ _SILENT = 4  # log severity "fatal": failures come as exceptions
 
 _PURPOSE = (
     "an .ort file is for a smaller runtime, not for speed: build ONNX Runtime with "
-    "--include_ops_by_config {config} (and --enable_reduced_operator_type_support)"
+    "--include_ops_by_config and the .required_operators.config beside it (and --enable_reduced_operator_type_support)"
 )
 _LEVEL = (
     "saved with basic graph optimization: with more, ONNX Runtime widens float16 weights on a CPU that has no float16 "
@@ -106,7 +106,7 @@ def convert(
     written = raw.read_bytes()
     raw.unlink()
     config = output.with_name(f"{output.stem}.required_operators.config")
-    notes.append(_PURPOSE.format(config=config.name))
+    notes.append(_PURPOSE)
     try:
         session = ort_format.read(written)
         facts["nodes"] = len(session["model"]["graph"]["nodes"])

@@ -175,25 +175,29 @@ def accusation(report: Report) -> str:
 _OF_FLOAT64 = frozenset({"sklearn", "lightgbm"})
 
 
-def _way_out(artifact: ArtifactRecord) -> str:
-    """What to do about a report that did not pass."""
-    report, dropped = artifact.report, artifact.path is None
+def ways_out(report: Report) -> list[str]:
+    """What a user may do about a report that did not pass, in clauses that name options."""
     generated = all(each.source == "generated" for each in report.fed)
-    parts = ["nothing was kept" if dropped else ""]
+    found = []
     if report.verdict == "inconclusive":
         inputs = "inputs of your own with --inputs DIR" if generated else "inputs that make it vary"
-        parts.append(f"give {inputs}, or take it unproven with --accept-inconclusive")
-    elif dropped:
-        parts = ["nothing was kept, --keep-rejected keeps what failed"]
+        found.append(f"give {inputs}, or take it unproven with --accept-inconclusive")
     if (
         report.verdict == "not equivalent"
         and report.reference.format in _OF_FLOAT64
         and report.candidate.precision != "float64"
     ):
-        parts.append("the model computes in float64: --float64 exports it so")
+        found.append("the model computes in float64: --float64 exports it so")
     if report.verdict == "over budget" and generated and report.fed:
-        parts.append("this is on generated inputs only; give your own with --inputs DIR")
-    return "; ".join(part for part in parts if part)
+        found.append("this is on generated inputs only; give your own with --inputs DIR")
+    return found
+
+
+def _way_out(artifact: ArtifactRecord) -> str:
+    dropped = artifact.path is None
+    keeping = dropped and artifact.report.verdict != "inconclusive"
+    kept = "nothing was kept, --keep-rejected keeps what failed" if keeping else "nothing was kept"
+    return "; ".join((*([kept] if dropped else ()), *ways_out(artifact.report)))
 
 
 def exit_code_of(artifacts: tuple[ArtifactRecord, ...]) -> int:

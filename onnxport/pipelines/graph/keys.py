@@ -61,6 +61,13 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
         "latency": node.latency,
         "versions": _versions(node),
         # A patch of Python changes no result, and a CI's runners come with any.
+        **machine(),
+    }
+
+
+def machine() -> dict[str, str]:
+    """What products follow from beside libraries."""
+    return {
         "python": ".".join(platform.python_version_tuple()[:2]),
         "platform": f"{platform.system()} {platform.machine()}",
     }

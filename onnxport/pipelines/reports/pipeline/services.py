@@ -99,11 +99,10 @@ def refusals(error: OnnxportError, pipeline: Path) -> Iterator[str]:
 
 def _told(fault: Fault) -> str:
     lines = matrix.lines(fault.sentence)
-    if fault.onnx_node:
-        lines.append(f"ONNX node: {fault.onnx_node}")
-    others = [wording.text(name) for name in fault.lost if name != fault.name]
-    if others:
-        lines.append(f"not made for it: {', '.join(others)}")
+    if fault.found:
+        lines.append(fault.found)
+    if fault.others:
+        lines.append(f"not made for it: {', '.join(map(wording.text, fault.others))}")
     return "\n".join(lines)
 
 

@@ -15,8 +15,19 @@ from markdown_it import MarkdownIt
 from fixtures import models
 from onnxport.pipelines.outcome import PipelineReport
 from onnxport.pipelines.reports.pipeline import document, junit, markdown, matrix, sarif, terminal
-from tests.pipelines.reports.handmade import NASTY
-from tests.pipelines.reports.pipeline.handmade import cached, crowd, hostile, lone, lost, mixed
+from tests.pipelines.reports.handmade import NASTY, failing
+from tests.pipelines.reports.pipeline.handmade import (
+    cached,
+    cell,
+    crowd,
+    hostile,
+    lone,
+    lost,
+    mixed,
+    node,
+    report,
+    undelivered,
+)
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "schema" / "pipeline-report.schema.json"
 SEEN = NASTY.replace("\x1b", "\\x1b").replace("\x00", "\\x00")
@@ -90,6 +101,15 @@ def test_failures_say_which_stage_and_which_node_and_skipped_ones_why() -> None:
     assert (skipped.type, skipped.message) == ("not run", "not run: digits/int8 failed")
     (error,) = found["digits", "apple"].result
     assert error.text.splitlines()[-1] == "exit 3"
+
+
+def test_what_cannot_be_put_in_its_place_is_an_error_of_its_own() -> None:
+    (result,) = cases(undelivered())["digits", "a"].result
+    assert isinstance(result, Error)
+    assert result.text.splitlines()[1:] == ["stage: delivery", "exit 6"]
+    (found,) = results(undelivered())
+    assert found["ruleId"] == "stage-failed"
+    assert "Permission denied" in found["message"]["text"]
 
 
 def test_figures_are_the_cases_output_and_the_suites_properties() -> None:
@@ -222,10 +242,23 @@ def test_failures_have_their_reason_stage_node_and_line_below() -> None:
     assert first == [
         "digits/int8 is not equivalent to model.onnx: 'scores': a fault",
         "  stage quantize, ONNX node Conv '/stem/conv1/Conv', ci/pipeline.yaml:6",
+        "  Conv '/stem/conv1/Conv' is the first node that differs",
         "  not made for it: digits/tiny/int8",
     ]
     assert second[1].split() == ["StringSplit", "'pre/split'", *"Core ML has no string operators".split()]
     assert third[-1] == "  stage limits, ci/pipeline.yaml:14"
+
+
+def test_a_failure_says_what_its_reader_may_write_against_it() -> None:
+    (fed,) = failing().artifacts
+    said = fed.report.model_copy(update={"verdict": "inconclusive", "fed": ()})
+    run = failing().model_copy(update={"artifacts": (fed.model_copy(update={"report": said}),)})
+    made = node("digits/a", run)
+    (fault,) = matrix.faults(report([made], [cell(made)]))
+    assert (
+        "give inputs of your own with inputs: DIR, or take it unproven with accept_inconclusive"
+        in fault.sentence
+    )
 
 
 def test_figures_of_failed_proofs_follow_unasked_and_all_on_request() -> None:

@@ -41,7 +41,7 @@ def test_failures_are_commands_at_their_lines_the_worst_first() -> None:
     assert "18 % too much" in found[2][2]
     assert found[0][2].count("\n") == 2
     assert found[1][2].splitlines()[1:] == [
-        "ONNX node: Conv '/stem/conv1/Conv'",
+        "Conv '/stem/conv1/Conv' is the first node that differs",
         "not made for it: digits/tiny/int8",
     ]
 
@@ -49,6 +49,15 @@ def test_failures_are_commands_at_their_lines_the_worst_first() -> None:
 def test_a_run_that_passes_says_nothing() -> None:
     assert list(services.commands(lone())) == []
     assert json.loads(services.quality(lone())) == []
+
+
+def test_a_name_that_would_end_the_command_stays_in_its_title() -> None:
+    run = lost()
+    nodes = tuple(each.model_copy(update={"name": f"{each.name}::x,y=z%3A"}) for each in run.nodes)
+    cells = tuple(each.model_copy(update={"node": f"{each.node}::x,y=z%3A"}) for each in run.cells)
+    lines = services.commands(run.model_copy(update={"nodes": nodes, "cells": cells}))
+    titles = [command(line)[1]["title"] for line in lines]
+    assert titles[0] == "onnxport: digits/c::x,y=z%3A failed"
 
 
 def test_names_from_files_cannot_leave_their_place_in_a_command() -> None:
