@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from onnxport.errors import UsageError
+from onnxport.isolation import sparing
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
@@ -66,6 +67,7 @@ def run(
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
+            sparing(),
         ):
             jobs = executor.jobs if isinstance(executor, Cluster) else jobs
             conductor = Conductor(
