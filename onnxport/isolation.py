@@ -34,6 +34,8 @@ from onnxport.errors import MachineError, OnnxportError
 DEFAULT_TIMEOUT = 1800.0  # seconds; a compile of a 2.6 GB model takes under one minute
 RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4 GB) takes 3
 _HEADER = struct.Struct("<Q")
+_GROWN = 800 * 2**20  # bytes; what a process took for one large model it does not give back before the next
+_ANEW = ""  # in place of a method's name
 _PIPE = 1 << 20  # bytes; Linux gives 64 KiB unless asked, and no user more than this
 
 
@@ -64,7 +66,9 @@ class Child(Closing):
     def __init__(
         self, target: str, *, purpose: str, timeout: float | None = DEFAULT_TIMEOUT, patience: str = ""
     ) -> None:
-        self._purpose, self._timeout, self._patience = purpose, timeout, patience
+        self.target, self._purpose, self._timeout, self._patience = target, purpose, timeout, patience
+        self._answered = 0  # calls of those that were begun
+        self._asked = 0
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         child_in, self._requests = os.pipe()
         self._answers, child_out = os.pipe()
@@ -107,6 +111,7 @@ class Child(Closing):
         Raises:
             ChildDied: it has ended.
         """
+        self._asked += 1
         self._send((method, args))
 
     def reply(self, word: object) -> None:
@@ -141,8 +146,11 @@ class Child(Closing):
         except EOFError:
             raise self._crashed() from None
         ok, value = pickle.loads(answer)
-        if ok or ok is None:
-            return ok is True, value
+        if ok is None:
+            return False, value
+        self._answered += 1
+        if ok:
+            return True, value
         if isinstance(value, (OnnxportError, OSError)):
             raise value
         raise ChildBug(f"{self._purpose}: {value}")
@@ -159,6 +167,24 @@ class Child(Closing):
         self._kill()
         self._close_pipes()
         self._stderr.close()
+
+    def begin_anew(self) -> bool:
+        """Has the child make its object again, as a new child would; False for one that is better closed: it has
+        nothing behind it that a new one would have to repeat, is still at a call, or has grown."""
+        if not self._answered or self._answered < self._asked or not 0 < self._memory() < _GROWN:
+            return False
+        with contextlib.suppress(Exception):
+            self.call(_ANEW)
+            return True
+        return False
+
+    def _memory(self) -> int:
+        """Bytes that the process holds; 0 where the system does not tell."""
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def _kill(self) -> None:
         if self._process.poll() is None:
@@ -189,6 +215,40 @@ class Child(Closing):
         error.__dict__["output"] = "\n".join(lines[-200:])
         error.killed = was_killed
         return error
+
+
+# Children that are done with their work, one of each target, where they are kept.
+_spares: dict[str, Child] | None = None
+
+
+@contextlib.contextmanager
+def sparing() -> Iterator[None]:
+    """Within it, children that were `borrowed` outlive their use: who makes one artefact after the other saves the
+    imports of each, and all that they import stays in their memory."""
+    global _spares
+    _spares = {}
+    try:
+        yield
+    finally:
+        kept, _spares = _spares, None
+        for child in kept.values():
+            child.close()
+
+
+def borrowed(target: str, *, purpose: str) -> Child:
+    """A Child for `target`, which goes back by `give_back`; one that has its imports behind it where one is kept.
+
+    Only for what writes the same bytes whatever its libraries did before: coremltools does not.
+    """
+    return (_spares or {}).pop(target, None) or Child(target, purpose=purpose)
+
+
+def give_back(child: Child) -> None:
+    """Closes `child`, or keeps it for the next who borrows one: with a new object, which knows nothing of the last."""
+    if _spares is None or child.target in _spares or not child.begin_anew():
+        child.close()
+    else:
+        _spares[child.target] = child
 
 
 class Parent:
@@ -264,13 +324,16 @@ def _serve(target: str, requests: int, answers: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
-    served, failure = _start(target)
-    if hasattr(served, "parent"):
-        served.parent = Parent(requests, answers)
+    parent = Parent(requests, answers)
+    served, failure = _start(target, parent)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             method, args = pickle.loads(_read(requests, None))
-            answer = failure or _answer(served, method, args)
+            if method == _ANEW:
+                served, failure = _start(target, parent)
+                answer: tuple[bool, object] = (True, None)
+            else:
+                answer = failure or _answer(served, method, args)
             _write(answers, pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
 
 
@@ -283,14 +346,17 @@ def _end_with_parent(requests: int) -> None:
     os._exit(0)
 
 
-def _start(target: str) -> tuple[Any, tuple[bool, object] | None]:
+def _start(target: str, parent: Parent) -> tuple[Any, tuple[bool, object] | None]:
     module, _, factory = target.partition(":")
     try:
-        return getattr(importlib.import_module(module), factory)(), None
+        served = getattr(importlib.import_module(module), factory)()
     except OnnxportError as error:
         return None, (False, error)
     except Exception:
         return None, (False, traceback.format_exc())
+    if hasattr(served, "parent"):
+        served.parent = parent
+    return served, None
 
 
 def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, object]:

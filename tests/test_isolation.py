@@ -9,11 +9,13 @@ import time
 import pytest
 
 from onnxport.errors import CannotConvertError, MachineError, Refusal
-from onnxport.isolation import Child, ChildBug
+from onnxport.isolation import Child, ChildBug, Parent, borrowed, give_back, sparing
 
 
 class Served:
     """What the tests put into a child."""
+
+    parent: Parent | None = None
 
     def double(self, value: int) -> int:
         return 2 * value
@@ -32,6 +34,18 @@ class Served:
     def crash(self) -> None:
         os.write(2, b"fatal: the last thing it said\n")
         ctypes.string_at(0)
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def remember(self, value: int) -> list[int]:
+        self.remembered = [*getattr(self, "remembered", []), value]
+        return self.remembered
+
+    def consult(self) -> str:
+        assert self.parent is not None
+        self.parent.tell("half way")
+        return f"heard {self.parent.word()}"
 
     def hang(self) -> None:
         time.sleep(60)
@@ -77,3 +91,36 @@ def test_leaving_by_an_error_ends_the_child_at_once() -> None:
     assert running.call("double", 1) == 2
     running.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert running._process.poll() is not None
+
+
+def test_a_child_and_its_parent_can_talk_during_a_call() -> None:
+    with child() as running:
+        running.ask("consult")
+        assert running.hear() == (False, "half way")
+        running.reply("go on")
+        assert running.hear() == (True, "heard go on")
+
+
+def borrow() -> Child:
+    return borrowed("tests.test_isolation:Served", purpose="the test's child")
+
+
+def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
+    with sparing():
+        first = borrow()
+        assert first.call("remember", 1) == [1]
+        process = first.call("process")
+        give_back(first)
+        second = borrow()
+        assert second.call("process") == process
+        assert second.call("remember", 2) == [2]
+        second.ask("hang")  # what is torn from a call is not kept
+        give_back(second)
+        third = borrow()
+        assert third.call("process") != process
+        give_back(third)
+    assert third._process.poll() is not None, "it outlived the block"
+    fourth = borrow()
+    fourth.call("process")
+    give_back(fourth)
+    assert fourth._process.poll() is not None, "nobody asked for it to be kept"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from onnxport.errors import OnnxportError, printable
 
 if TYPE_CHECKING:
     from onnxport.pipelines.outcome import PipelineReport
-    from onnxport.pipelines.reports.pipeline.services import Service
+    from onnxport.pipelines.reports.pipeline.services import Finding, Service
 
 SERVICES = ("none", "github", "gitlab")
 
@@ -36,7 +36,7 @@ class Reporting:
 
     def tell(self, report: PipelineReport, output: Output) -> None:
         """Says how a run ended: lines on stdout or the document; notes and failures on stderr, then the annotations."""
-        from onnxport.pipelines.reports.pipeline import matrix, services, terminal
+        from onnxport.pipelines.reports.pipeline import markdown, matrix, services, terminal
 
         folds = self.service == "gitlab"
         output.result(
@@ -52,7 +52,7 @@ class Reporting:
             show_on_stderr(f"error: {terminal.fault_lines(fault)}")
         if not report.passed:
             show_on_stderr(f"exit {report.exit_code}")
-        self._annotate(report)
+        self._annotate(services.findings(report), functools.partial(markdown.view, report))
 
     @contextmanager
     def refusals(self, pipeline: Path) -> Iterator[None]:
@@ -60,23 +60,21 @@ class Reporting:
         try:
             yield
         except OnnxportError as error:
-            if self.service == "github":
-                from onnxport.pipelines.reports.pipeline import services
+            if self.service != "none":
+                from onnxport.pipelines.reports.pipeline import markdown, services
 
-                for line in services.refusals(error, pipeline):
-                    show_command(line)
+                found = services.refused(error, pipeline)
+                self._annotate(found, functools.partial(markdown.failure, error, "run"))
             raise
 
-    def _annotate(self, report: PipelineReport) -> None:
+    def _annotate(self, found: Sequence[Finding], summary: Callable[[], str]) -> None:
         from onnxport.pipelines.reports.pipeline import services
 
         try:
-            lines = services.tell(self.service, report)
-        except OnnxportError as error:  # the run is over, and its result stands
+            for line in services.tell(self.service, found, summary):
+                show_command(line)
+        except OnnxportError as error:  # what came of the run stands all the same
             show_on_stderr(printable(f"note: {error}"))
-            lines = []
-        for line in lines:
-            show_command(line)
 
 
 def reporting(function: Callable[..., int]) -> Callable[..., int]:

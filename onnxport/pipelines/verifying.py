@@ -17,6 +17,7 @@ from onnxport.errors import NOT_EQUIVALENT, PROVEN, InputError, NotProvenError, 
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.environment import LIBRARIES
 from onnxport.pipelines.graph import contents
+from onnxport.pipelines.graph.keys import machine
 from onnxport.pipelines.lock.differences import Comparison, Difference, is_content
 from onnxport.pipelines.lock.file import SUFFIX, Lock
 from onnxport.pipelines.lock.form import MARK
@@ -25,7 +26,7 @@ from onnxport.pipelines.provenance import numbered
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import STAGES, TARGETS
 
-Subject = Literal["bytes", "proof", "source", "options", "samples", "versions"]
+Subject = Literal["bytes", "proof", "source", "options", "files", "versions"]
 # "later" is no fault of the artefact: it would be made with something else today.
 Status = Literal["holds", "fails", "later", "unknown"]
 
@@ -242,7 +243,7 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
         _given_source(source, note["source"])
         if source is not None
         else Check(subject="source", status="unknown", said="give it with --source"),
-        Check(subject="samples", status="unknown", said=f"{why}, which has their digests"),
+        Check(subject="files", status="unknown", said=f"{why}, which has the samples' digests"),
         _versions(note["made_by"]),
     ]
     return Verification(
@@ -301,7 +302,7 @@ def _proof(verdict: str) -> Check:
 # What a difference of the pipeline is about, for the user.
 _SUBJECTS: Mapping[str, Subject] = {
     "source": "source",
-    "files": "samples",
+    "files": "files",
     "artefact": "options",
     "chain": "options",
     "option": "options",
@@ -309,8 +310,8 @@ _SUBJECTS: Mapping[str, Subject] = {
 
 
 def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
-    """Whether source, samples and options are what they were."""
-    asked: tuple[Subject, ...] = ("samples", "options")
+    """Whether source, samples, the user's code and options are what they were."""
+    asked: tuple[Subject, ...] = ("files", "options")
     if source is not None:
         yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
     else:
@@ -377,14 +378,10 @@ def _versions(made: Mapping[str, str]) -> Check:
 def _here(name: str, unknown: str) -> str | None:
     """The version of `name` on this machine; `unknown` for what is nothing that we could ask, as a plugin's."""
     import importlib.metadata
-    import platform
 
-    if name == "onnxport":
-        return onnxport.__version__
-    if name == "python":
-        return ".".join(platform.python_version_tuple()[: len(unknown.split("."))])
-    if name == "platform":
-        return f"{platform.system()} {platform.machine()}"
+    known = {"onnxport": onnxport.__version__, **machine()}
+    if name in known:
+        return known[name]
     if name in LIBRARIES:
         return LIBRARIES[name].version
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -131,10 +132,10 @@ def test_a_change_of_what_it_reads_is_named(here: Path, capsys: pytest.CaptureFi
 def test_other_versions_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = yaml.safe_load((here / "pipeline.lock").read_text())["versions"]
     edit("pipeline.lock", f"onnxruntime: {now['onnxruntime']}", "onnxruntime: 1.2.3")
-    edit("pipeline.lock", f"python: {now['python']}", "python: 2.7.18")
+    edit("pipeline.lock", f"python: '{now['python']}'", "python: '2.7'")
     says = [
         f"onnxruntime 1.2.3 -> {now['onnxruntime']}   build/",
-        f"python 2.7.18 -> {now['python']}   build/",
+        f"python 2.7 -> {now['python']}   build/",
     ]
     refused(here, capsys, says)
 
@@ -186,3 +187,20 @@ def test_other_bytes_are_not_delivered(sandbox: Sandbox, made: Path) -> None:
     assert not (folder / "build" / "digits" / "server.ort").exists()
     assert (folder / "build" / "digits" / "plain.onnx").exists(), "the others are made"
     assert lock.read_bytes() == before
+
+
+def test_code_of_the_users_own_is_compared(sandbox: Sandbox) -> None:
+    metric = "import onnxport\n\n@onnxport.metric(better='lower')\ndef worst(reference, candidate):\n    return 0.0\n"
+    (sandbox.folder / "measures.py").write_text(metric)
+    os.utime(sandbox.folder / "measures.py", (0, 0))  # not while it is read
+    text = (
+        "version: 1\nmodel: model.onnx\nvalidate: {metric: measures:worst}\ntargets:\n  server: {to: ort}\n"
+    )
+    (sandbox.folder / "pipeline.yaml").write_text(text)
+    assert sandbox.run("run", "pipeline.yaml").code == 0
+    assert sandbox.run("run", "pipeline.yaml", "--frozen").code == 0
+    (sandbox.folder / "measures.py").write_text(metric.replace("0.0", "0.5"))
+    outcome = sandbox.run("run", "pipeline.yaml", "--frozen")
+    assert outcome.code == 2
+    assert "targets.server: the module measures changed   build/model/server.ort" in outcome.stderr
+    assert sandbox.run("verify", "build/model/server.ort").code == 1

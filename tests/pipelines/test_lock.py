@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
 from onnxport.cli.commands import cli
 from onnxport.errors import UsageError
 from onnxport.pipelines.lock.file import Lock, update
-from onnxport.pipelines.lock.form import parsed, text_of
+from onnxport.pipelines.lock.form import parsed, schema, text_of
 from onnxport.pipelines.lock.record import LockedArtefact, LockedFiles, LockedStage
 from onnxport.pipelines.spec.reading import read
 
@@ -87,6 +89,12 @@ def test_it_says_what_each_artefact_was_made_from(made: Path) -> None:
     )
     assert {"onnxruntime", "onnxport", "python"} <= found["versions"].keys()
     assert "sources" not in found["versions"], "changes with every commit of ours"
+
+
+def test_it_keeps_its_published_schema(made: Path) -> None:
+    published = (ROOT / "docs" / "schema" / "pipeline-lock.schema.json").read_text(encoding="utf-8")
+    assert published == schema(), "write onnxport.pipelines.lock.form.schema() to docs/schema"
+    jsonschema.Draft202012Validator(json.loads(published)).validate(lock(made))
 
 
 def test_what_is_unchanged_is_not_written_again(here: Path) -> None:

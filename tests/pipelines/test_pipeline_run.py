@@ -28,6 +28,7 @@ targets:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(DIGITS, tmp_path)
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    monkeypatch.setenv("ONNXPORT_CACHE", str(tmp_path / "cache"))  # other tests make the same
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

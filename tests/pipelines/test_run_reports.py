@@ -84,6 +84,11 @@ def test_a_refused_file_leaves_no_report_and_no_folder(
     assert run("--report", "deep/out") == USAGE
     assert names(project) == before
     assert "::error file=pipeline.yaml,line=5," in capsys.readouterr().err
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    monkeypatch.setenv("GITLAB_CI", "true")
+    assert run() == USAGE
+    (found,) = json.loads((project / "gl-code-quality-report.json").read_text())
+    assert found["location"] == {"path": "pipeline.yaml", "lines": {"begin": 5}}
 
 
 def test_a_missing_model_is_told_in_the_forms_that_can(project: Path) -> None:

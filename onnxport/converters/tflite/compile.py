@@ -10,7 +10,7 @@ from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compiled import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, label_files
 from onnxport.errors import CannotConvertError
-from onnxport.isolation import Child
+from onnxport.isolation import borrowed, give_back
 from onnxport.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class TfliteConverter(Closing):
     """The compiler, started at once so that it gets ready while the parent prepares the model."""
 
     def __init__(self) -> None:
-        self._child = Child("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
+        self._child = borrowed("onnxport.converters.tflite.worker:Worker", purpose="the LiteRT compiler")
 
     def native_ops(self) -> frozenset[str]:
         """The ONNX operators that TFLite holds; `prepare` decomposes others where ONNX defines how."""
@@ -67,4 +67,4 @@ class TfliteConverter(Closing):
         return compiled
 
     def close(self) -> None:
-        self._child.close()
+        give_back(self._child)

@@ -11,10 +11,20 @@ from pydantic import BaseModel
 
 from onnxport.artifact import Artifact
 from onnxport.errors import UsageError, printable
+from onnxport.importing import importable_from
 from onnxport.pipelines.graph import contents
+from onnxport.pipelines.graph.consulted import changed
 from onnxport.pipelines.graph.keys import inputs_of
 from onnxport.pipelines.lock.file import Lock, place_of
-from onnxport.pipelines.lock.record import LockedStage, default_of, params_of, source_of, stage_of
+from onnxport.pipelines.lock.record import (
+    CODE,
+    LockedStage,
+    code_in,
+    default_of,
+    params_of,
+    source_of,
+    stage_of,
+)
 from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
 
 _SHOWN = 12  # of a digest's 64 digits
@@ -165,6 +175,9 @@ class Words:
         return source_of(self.node.model, self.pipeline.folder)
 
 
+_IN_WORDS = {"stage", "source", "options", "proof", CODE}
+
+
 def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple[str, str]]:
     """Kind and words of all that differs between two states of a stage."""
     if was.said["stage"] != now.said["stage"]:
@@ -180,7 +193,10 @@ def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple
             yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
     else:
         yield from _options("validate", proof, was.said["proof"], now.said["proof"])
-    for name in sorted((was.said.keys() | now.said.keys()) - {"stage", "source", "options", "proof"}):
+    with importable_from(words.pipeline.folder):
+        found = [changed(each) for each in code_in(was, words.pipeline.folder)]
+    yield from (("files", f"{words.owner}: {said}") for said in found if said)
+    for name in sorted((was.said.keys() | now.said.keys()) - _IN_WORDS):
         if was.said.get(name) != now.said.get(name):
             values = f"{shown(was.said.get(name))} -> {shown(now.said.get(name))}"
             yield "files", f"{words.owner}, {name}: {values}"

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.lock.record import LockedArtefact, LockedFiles, LockedStage
@@ -92,6 +93,16 @@ class LockForm(_Section):
     versions: dict[str, str] = Field(default={}, description="Of Python, the platform and the libraries.")
     artefacts: dict[str, ArtefactForm] = Field(default={}, description="By their path from here.")
     stages: dict[str, StageForm] = Field(default={}, description="By model and name.")
+
+
+def schema() -> str:
+    """docs/schema/pipeline-lock.schema.json, whose copy in the repository a test holds to this."""
+    head = {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        "$id": f"urn:onnxport:schema:pipeline-lock:{FORM}",
+        "title": "Lock of an onnxport pipeline",
+    }
+    return json.dumps({**LockForm.model_json_schema(), **head}, indent=2) + "\n"
 
 
 def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:

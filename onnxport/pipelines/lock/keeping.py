@@ -10,8 +10,15 @@ from onnxport.errors import NotProvenError, UsageError
 from onnxport.pipelines.cache import Entry
 from onnxport.pipelines.lock.differences import Comparison, check_frozen
 from onnxport.pipelines.lock.file import Lock, lock_of, place_of, update
-from onnxport.pipelines.lock.record import LockedArtefact, LockedFiles, source_of, stage_of
-from onnxport.pipelines.spec.pipeline import Cell, Pipeline
+from onnxport.pipelines.lock.record import (
+    LockedArtefact,
+    LockedFiles,
+    LockedStage,
+    source_of,
+    stage_of,
+    with_code,
+)
+from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
 
 
 class Keeper:
@@ -57,16 +64,17 @@ class Keeper:
             source=source_of(cell.node.model, self._pipeline.folder),
             verdict=entry.report.artifacts[0].report.verdict,
             made=LockedFiles.of(artifact, cell.output),
-            stages=tuple(
-                stage_of(node, entries[node.name].inputs, entries[node.name].digest)
-                for node in cell.node.chain
-            ),
+            stages=tuple(self._stage(node, entries[node.name]) for node in cell.node.chain),
         )
         place = place_of(cell, self._pipeline)
         if self._frozen is not None:
             _check(cell.output, locked, self._frozen.artefacts[place])
         self._made[place] = locked
         return locked.made
+
+    def _stage(self, node: Node, entry: Entry) -> LockedStage:
+        stage = stage_of(node, entry.inputs, entry.digest)
+        return with_code(stage, entry.report.consulted, self._pipeline.folder)
 
     def close(self) -> None:
         """Writes what was noted, unless the run is frozen.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from onnxport.artifact import Artifact
 from onnxport.exporters.sources import Source
 from onnxport.pipelines.graph import contents
-from onnxport.pipelines.graph.keys import Inputs
+from onnxport.pipelines.graph.keys import Inputs, machine
 from onnxport.pipelines.records import moves
+from onnxport.pipelines.report import ConsultedRecord
 from onnxport.pipelines.spec.pipeline import NamedModel, Node
 
 # What keys.inputs_of has beside: the cache's own affairs, what stands with the stages before, what shapes no bytes, and
@@ -23,6 +24,8 @@ from onnxport.pipelines.spec.pipeline import NamedModel, Node
 # the bytes tell the rest.
 _NOISE = frozenset(("form", "before", "latency"))
 _OUR_CODE = "sources"
+# Beside them: what the user's own code was, which is not known before it ran.
+CODE = "code"
 
 
 @dataclass(frozen=True)
@@ -95,16 +98,32 @@ class LockedArtefact:
 
 
 def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") -> LockedStage:
-    """The stage of `node`, whose product follows from `inputs` (keys.inputs_of)."""
+    """The stage of `node`, whose product follows from `inputs` (keys.inputs_of) and code of the user's own, if any."""
     said = {key: value for key, value in json.loads(json.dumps(dict(inputs))).items() if key not in _NOISE}
     versions = {name: text for name, text in said.pop("versions").items() if name != _OUR_CODE}
-    for name in ("python", "platform"):
-        versions[name] = said.pop(name)
+    versions |= {name: said.pop(name) for name in machine()}
     params, proof = params_of(node), said.pop("proof")
     said["options"] = _told(params, said.pop("params"))
     if node.validation is not None and proof is not None:
         said["proof"] = _told(node.validation, proof)
     return LockedStage(node.name, said, versions, product)
+
+
+def with_code(stage: LockedStage, consulted: ConsultedRecord | None, folder: Path) -> LockedStage:
+    """A stage with the user's own code that took part, as it was found when it ran."""
+    parts = {} if consulted is None else consulted.model_dump()
+    if not any(parts.values()):
+        return stage
+    parts["files"] = {relative(Path(name), folder): digest for name, digest in parts["files"].items()}
+    code = {part: dict(sorted(found.items())) for part, found in parts.items() if found}
+    return replace(stage, said={**stage.said, CODE: code})
+
+
+def code_in(stage: LockedStage, folder: Path) -> Iterator[ConsultedRecord]:
+    """Each module, file and library that a stage has from `with_code`."""
+    for part, found in stage.said.get(CODE, {}).items():
+        for name, state in found.items():
+            yield ConsultedRecord(**{part: {str(folder / name) if part == "files" else name: state}})
 
 
 def params_of(node: Node) -> BaseModel:

@@ -7,7 +7,7 @@ import time
 import traceback
 from typing import Literal
 
-from onnxport.isolation import ChildBug, Parent
+from onnxport.isolation import ChildBug, Parent, sparing
 from onnxport.pipelines.clock import TIMED
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.task import Task, perform
@@ -22,6 +22,10 @@ class Worker:
     """What isolation.Child serves."""
 
     parent: Parent | None = None
+
+    def __init__(self) -> None:
+        self._sparing = sparing()
+        self._sparing.__enter__()  # until the process ends, and with it those that it started
 
     def perform(self, task: Task) -> Result:
         """Does `task`; what it raises is in the result."""

@@ -64,7 +64,7 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
 
 
 def _stage(fault: Fault) -> xml.Element:
-    case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), 0.0)
+    case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), fault.seconds)
     _fail(case, fault)
     return case
 
@@ -81,8 +81,8 @@ def _fail(case: xml.Element, fault: Fault) -> None:
     kind = "error" if fault.kind == "failed" else "failure"
     found = xml.SubElement(case, kind, type=fault.kind, message=f"{fault.kind}: {sentence}")
     lines = [*matrix.lines(fault.sentence), f"stage: {wording.text(fault.stage)}"]
-    if fault.diagnosis is not None:
-        lines.append(wording.text(fault.diagnosis.summary))
+    if fault.found:
+        lines.append(fault.found)
     if fault.onnx_node:
         lines.append(f"ONNX node: {fault.onnx_node}")
     found.text = "\n".join((*lines, f"exit {fault.exit_code}"))

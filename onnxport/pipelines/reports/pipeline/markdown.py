@@ -65,9 +65,10 @@ def _failures(found: Sequence[Fault]) -> Iterator[str]:
         lines.append(
             f"- **{escaped(fault.name)}**: {escaped(sentence)} (stage {escaped(fault.stage + node + place)})"
         )
-        others = [name for name in fault.lost if name != fault.name]
-        if others:
-            lines.append(f"  - not made for it: {escaped(', '.join(others))}")
+        if fault.found:
+            lines.append(f"  - {escaped(fault.found)}")
+        if fault.others:
+            lines.append(f"  - not made for it: {escaped(', '.join(fault.others))}")
     yield "\n".join(lines)
 
 

@@ -125,7 +125,18 @@ class Fault:
     at: PlaceRecord | None
     model: str
     lost: tuple[str, ...]
+    seconds: float = 0.0
     diagnosis: Diagnosis | None = None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of the cells that it takes along."""
+        return tuple(name for name in self.lost if name != self.name)
+
+    @property
+    def found(self) -> str:
+        """What the search for the ONNX node came to; empty where there was none."""
+        return text(self.diagnosis.summary) if self.diagnosis is not None else ""
 
     @property
     def onnx_node(self) -> str:
@@ -166,6 +177,7 @@ def faults(report: PipelineReport) -> list[Fault]:
                     at=node.at or next((row.cell.at for row in shown if row.culprit is node), None),
                     model=node.model,
                     lost=lost,
+                    seconds=node.seconds,
                     diagnosis=diagnosis_of(node),
                 )
             )
@@ -198,8 +210,9 @@ def verdict_of(node: NodeRecord) -> str:
 
 
 def verdict(report: PipelineReport) -> str:
-    """The worst of the cells'."""
-    return min((cell.verdict for cell in report.cells), key=_WORST_FIRST.index, default="unproven")
+    """The worst of the cells', and of the stages that some wait for."""
+    found = [*(cell.verdict for cell in report.cells), *map(verdict_of, filter(failed, report.nodes))]
+    return min(found, key=_WORST_FIRST.index, default="unproven")
 
 
 def artifact_of(node: NodeRecord) -> ArtifactRecord | None:

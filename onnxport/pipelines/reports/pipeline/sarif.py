@@ -41,8 +41,7 @@ def view(report: PipelineReport) -> str:
 def _result(fault: Fault, report: PipelineReport) -> Json:
     kind = "limit" if fault.stage == matrix.LIMITS else fault.kind
     places = {cell.name: cell.at for cell in report.cells}
-    others = [name for name in fault.lost if name != fault.name]
-    return ruled(_RULES, kind, (fault.name, fault.stage), fault.sentence.replace("\n", "; ")) | {
+    return ruled(_RULES, kind, (fault.name, fault.stage), _said(fault)) | {
         "locations": [
             {"physicalLocation": _place(report, fault.at), "logicalLocations": _logical(fault)},
         ],
@@ -52,10 +51,14 @@ def _result(fault: Fault, report: PipelineReport) -> Json:
                 "physicalLocation": _place(report, places[name]),
                 "message": {"text": f"{wording.text(name)} is not made for it"},
             }
-            for count, name in enumerate(others, 1)
+            for count, name in enumerate(fault.others, 1)
         ],
         "properties": {"stage": wording.text(fault.stage), "exitCode": fault.exit_code},
     }
+
+
+def _said(fault: Fault) -> str:
+    return "; ".join([*fault.sentence.split("\n"), *([fault.found] if fault.found else [])])
 
 
 def _place(report: PipelineReport, at: PlaceRecord | None) -> Json:

@@ -13,15 +13,16 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from onnxport.artifact import Staging, writing
 from onnxport.errors import OnnxportError
 from onnxport.pipelines.outcome import PipelineReport
 from onnxport.pipelines.reports import wording
-from onnxport.pipelines.reports.pipeline import markdown, matrix, terminal
+from onnxport.pipelines.reports.pipeline import matrix, terminal
 from onnxport.pipelines.reports.pipeline.checkout import in_checkout, root
 from onnxport.pipelines.reports.pipeline.matrix import Fault
 
@@ -30,52 +31,69 @@ Service = Literal["none", "github", "gitlab"]
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 QUALITY = "gl-code-quality-report.json"
 _SECTION = "onnxport_figures"
-_SEVERITIES = {
+# Kinds of findings, the worst last, and what GitLab calls as bad.
+_GITLAB = {
     "inconclusive": "minor",
     "over budget": "major",
     "not equivalent": "critical",
     "failed": "blocker",
+    "refused": "blocker",
 }
+_SEVERITIES = tuple(_GITLAB)
 
 
-def tell(service: Service, report: PipelineReport) -> list[str]:
+@dataclass(frozen=True)
+class Finding:
+    """What a service shows at a line of a file.
+
+    Attributes:
+        kind: see Fault; "refused" of the pipeline's file.
+        file: from the checkout's root.
+    """
+
+    title: str
+    kind: str
+    said: str
+    file: str
+    line: int
+
+
+def findings(report: PipelineReport) -> list[Finding]:
+    """One for each failure of a run, the worst verdicts first: GitHub shows ten of a step."""
+    found = []
+    for fault in matrix.faults(report):
+        file, line = (fault.at.file, fault.at.line) if fault.at is not None else (report.file, 1)
+        title = f"onnxport: {fault.name} {fault.kind}"
+        found.append(Finding(title, fault.kind, _told(fault), _known(file), line))
+    return sorted(found, key=lambda each: _SEVERITIES.index(each.kind), reverse=True)
+
+
+def refused(error: OnnxportError, pipeline: Path) -> list[Finding]:
+    """One for each fault of the file itself, at the line that its message begins with."""
+    found = []
+    for fault in getattr(error, "faults", (error,)):
+        place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", fault.what)
+        file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
+        title = "onnxport: the pipeline is refused"
+        found.append(Finding(title, "refused", str(fault), _known(file), int(line)))
+    return found
+
+
+def tell(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
     """Writes what the service reads from files; gives the lines that it reads from the log.
+
+    Args:
+        summary: Markdown of the run.
 
     Raises:
         MachineError: a file cannot be written.
     """
     if service == "github":
-        _summarize(report)
-        return list(commands(report))
+        _summarize(summary())
+        return [_command(each) for each in found]
     if service == "gitlab":
-        _save_quality(report)
+        _save_quality(found)
     return []
-
-
-def commands(report: PipelineReport) -> Iterator[str]:
-    """A workflow command for each failure, the worst verdicts first: GitHub shows ten of a step."""
-    found = matrix.faults(report)
-    for fault in sorted(found, key=_severity, reverse=True):
-        kind = "warning" if fault.kind == "inconclusive" else "error"
-        yield _command(kind, *_place(fault, report), f"onnxport: {fault.name} {fault.kind}", _told(fault))
-
-
-def quality(report: PipelineReport) -> str:
-    """GitLab's code quality report: a finding for each failure."""
-    found = []
-    for fault in matrix.faults(report):
-        file, line = _place(fault, report)
-        identity = json.dumps([fault.name, fault.stage, fault.kind]).encode()
-        found.append(
-            {
-                "description": " ".join(_told(fault).split("\n")),
-                "check_name": f"onnxport {fault.kind}",
-                "fingerprint": hashlib.sha256(identity).hexdigest(),
-                "severity": _SEVERITIES.get(fault.kind, "major"),
-                "location": {"path": file, "lines": {"begin": line}},
-            }
-        )
-    return json.dumps(found, indent=2) + "\n"
 
 
 def figures(report: PipelineReport, seconds: float) -> str:
@@ -89,43 +107,39 @@ def figures(report: PipelineReport, seconds: float) -> str:
     return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
 
 
-def refusals(error: OnnxportError, pipeline: Path) -> Iterator[str]:
-    """A workflow command for each fault of the file itself, at the line that its message begins with."""
-    for fault in getattr(error, "faults", (error,)):
-        place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", fault.what)
-        file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
-        yield _command("error", _known(file), int(line), "onnxport: the pipeline is refused", str(fault))
-
-
 def _told(fault: Fault) -> str:
     lines = matrix.lines(fault.sentence)
-    if fault.onnx_node:
-        lines.append(f"ONNX node: {fault.onnx_node}")
-    others = [wording.text(name) for name in fault.lost if name != fault.name]
-    if others:
-        lines.append(f"not made for it: {', '.join(others)}")
+    if fault.found:
+        lines.append(fault.found)
+    if fault.others:
+        lines.append(f"not made for it: {', '.join(map(wording.text, fault.others))}")
     return "\n".join(lines)
-
-
-def _place(fault: Fault, report: PipelineReport) -> tuple[str, int]:
-    """File and line as the services know them: from the checkout's root, and without a leading ./"""
-    file, line = (fault.at.file, fault.at.line) if fault.at is not None else (report.file, 1)
-    return _known(file), line
 
 
 def _known(file: str) -> str:
     return wording.text(in_checkout(Path(file)).as_posix())
 
 
-def _command(kind: str, file: str, line: int, title: str, said: str) -> str:
-    properties = {"file": file, "line": str(line), "title": title}
+def _command(found: Finding) -> str:
+    """A workflow command of GitHub Actions."""
+    kind = "warning" if found.kind == "inconclusive" else "error"
+    properties = {"file": found.file, "line": str(found.line), "title": found.title}
     place = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
-    message = "\n".join(matrix.lines(said))
+    message = "\n".join(matrix.lines(found.said))
     return f"::{kind} {place}::{_data(message)}"
 
 
-def _severity(fault: Fault) -> int:
-    return list(_SEVERITIES).index(fault.kind) if fault.kind in _SEVERITIES else 0
+def _quality(found: Finding) -> dict[str, Any]:
+    """A finding as GitLab's code quality report has it."""
+    # Figures in the text of a failure change from run to run; faults of a file differ in nothing else.
+    identity = (found.title, found.file, *([found.said] if found.kind == "refused" else []))
+    return {
+        "description": " ".join(matrix.lines(found.said)),
+        "check_name": f"onnxport {found.kind}",
+        "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+        "severity": _GITLAB[found.kind],
+        "location": {"path": found.file, "lines": {"begin": found.line}},
+    }
 
 
 def _data(said: str) -> str:
@@ -136,18 +150,18 @@ def _property(said: str) -> str:
     return _data(wording.text(said)).replace(":", "%3A").replace(",", "%2C")
 
 
-def _summarize(report: PipelineReport) -> None:
+def _summarize(summary: str) -> None:
     place = os.environ.get(_SUMMARY)
     if not place:
         return
     with writing(Path(place), f"${_SUMMARY}"), Path(place).open("a", encoding="utf-8") as file:
-        file.write(markdown.view(report))
+        file.write(summary)
 
 
-def _save_quality(report: PipelineReport) -> None:
+def _save_quality(found: Sequence[Finding]) -> None:
     place = root() / QUALITY
     with Staging(place, "--annotations") as staging:
         staged = staging.folder / place.name
         with writing(place, "--annotations"):
-            staged.write_text(quality(report), encoding="utf-8")
+            staged.write_text(json.dumps(list(map(_quality, found)), indent=2) + "\n", encoding="utf-8")
         staging.commit({staged: place})

@@ -41,9 +41,10 @@ def fault_lines(fault: Fault) -> str:
     )
     # The sentence may be a list: refusals come one a line.
     lines = [*matrix.lines(fault.sentence), f"  {', '.join(part for part in where if part)}"]
-    others = [name for name in fault.lost if name != fault.name]
-    if others:
-        lines.append(f"  not made for it: {_listed(others)}")
+    if fault.found:
+        lines.append(f"  {fault.found}")
+    if fault.others:
+        lines.append(f"  not made for it: {_listed(fault.others)}")
     return "\n".join(lines)
 
 

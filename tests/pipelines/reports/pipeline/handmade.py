@@ -201,6 +201,13 @@ def lost() -> PipelineReport:
     return report(nodes, [cell(each) for each in nodes])
 
 
+def undelivered() -> PipelineReport:
+    """A product that passed, and a place that cannot be written."""
+    only = node("digits/a", passing())
+    reason = "build/digits/a.ort cannot be written: Permission denied"
+    return report([only], [cell(only, path=None, verdict="failed", reason=reason, exit_code=6)])
+
+
 def hostile() -> PipelineReport:
     """Every text that can come from a file is NASTY; two models, so that there is a matrix."""
     name = NASTY.replace("/", "")
@@ -265,6 +272,7 @@ RUNS = {
     "lone": lone,
     "cached": cached,
     "lost": lost,
+    "undelivered": undelivered,
     "hostile": hostile,
     "endless": endless,
     "crowd": crowd,

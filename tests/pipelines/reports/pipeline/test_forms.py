@@ -26,6 +26,7 @@ from tests.pipelines.reports.pipeline.handmade import (
     mixed,
     node,
     report,
+    undelivered,
 )
 
 SCHEMA = Path(__file__).parents[4] / "docs" / "schema" / "pipeline-report.schema.json"
@@ -100,6 +101,15 @@ def test_failures_say_which_stage_and_which_node_and_skipped_ones_why() -> None:
     assert (skipped.type, skipped.message) == ("not run", "not run: digits/int8 failed")
     (error,) = found["digits", "apple"].result
     assert error.text.splitlines()[-1] == "exit 3"
+
+
+def test_what_cannot_be_put_in_its_place_is_an_error_of_its_own() -> None:
+    (result,) = cases(undelivered())["digits", "a"].result
+    assert isinstance(result, Error)
+    assert result.text.splitlines()[1:] == ["stage: delivery", "exit 6"]
+    (found,) = results(undelivered())
+    assert found["ruleId"] == "stage-failed"
+    assert "Permission denied" in found["message"]["text"]
 
 
 def test_figures_are_the_cases_output_and_the_suites_properties() -> None:
@@ -232,6 +242,7 @@ def test_failures_have_their_reason_stage_node_and_line_below() -> None:
     assert first == [
         "digits/int8 is not equivalent to model.onnx: 'scores': a fault",
         "  stage quantize, ONNX node Conv '/stem/conv1/Conv', ci/pipeline.yaml:6",
+        "  Conv '/stem/conv1/Conv' is the first node that differs",
         "  not made for it: digits/tiny/int8",
     ]
     assert second[1].split() == ["StringSplit", "'pre/split'", *"Core ML has no string operators".split()]

@@ -102,6 +102,13 @@ def test_page_of_a_mixed_run_says_what_became_of_everything() -> None:
     assert view.view(mixed()).count("rotate(45") == 2
 
 
+def test_head_says_the_worst_also_of_a_stage_that_others_wait_for() -> None:
+    run = mixed()
+    waiting = run.model_copy(update={"nodes": run.nodes[:4], "cells": run.cells[:2]})
+    head = view.view(waiting).partition("</header>")[0]
+    assert re.findall('class="chip ([a-z]+)">(.*?)</span>', head) == [("bad", "✗ not equivalent")]
+
+
 def test_every_link_leads_somewhere(site: chromium.Site) -> None:
     for name in RUNS:
         page = Text((site.folder / f"{name}.html").read_text(encoding="utf-8"))
