@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+NOT_FROZEN = {"steps.look.outputs.frozen": "false"}
 STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["steps"]}
 PIPELINE = """
 version: 1
@@ -31,11 +34,39 @@ targets:
 """
 
 
+def begun(folder: Path) -> Path:
+    shutil.copy(DIGITS, folder)
+    (folder / "pipeline.yaml").write_text(PIPELINE)
+    return folder
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    shutil.copy(DIGITS, tmp_path)
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    return tmp_path
+    return begun(tmp_path)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the action's step left."""
+
+    project: Path
+    code: int
+    said: str
+    outputs: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A project whose pipeline the action ran."""
+    folder = begun(tmp_path_factory.mktemp("made"))
+    inputs = {"targets": "server other", "jobs": "1"}
+    return Made(folder, *stepped(folder, "Make and prove", inputs, **NOT_FROZEN))
+
+
+@pytest.fixture
+def locked(made: Made, tmp_path: Path) -> Path:
+    """A copy of it, with its lock."""
+    return Path(shutil.copytree(made.project, tmp_path / "locked"))
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -111,17 +142,14 @@ def test_the_action_refuses_another_word(project: Path) -> None:
     assert (code, "::error::" in said) == (2, True)
 
 
-def test_the_action_runs_the_pipeline_and_hands_on_what_came_of_it(project: Path) -> None:
-    known = {"steps.look.outputs.frozen": "false"}
-    inputs = {"targets": "server other", "jobs": "1"}
-    code, said, outputs = stepped(project, "Make and prove", inputs, **known)
-    assert (code, outputs["exit-code"]) == (0, "0"), said
-    report = json.loads((project / outputs["json"]).read_text())
+def test_the_action_runs_the_pipeline_and_hands_on_what_came_of_it(made: Made, project: Path) -> None:
+    assert (made.code, made.outputs["exit-code"]) == (0, "0"), made.said
+    report = json.loads((made.project / made.outputs["json"]).read_text())
     assert [cell["target"] for cell in report["cells"]] == ["server", "other"]
-    assert (project / outputs["html"]).is_file()
-    assert (project / outputs["sarif"]).is_file()
-    assert "digits/server" in (project / "summary").read_text()
-    code, said, outputs = stepped(project, "Make and prove", {"targets": "nowhere"}, **known)
+    assert (made.project / made.outputs["html"]).is_file()
+    assert (made.project / made.outputs["sarif"]).is_file()
+    assert "digits/server" in (made.project / "summary").read_text()
+    code, said, outputs = stepped(project, "Make and prove", {"targets": "nowhere"}, **NOT_FROZEN)
     assert (code, outputs["exit-code"]) == (2, "2")
     assert "there is no target 'nowhere'" in said
 
@@ -151,28 +179,56 @@ def test_the_action_installs_what_is_asked_for(
     assert locked.read_text() == ""
 
 
-def test_the_versions_of_a_lock_are_what_is_installed(project: Path) -> None:
+def test_the_versions_of_a_lock_are_what_is_installed(locked: Path) -> None:
     """Of a lock that a run wrote, by the action and by GitLab's template alike."""
-    onnxport("run", "pipeline.yaml", "--target", "server", "--quiet", folder=project)
-    versions = yaml.safe_load((project / "pipeline.lock").read_text())["versions"]
+    versions = yaml.safe_load((locked / "pipeline.lock").read_text())["versions"]
     wanted = {
         f"{name}=={version}" for name, version in versions.items() if name not in ("python", "platform")
     }
     assert len(wanted) > 3
     script = STEPS["Install onnxport"]["run"]
     before_pip = script[script.index("locked=") : script.index("python -m pip")]
-    variables = environment(PIPELINE="pipeline.yaml", RUNNER_TEMP=str(project))
+    variables = environment(PIPELINE="pipeline.yaml", RUNNER_TEMP=str(locked))
     for shell, own in (
         (before_pip, {each for each in wanted if "onnxport" in each}),
         (gitlab()["script"][0], set()),
     ):
-        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", shell], cwd=project, env=variables, check=True)
-        assert set((project / "locked.txt").read_text().splitlines()) == wanted - own
+        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", shell], cwd=locked, env=variables, check=True)
+        assert set((locked / "locked.txt").read_text().splitlines()) == wanted - own
 
 
-def onnxport(*arguments: str, folder: Path) -> None:
-    variables = environment(ONNXPORT_CACHE=str(folder / ".onnxport"))
-    subprocess.run([sys.executable, "-m", "onnxport", *arguments], cwd=folder, env=variables, check=True)
+HOOKS = {
+    hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+}
+
+
+def hooked(project: Path, hook: str) -> tuple[int, str]:
+    """Runs a hook as pre-commit does."""
+    words = [*shlex.split(HOOKS[hook]["entry"]), *HOOKS[hook]["args"]]
+    variables = environment(ONNXPORT_CACHE=str(project / ".onnxport"))
+    done = subprocess.run(words, cwd=project, env=variables, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_hooks_are_for_what_they_read() -> None:
+    for hook in HOOKS.values():
+        assert {"id", "name", "entry", "language", "files"} <= set(hook)
+        assert all(
+            re.search(hook["files"], name) for name in ("pipeline.yaml", "ml/pipeline.yml", "a/model.onnx")
+        )
+        assert not any(re.search(hook["files"], name) for name in ("README.md", "docker-compose.yaml"))
+    assert re.search(HOOKS["onnxport-lock"]["files"], "pipeline.lock")
+
+
+def test_the_hooks_find_a_bad_key_and_a_stale_lock(locked: Path) -> None:
+    assert hooked(locked, "onnxport-plan") == (0, "")
+    assert hooked(locked, "onnxport-lock") == (0, "")
+    (locked / "pipeline.yaml").write_text(PIPELINE.replace("basic", "extended"))
+    code, said = hooked(locked, "onnxport-lock")
+    assert (code, "level" in said) == (2, True)
+    (locked / "pipeline.yaml").write_text(PIPELINE.replace("level", "lvl"))
+    code, said = hooked(locked, "onnxport-plan")
+    assert (code, "pipeline.yaml:6" in said) == (2, True)
 
 
 def gitlab(**inputs: str) -> dict[str, Any]:

@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
 )
+@click.option("--frozen", is_flag=True, help="Fail where a run would not make what pipeline.lock says.")
 @output_options
-def command(pipeline: Path, targets: tuple[str, ...], output: Output) -> int:
+def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Output) -> int:
     from onnxport.importing import importable_from
     from onnxport.pipelines.cache import Cache, folder_beside
     from onnxport.pipelines.graph.planning import Planner
+    from onnxport.pipelines.lock.keeping import Keeper
     from onnxport.pipelines.running.run import chosen
     from onnxport.pipelines.spec.reading import read
 
     found = read(pipeline)
+    cells = chosen(found, targets)
     with importable_from(found.folder):
-        plan = Planner(found, chosen(found, targets), Cache(folder_beside(pipeline))).plan()
+        Keeper(found, cells, frozen=frozen)  # refuses what differs from the lock
+        plan = Planner(found, cells, Cache(folder_beside(pipeline))).plan()
     output.result(lambda: plan.model_dump_json(indent=2), lambda: _text(plan))
     return plan.exit_code
 

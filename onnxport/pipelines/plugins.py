@@ -72,6 +72,7 @@ class Provider:
         return f"{self.distribution} {self.version}"
 
 
+@functools.cache
 def installed(kind: Kind) -> tuple[Plugin, ...]:
     """The plugins of a kind, in the order of their names."""
     from importlib.metadata import entry_points

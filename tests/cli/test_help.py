@@ -28,7 +28,7 @@ OWN = {
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
     "debug": {"destination", "report_files"},
-    "plan": {"targets"},
+    "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
     "inspect": set(),
     "schema": set(),

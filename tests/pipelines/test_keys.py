@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, TARGETS
 from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
+from tests.cli.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -269,13 +272,13 @@ def test_proof_and_latency_count(project: Path) -> None:
 
 
 def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.metadata as metadata
-
     real, before = metadata.version, key()
     for name in ("onnxruntime", "numpy", "onnx-ir", "pillow"):
         with monkeypatch.context() as patch:
             patch.setattr(metadata, "version", lambda each, name=name: "0" if each == name else real(each))
+            keys._version.cache_clear()
             assert key() != before, name
+    keys._version.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(keys, "own_sources", lambda: "others")
         assert key() != before
@@ -341,3 +344,50 @@ def test_keys_are_the_same_in_any_process_and_place(project: Path) -> None:
     }
     assert len(printed) == 1
     assert printed.pop().count("'") == 10  # five nodes
+
+
+_LISTED = """
+import os, sys
+_seen = set()
+def note(event, args):
+    if event == "import" and (name := args[0].partition(".")[0]) not in _seen:
+        _seen.add(name)
+        with open(os.environ["IMPORTED"], "a") as file:
+            file.write(name + "\\n")
+sys.addaudithook(note)
+"""
+# What is imported along and computes nothing of a product: options, the command line, shapes as formulas (onnx-ir's,
+# which we never ask), coremltools' own records and progress.
+_BESIDES = set(
+    "click rich markdown-it-py pydantic pydantic_core annotated-types typing-inspection typing_extensions packaging "
+    "sympy mpmath attrs cattrs tqdm jinja2 markupsafe charset-normalizer psutil setuptools".lower().split()
+)
+# What coremltools looks for and is not given (converters/coreml/library.py), and what would come along with that.
+_HIDDEN = set(
+    "torch torchvision tensorflow tensorflow_cpu scikit-learn xgboost xgboost-cpu scipy keras pandas".split()
+)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("to", ["ort", "tflite", "coreml"])
+def test_versions_of_all_that_a_stage_imports_are_in_its_key(to: str, tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path)
+    sandbox.patch(_LISTED)
+    sandbox.environment["IMPORTED"] = str(tmp_path / "imported")
+    sandbox.environment["ONNXPORT_CACHE"] = str(tmp_path / "cache")
+    samples = DIGITS.with_name("test.npz")
+    (sandbox.folder / "pipeline.yaml").write_text(
+        f"version: 1\nmodel: model.onnx\nstages:\n  lean: {{use: optimize}}\n"
+        f"  small: {{use: quantize, precision: int8, calib: {samples}, from: lean}}\n"
+        f"targets:\n  it: {{to: {to}, from: small}}\n"
+    )
+    outcome = sandbox.run("run", "pipeline.yaml", "--json", timeout=300)
+    assert outcome.code == 0, outcome.stderr
+    last = outcome.document["nodes"][-1]
+    (note,) = (tmp_path / "cache" / "stages").glob(f"*/{last['key']}/entry.json")
+    known = {name.lower() for name in json.loads(note.read_text())["inputs"]["versions"]}
+    imported = set((tmp_path / "imported").read_text().split()) - sys.stdlib_module_names
+    by_module = metadata.packages_distributions()
+    found = {name.lower() for module in imported for name in by_module.get(module, ())}
+    assert {"numpy", "onnxruntime", "onnx-ir"} <= found
+    assert found - known - _BESIDES - (_HIDDEN if to == "coreml" else set()) == set()

@@ -13,7 +13,6 @@ import json
 import platform
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from onnxport.converters.params import TfliteParams
 from onnxport.errors import MissingDependencyError
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, versions
+from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.provenance import settling_nothing
 from onnxport.pipelines.spec.pipeline import Node
@@ -111,12 +110,15 @@ def _step(node: Node) -> dict[str, Any]:
 
 def _versions(node: Node) -> dict[str, str]:
     """Of all that computes, on the way to the product too: its note names them."""
-    names = {name for each in node.chain for name in _libraries(each)}
-    found = versions(names - set(_COMPUTES))
-    for name in _COMPUTES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = versions((name,)).get(name) or metadata.version(name)
+    names = sorted({*_COMPUTES, *(name for each in node.chain for name in _libraries(each))})
+    found = {name: version for name in names if (version := _version(name))}
     return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": own_sources()}
+
+
+@lru_cache(maxsize=256)
+def _version(name: str) -> str | None:
+    """Of an installed distribution, which stays what it is while a process runs."""
+    return library(name).version
 
 
 def _libraries(node: Node) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +16,8 @@ from onnxport.pipelines.outcome import CellRecord, FailureRecord, NodeRecord, Pl
 from onnxport.pipelines.records import moves
 from onnxport.pipelines.report import Worth
 from onnxport.pipelines.spec.pipeline import Cell
+
+_PIECE = 1 << 18  # bytes
 
 
 def delivered(
@@ -123,4 +124,17 @@ def _is_there(source: Artifact, output: Path) -> bool:
         return False
     else:
         places = moves(source, output)
-    return all(place.is_file() and filecmp.cmp(file, place, shallow=False) for file, place in places.items())
+    return all(_is_same(file, place) for file, place in places.items())
+
+
+def _is_same(file: Path, place: Path) -> bool:
+    """Whether two files have the same bytes; read in larger pieces than filecmp's, which take three times as long."""
+    if not place.is_file() or place.stat().st_size != file.stat().st_size:
+        return False
+    with file.open("rb", buffering=0) as one, place.open("rb", buffering=0) as other:
+        while True:
+            piece = one.read(_PIECE)
+            if piece != other.read(_PIECE):
+                return False
+            if not piece:
+                return True

@@ -106,11 +106,17 @@ def performed(
     folders = [unpacked(files, digest) for files, digest in zip(bundles, digests, strict=True)]
     from distributed import get_worker
 
-    room = Path(tempfile.mkdtemp(prefix="onnxport-room-", dir=get_worker().local_directory))
+    rooms = Path(tempfile.mkdtemp(prefix="onnxport-rooms-", dir=get_worker().local_directory))
     try:
-        return _reply(_done(parcel.opened(folders, room), node, topic), parcel.told_home(folders, room), room)
+        # Another room for the second: children of the first that died may still be writing.
+        for room in (rooms / "1", rooms / "2"):
+            room.mkdir()
+            result = _result(parcel.opened(folders, room), node, topic)
+            if not isinstance(result.failure, ChildDied):
+                break
+        return _reply(result, parcel.told_home(folders, room), room)
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(rooms, ignore_errors=True)
 
 
 def _lacking(needs: Wanted) -> UsageError | None:
@@ -141,13 +147,7 @@ def _refusal(what: str) -> UsageError:
     )
 
 
-def _done(task: Task, node: str, topic: str) -> Result:
-    """The result of a child process, of a second one where the first died."""
-    try:
-        return _asked(task, node, topic)
-    except ChildDied:
-        for leftover in task.room.iterdir():
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+def _result(task: Task, node: str, topic: str) -> Result:
     try:
         return _asked(task, node, topic)
     except ChildDied as death:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnxport.errors import UsageError
+from onnxport.importing import importable_from
 from onnxport.isolation import sparing
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
 from onnxport.pipelines.outcome import FailureRecord, PipelineReport
 from onnxport.pipelines.reports.pipeline import saving_run
-from onnxport.pipelines.running.cluster import Cluster
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.memory import default_limit
@@ -23,6 +24,9 @@ from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.timing import Timings
 from onnxport.quantize.params import checked_address
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.running.cluster import Cluster
 
 
 def run(
@@ -67,9 +71,10 @@ def run(
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
+            importable_from(pipeline.folder),
             sparing(),
         ):
-            jobs = executor.jobs if isinstance(executor, Cluster) else jobs
+            jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
             conductor = Conductor(
                 pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
             )
@@ -94,6 +99,8 @@ def _executor(
                 "--jobs and --memory-limit are of this machine",
                 fix="leave them out: a cluster has its own number of workers",
             )
+        from onnxport.pipelines.running.cluster import Cluster  # which brings the libraries that calibrate
+
         return Cluster(checked_address(scheduler), watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
