@@ -150,6 +150,18 @@ class CannotConvertError(OnnxportError):
         return "\n".join([f"{named}:", *rows, *([self.fix] if self.fix else [])])
 
 
+class BadPipelineError(OnnxportError):
+    """A pipeline.yaml with several faults; `faults` are the errors that each would have been alone."""
+
+    def __init__(self, what: str, faults: Sequence[OnnxportError]) -> None:
+        super().__init__(what)
+        self.faults = tuple(faults)
+        self.exit_code = worst(fault.exit_code for fault in faults)
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *(printable(f"  {fault}") for fault in self.faults)])
+
+
 def worst(exit_codes: Iterable[int]) -> int:
     """The exit code of a run in which several things ended with `exit_codes`."""
     codes = set(exit_codes)

@@ -36,3 +36,14 @@ def test_a_setting_that_is_neither_is_refused(value: object) -> None:
 def test_an_argument_reaches_the_factory_as_it_was_given(value: object) -> None:
     params = params_of(ExportParams, {"arg": {"depth": value}}, purpose="export")
     assert _arguments(params.arg) == {"depth": value}
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [({"scale": "1/127.5"}, "scale=1/127.5: '1/127.5' is no number"), ({"size": 8}, "no setting 'size'")],
+)
+def test_an_impossible_setting_is_refused_before_anything_is_read(
+    setting: dict[str, object], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        preprocessed(**setting)

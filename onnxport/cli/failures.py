@@ -16,6 +16,7 @@ from onnxport.cli.inert import inert, inert_document
 from onnxport.errors import (
     INTERRUPTED,
     USAGE,
+    BadPipelineError,
     CannotConvertError,
     NotProvenError,
     OnnxportError,
@@ -108,4 +109,6 @@ def _document(error: BaseException, failure: Failure) -> dict[str, Any]:
         content |= {"what": error.what, "why": error.why, "fix": error.fix}
     if isinstance(error, CannotConvertError):
         content["refusals"] = [vars(refusal) for refusal in error.refusals]
+    if isinstance(error, BadPipelineError):
+        content["faults"] = [vars(failure_of(fault)) for fault in error.faults]
     return {"error": content, "exit_code": failure.exit_code}

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from onnxport.errors import UsageError
-from onnxport.pairs import Settings
+from onnxport.validate.params import Preprocess
 
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
 Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
@@ -101,7 +101,7 @@ class QuantizeParams(BaseModel):
         exclude=True,
         description="Fail when something looks wrong with the samples, which is a note otherwise.",
     )
-    preprocess: Settings = Field(
+    preprocess: Preprocess = Field(
         default={},
         description="How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
         "scale, mean, std; a preprocess.yaml in the folder says the same.",

@@ -8,7 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from onnxport.errors import UsageError
 from onnxport.isolation import RUN_TIMEOUT
@@ -23,6 +31,19 @@ STEPS = 4
 Several = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
 ]
+
+
+def _possible(given: dict[str, str]) -> dict[str, str]:
+    """`given`, of which each setting is known and can be (UsageError), before anything runs."""
+    if given:
+        from onnxport.samples.preprocessing import preprocessing
+
+        preprocessing(given)
+    return given
+
+
+# How images become arrays.
+Preprocess = Annotated[Settings, AfterValidator(_possible)]
 
 
 class ValidateParams(BaseModel):
@@ -103,7 +124,7 @@ class ValidateParams(BaseModel):
         default=False,
         description="Accept a lower precision whose answers are constant, not finite or below 5 dB SQNR.",
     )
-    preprocess: Settings = Field(
+    preprocess: Preprocess = Field(
         default={},
         description="How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
         "scale, mean, std; a preprocess.yaml in the folder says the same.",

@@ -110,13 +110,22 @@ def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") 
 
 
 def with_code(stage: LockedStage, consulted: ConsultedRecord | None, folder: Path) -> LockedStage:
-    """A stage with the user's own code that took part, as it was found when it ran."""
-    parts = {} if consulted is None else consulted.model_dump()
-    if not any(parts.values()):
+    """A stage with the user's own code that took part, as it was found when it ran.
+
+    Of an export, whose process has nothing else, with the libraries too. Elsewhere it is a metric: it shapes no bytes,
+    and what else its process has loaded depends on what that did before.
+    """
+    if consulted is None:
         return stage
-    parts["files"] = {relative(Path(name), folder): digest for name, digest in parts["files"].items()}
+    files = {
+        relative(Path(name), folder): digest
+        for name, digest in consulted.files.items()
+        if digest not in consulted.modules.values()
+    }
+    libraries = consulted.libraries if stage.said["stage"] == "export" else {}
+    parts = {"modules": consulted.modules, "files": files, "libraries": libraries}
     code = {part: dict(sorted(found.items())) for part, found in parts.items() if found}
-    return replace(stage, said={**stage.said, CODE: code})
+    return replace(stage, said={**stage.said, CODE: code}) if code else stage
 
 
 def code_in(stage: LockedStage, folder: Path) -> Iterator[ConsultedRecord]:

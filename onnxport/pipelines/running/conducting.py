@@ -156,6 +156,7 @@ class Conductor:
             latency=node.latency,
             room=self.cache.room(node.name),
             diagnose=self.pipeline.diagnose,
+            folder=self.pipeline.folder,
             versions=self._inputs[node.name][1]["versions"],
         )
 

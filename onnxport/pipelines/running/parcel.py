@@ -93,7 +93,7 @@ class Parcel:
         stream = io.BytesIO()
         packing = _Packing(stream, task.room)
         main = task.origin.path if isinstance(task.origin, Source) else None
-        packing.dump((task, main))
+        packing.dump((_without_modules(task), main))
         size = sum((bundle.root / name).stat().st_size for bundle in packing.bundles for name in bundle.names)
         if size > _MOST:
             raise Stays(f"its files have {size} bytes")
@@ -210,6 +210,14 @@ def _belonging(path: Path) -> Iterator[Path]:
         if any(Path(folder, name).is_symlink() for name in folders):
             raise Stays(f"{folder} holds links to folders")
         yield from (Path(folder, name) for name in sorted(files))
+
+
+def _without_modules(task: Task) -> Task:
+    """`task` without the folder of the user's modules: none of what travels runs any."""
+    origin = task.origin
+    return replace(
+        task, folder=None, origin=replace(origin, folder=None) if isinstance(origin, Source) else origin
+    )
 
 
 def _check_travels(task: Task) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxport.errors import UsageError
+from onnxport.importing import importable_from
 from onnxport.isolation import sparing
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
@@ -70,6 +71,7 @@ def run(
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
             _executor(jobs, memory_limit, scheduler, watcher) as executor,
+            importable_from(pipeline.folder),
             sparing(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers

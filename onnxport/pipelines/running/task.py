@@ -12,6 +12,7 @@ from onnxport.consulting import Watch
 from onnxport.errors import MachineError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.importing import importable_from
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.jobs import Job, Step
 from onnxport.pipelines.report import ConsultedRecord, RunReport
@@ -27,6 +28,7 @@ class Task:
     export: of a framework's model.
     room: the empty folder that the product goes to.
     diagnose: whether the ONNX node behind a failed proof is looked for.
+    folder: where modules of the user's are looked for first; the current one unless given.
     versions: of what computes, as its key has them.
     """
 
@@ -38,6 +40,7 @@ class Task:
     latency: bool
     room: Path
     diagnose: bool = False
+    folder: Path | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,19 +56,24 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         OnnxportError: what kept it from being made.
     """
     try:
-        if task.export is not None:
-            return _exported(task, task.export, progress)
-        if not _runs_users_code(task):
-            return _made(task, progress)
-        with Watch(_known(task)) as watch:
-            report = _made(task, progress)
-            return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
+        with importable_from(task.folder or Path.cwd()):
+            return _performed(task, progress)
     except MachineError as error:
         # What could not be written was to go into the room, of which a single command's -o says nothing.
         error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
         raise
     finally:
         Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
+
+
+def _performed(task: Task, progress: Progress | None) -> RunReport:
+    if task.export is not None:
+        return _exported(task, task.export, progress)
+    if not _runs_users_code(task):
+        return _made(task, progress)
+    with Watch(_known(task)) as watch:
+        report = _made(task, progress)
+        return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
 
 
 def _runs_users_code(task: Task) -> bool:

@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from onnxport.errors import OnnxportError, printable, worst
+from onnxport.errors import BadPipelineError, OnnxportError
 from onnxport.pipelines.spec.document import Document, Part
 from onnxport.pipelines.spec.keys import in_keys
-
-
-class BadPipelineError(OnnxportError):
-    """A pipeline.yaml with several faults; `faults` are the errors that each would have been alone."""
-
-    def __init__(self, what: str, faults: Sequence[OnnxportError]) -> None:
-        super().__init__(what)
-        self.faults = tuple(faults)
-        self.exit_code = worst(fault.exit_code for fault in faults)
-
-    def __str__(self) -> str:
-        return "\n".join([self.what, *(printable(f"  {fault}") for fault in self.faults)])
 
 
 class Faults:

@@ -101,3 +101,9 @@ def test_command_prints_it(sandbox: Sandbox) -> None:
     assert (outcome.code, outcome.stderr) == (0, "")
     jsonschema.validate(yaml.safe_load(RIGHT["int8"]), outcome.document)
     assert outcome.document["$defs"].keys() >= json.loads(PUBLISHED.read_text())["$defs"].keys()
+
+
+@pytest.mark.parametrize("name", ["audio", "ocr", "pytorch", "tabular", "vision"])
+def test_the_examples_keep_it(name: str, document: dict[str, Any]) -> None:
+    file = PUBLISHED.parents[2] / "examples" / name / "pipeline.yaml"
+    jsonschema.validate(yaml.safe_load(file.read_text(encoding="utf-8")), document)
