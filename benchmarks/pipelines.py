@@ -53,7 +53,7 @@ TASKS = {
     "coreml": ONE.replace("{target}", "coreml"),
     "ort": ONE.replace("{target}", "ort"),
     "optimize": STEP.replace("{step}", "{{use: optimize}}"),
-    "quantize": STEP.replace("{step}", "{{use: quantize, precision: int8-weights}}"),
+    "quantize": STEP.replace("{step}", "{{use: quantize, precision: fp16}}"),
 }
 SIZES = ("yunet/face_detection_yunet_2023mar.onnx", MODEL, "light/inception_v1.onnx", "light/vgg19.onnx")
 

@@ -75,6 +75,14 @@ class Project:
         return [str(each.relative_to(self.folder)) for each in found]
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a run leaves, by name, and how long it takes."""
+
+    artefacts: dict[str, str]
+    seconds: float
+
+
 def descendants(process: int) -> list[int]:
     """The processes that `process` started, and theirs."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout

@@ -13,36 +13,21 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from onnxport.errors import INTERRUPTED
-from tests.soak.project import NODES, TIMEOUT, Project, descendants, wait_until_gone
+from tests.soak.project import NODES, TIMEOUT, Project, Undisturbed, descendants, wait_until_gone
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
-_FEW = 2
+_FEW = 1
 
 
 def _some(count: int) -> list[object]:
     """Numbers of trials, of which CI makes the first."""
     return [pytest.param(each, marks=() if each < _FEW else pytest.mark.exhaustive) for each in range(count)]
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    artefacts: dict[str, str]
-    seconds: float
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    project = Project.made(tmp_path_factory.mktemp("undisturbed") / "project")
-    started = time.monotonic()
-    project.run("--jobs", "2")
-    return Undisturbed(project.artefacts(), time.monotonic() - started)
 
 
 @pytest.fixture
@@ -71,7 +56,7 @@ def test_a_killed_worker_changes_nothing(trial: int, project: Project, undisturb
         while not (children := descendants(process.pid)):
             assert process.poll() is None
             time.sleep(0.02)
-        if trial:  # the first kills a worker that has just begun
+        if trial:  # the first kills one that has just begun
             time.sleep(chance.uniform(0, 0.7) * undisturbed.seconds)
             children = descendants(process.pid)
         with suppress(IndexError, ProcessLookupError):  # it was faster

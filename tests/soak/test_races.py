@@ -8,20 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.project import TIMEOUT, Project
-
-
-@pytest.fixture(scope="module")
-def artefacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    project = Project.made(tmp_path_factory.mktemp("alone") / "project")
-    project.run()
-    return project.artefacts()
+from tests.soak.project import TIMEOUT, Project, Undisturbed
 
 
 @pytest.mark.parametrize(
     "trial", [pytest.param(each, marks=() if each < 1 else pytest.mark.exhaustive) for each in range(20)]
 )
-def test_two_runs_at_once(trial: int, tmp_path: Path, artefacts: dict[str, str]) -> None:
+def test_two_runs_at_once(trial: int, tmp_path: Path, undisturbed: Undisturbed) -> None:
     project = Project.made(tmp_path / "project")
     chance = random.Random(trial)
     with project.start("--jobs", str(chance.choice((1, 2)))) as first:
@@ -29,6 +22,6 @@ def test_two_runs_at_once(trial: int, tmp_path: Path, artefacts: dict[str, str])
         with project.start("--jobs", str(chance.choice((1, 2)))) as second:
             said = [process.communicate(timeout=TIMEOUT)[1] for process in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0), said
-    assert project.artefacts() == artefacts
+    assert project.artefacts() == undisturbed.artefacts
     assert project.litter() == []
     assert "made" not in project.run(), "an entry was lost or damaged"

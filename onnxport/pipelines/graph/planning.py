@@ -165,8 +165,7 @@ class Planner:
         """What differs from the nearest product that the cache has of this node."""
         if not own:
             return "it is new"
-        cell = next(cell for cell in self.cells if node in cell.node.chain)
-        words = Words(cell, node, self.pipeline)
+        words = Words(node, self.pipeline)
         found = [tuple(_differences(words, note.inputs, inputs)) for note in own]
         fewest = min(found, key=lambda differences: len(differences))
         return "; ".join(fewest) or "it is new"

@@ -108,7 +108,7 @@ class Comparison:
         for node in chain:
             if node.name in before:
                 stage = self._stage(node, before)
-                for kind, said in _between(before[node.name], stage, Words(cell, node, self.pipeline)):
+                for kind, said in _between(before[node.name], stage, Words(node, self.pipeline)):
                     yield Difference(kind, said, place)
 
     def left(self) -> Iterator[Difference]:
@@ -155,7 +155,6 @@ def digest_of_model(model: NamedModel) -> str:
 class Words:
     """How the user calls what belongs to a node."""
 
-    cell: Cell
     node: Node
     pipeline: Pipeline
 
@@ -165,9 +164,11 @@ class Words:
         if self.node.step is None:
             return f"models.{self.node.model.name}.export"
         name = self.node.name.removeprefix(f"{self.node.model.name}/")
-        own = "/".join((self.cell.target, *self.cell.values.values()))
-        if name == own or name.startswith(f"{own}/"):
-            return f"targets.{self.cell.target}"
+        first = name.partition("/")[0]
+        if any(
+            cell.target == first for cell in self.pipeline.cells
+        ):  # perhaps another's, who has the same made
+            return f"targets.{first}"
         return f"stages.{name}"
 
     @property

@@ -17,7 +17,7 @@ import yaml
 from onnxport.errors import InputError, OnnxportError, UsageError
 from onnxport.pipelines.spec.document import Document, Line, Place, shown, spelled
 from onnxport.pipelines.spec.faults import raise_all
-from onnxport.pipelines.spec.scalars import MERGE, CoreLoader, shorter, value_of
+from onnxport.pipelines.spec.scalars import MERGE, CoreLoader, is_text, shorter, value_of
 
 _LARGEST = 2**20  # bytes
 _MOST_VALUES = 20_000  # with aliases written out
@@ -155,7 +155,7 @@ class _Composer:
 
     def _key(self, node: yaml.Node, place: Place) -> str | None:
         """Keys are text as it is written: the inputs of many models are called 1 or 495."""
-        if not isinstance(node, yaml.ScalarNode) or not node.value or "\0" in node.value:
+        if not isinstance(node, yaml.ScalarNode) or not node.value or not is_text(node.value):
             what = UsageError("a key has to be text", fix="write KEY: VALUE")
         elif "${" in node.value:
             what = UsageError(f"the key {node.value!r} has a variable", fix="variables stand in values alone")

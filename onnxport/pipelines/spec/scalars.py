@@ -86,8 +86,10 @@ def value_of(node: yaml.ScalarNode) -> Any:
         text = filled(text)
         if node.style is None and text:
             tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-    if "\0" in text:
-        raise UsageError("a character 0 stands here", why="no path and no name has one", fix="leave it out")
+    if not is_text(text):
+        raise UsageError(
+            "a character stands here that no path and no name has", fix="leave out \\0 and \\ud800 to \\udfff"
+        )
     if tag in (TEXT, MERGE):
         return text
     if tag == _NULL:
@@ -97,6 +99,11 @@ def value_of(node: yaml.ScalarNode) -> Any:
     if tag in (_INT, _FLOAT):
         return _number(text, tag)
     raise UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out")
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written in UTF-8 and be part of a path: without a character 0, or a half of one."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _number(text: str, tag: str) -> Whole | Decimal:
