@@ -6,12 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
 from onnxport.cli.commands import cli
-from tests.cli.sandbox import DIGITS, Sandbox
+from tests.cli.projects import project_of
+from tests.cli.sandbox import Sandbox
 
 PIPELINE = """
 version: 1
@@ -28,15 +28,7 @@ targets:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that was run."""
-    folder = tmp_path_factory.mktemp("made") / "here"
-    (folder / "samples").mkdir(parents=True)
-    shutil.copy(DIGITS, folder)
-    images = np.load(DIGITS.with_name("test.npz"))["image"]
-    for number in range(3):
-        np.savez(folder / "samples" / f"{number}.npz", image=images[number : number + 1])
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    assert cli.main(["run", str(folder / "pipeline.yaml"), "-q"], standalone_mode=False) == 0
-    return folder
+    return project_of(PIPELINE, tmp_path_factory.mktemp("made") / "here")
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 
 import onnxport
 from onnxport.cli.commands import cli
-from tests.cli.sandbox import DIGITS, Sandbox
+from tests.cli.projects import project_of
+from tests.cli.sandbox import Sandbox
 
 PIPELINE = """
 version: 1
@@ -30,15 +30,7 @@ SERVER = Path("build/digits/server.ort")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that was run."""
-    folder = tmp_path_factory.mktemp("made") / "here"
-    (folder / "samples").mkdir(parents=True)
-    shutil.copy(DIGITS, folder)
-    images = np.load(DIGITS.with_name("test.npz"))["image"]
-    for number in range(3):
-        np.savez(folder / "samples" / f"{number}.npz", image=images[number : number + 1])
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    assert cli.main(["run", str(folder / "pipeline.yaml"), "-q"], standalone_mode=False) == 0
-    return folder
+    return project_of(PIPELINE, tmp_path_factory.mktemp("made") / "here")
 
 
 @pytest.fixture
