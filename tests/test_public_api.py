@@ -294,6 +294,7 @@ def test_a_pipeline_that_fails_raises_with_the_report_on_all_of_it(tmp_path: Pat
         ({"jobs": "2"}, "jobs has the value '2'; give 1 or more"),
         ({"memory_limit": "much"}, "'much' is no size in memory; write 800MB or 2GB"),
         ({"targets": "phone"}, "there is no target 'phone'; targets are server"),
+        ({"targets": "digits/sever"}, "no target 'digits/sever'; did you mean 'digits/server'?"),
     ],
 )
 def test_wrong_option_of_a_pipeline_is_a_usage_error(

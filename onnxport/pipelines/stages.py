@@ -278,7 +278,7 @@ _WANTED = {
     "literal_error": "give {expected}",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "give a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "give a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "give True or False"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "give true or false"),
     "path_type": "give a path",
     "string_type": "give text",
     "tuple_type": "give text, or a list of several",
@@ -317,7 +317,7 @@ def _bounds(field: FieldInfo) -> str:
     return f"give {least} or more" if most is None else f"give {most} or less"
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """The way out for a name that is none of `known`."""
-    close = difflib.get_close_matches(name, known, n=1)
+def nearest(name: str, known: Collection[str], beside: Collection[str] = ()) -> str:
+    """The way out for a name that is none of `known`, nor of the keys that may stand `beside` these."""
+    close = difflib.get_close_matches(name, (*known, *beside), n=1)
     return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(sorted(known))}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from onnxport.errors import InputError
 
 DATA_SET = "test_data_set_"
+IMAGES = frozenset(".png .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())
 KINDS = "images, .npz, .npy, .safetensors or .csv files, or test_data_set_* folders"
 # Of files that are no inputs, so many are named.
 _NAMED = 3
@@ -47,6 +48,15 @@ def sample_entries(folder: Path, suffixes: Collection[str]) -> tuple[Entry, ...]
         why = f"{others}{more} cannot be read as inputs" if entries else "it is empty"
         raise InputError(f"{folder} holds no inputs", why=why, fix=f"put {KINDS} into it")
     return known
+
+
+def has_images(folder: Path) -> bool:
+    """Whether there are images among the samples.
+
+    Raises:
+        InputError: no such folder.
+    """
+    return any(entry.kind in IMAGES for entry in _entries(folder))
 
 
 def _entries(folder: Path) -> list[Entry]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-SUFFIXES = frozenset(".png .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())
-
 # Color -> Pillow's mode and its number of channels. bgr is rgb turned round afterwards.
 _MODES = {"gray": ("L", 1), "rgb": ("RGB", 3), "bgr": ("RGB", 3), "rgba": ("RGBA", 4)}
 _COLORS = {1: "gray", 3: "rgb", 4: "rgba"}

@@ -20,7 +20,7 @@ from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import InputError, printable
 from onnxport.samples import images, tables
 from onnxport.samples.beginnings import beginning
-from onnxport.samples.folders import DATA_SET, Entry, natural, sample_entries
+from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import rows_of
 
@@ -125,9 +125,9 @@ def find_samples(
         InputError: no such folder, nothing in it that is known, or too few images for a batch.
         UsageError: preprocessing that does not go with the model's input.
     """
-    entries = sample_entries(folder, {*_READERS, *images.SUFFIXES})
-    pictures = [entry.path for entry in entries if entry.kind in images.SUFFIXES]
-    given = [entry for entry in entries if entry.kind not in images.SUFFIXES]
+    entries = sample_entries(folder, {*_READERS, *IMAGES})
+    pictures = [entry.path for entry in entries if entry.kind in IMAGES]
+    given = [entry for entry in entries if entry.kind not in IMAGES]
     table = _Table(features, rows)
     if folder.is_file() and given:
         return _samples_in_file(given[0], tuple(inputs), optional, table)[:limit]
@@ -151,7 +151,7 @@ def find_samples(
 
 def holds_images(files: Sequence[SampleFile]) -> bool:
     """Whether preprocessing had any part in it."""
-    return any(file.path.suffix.lower() in images.SUFFIXES for file in files)
+    return any(file.path.suffix.lower() in IMAGES for file in files)
 
 
 @dataclass(frozen=True)

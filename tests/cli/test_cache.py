@@ -38,7 +38,7 @@ def stages(project: Sandbox) -> list[str]:
 
 def test_cache_is_listed_pruned_and_cleared(project: Sandbox) -> None:
     assert project.run("cache", "list").stdout.startswith(
-        "0 products, 0 B of at most 10.7 GB in .onnxport/stages\n"
+        "0 products, 0 B of at most 10.0 GB in .onnxport/stages\n"
     )
     assert not (project.folder / ".onnxport").exists()
     assert stages(project) == ["made"]

@@ -273,7 +273,7 @@ def test_proof_and_latency_count(project: Path) -> None:
 
 def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, before = metadata.version, key()
-    for name in ("onnxruntime", "numpy", "onnx-ir", "pillow"):
+    for name in ("onnxruntime", "numpy", "onnx-ir"):
         with monkeypatch.context() as patch:
             patch.setattr(metadata, "version", lambda each, name=name: "0" if each == name else real(each))
             keys._version.cache_clear()
@@ -308,6 +308,21 @@ def test_external_data_is_part_of_the_model(project: Path) -> None:
     data.write_bytes(bytes(64))
     assert digest_of(whole(origin)) != before
     assert described(function) != said
+
+
+def test_pillow_counts_where_samples_are_images(project: Path) -> None:
+    """It comes with an extra: whoever installs it later keeps what was made of other samples."""
+    judged = node(validation=ValidateParams(inputs=Path("samples")))
+    calibrated = with_params(QuantizeParams(precision="int8", calib=Path("samples")))
+    named = [
+        "pillow" in inputs_of(each, "origin", ("made",))["versions"] for each in (node(), judged, calibrated)
+    ]
+    assert named == [False, False, False]
+    (project / "samples" / "photo.JPG").write_text("an image")
+    named = [
+        "pillow" in inputs_of(each, "origin", ("made",))["versions"] for each in (node(), judged, calibrated)
+    ]
+    assert named == [False, True, True]
 
 
 _PRINTED = """

@@ -22,7 +22,7 @@ from onnxport.pipelines.cache.files import files_in, linked, settle, settle_name
 from onnxport.pipelines.cache.private import Private, sweep
 from onnxport.pipelines.graph.consulted import changed
 from onnxport.pipelines.report import RunReport
-from onnxport.quantize.params import bytes_of
+from onnxport.validate.debug.params import bytes_of
 
 _HOME = ".onnxport"
 _PRIVATE = "new"
@@ -55,10 +55,11 @@ def size_limit() -> int:
     Raises:
         UsageError: that says something else.
     """
+    given = os.environ.get("ONNXPORT_CACHE_SIZE") or LIMIT
     try:
-        return bytes_of(os.environ.get("ONNXPORT_CACHE_SIZE") or LIMIT)
-    except UsageError as error:
-        raise UsageError(f"$ONNXPORT_CACHE_SIZE: {error.what}", fix="write 500MB or 20GB") from None
+        return bytes_of(given)
+    except ValueError:
+        raise UsageError(f"$ONNXPORT_CACHE_SIZE: {given!r} is no size", fix="write 500MB or 20GB") from None
 
 
 @dataclass(frozen=True)

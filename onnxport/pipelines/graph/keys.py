@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,16 @@ from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, l
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.provenance import settling_nothing
 from onnxport.pipelines.spec.pipeline import Node
+from onnxport.samples.folders import has_images
 
 _FORM = 2
 # What computes in, reads for or writes for every stage and every proof; a test holds the list to what they import.
 _COMPUTES = (
     *("numpy", "ml_dtypes", "onnx", "onnx-ir", "onnxruntime", "protobuf", "flatbuffers"),
-    *("safetensors", "pillow", "PyYAML"),
+    *("safetensors", "PyYAML"),
 )
+# What reads images: an extra of ours, which says nothing to samples of other kinds.
+_READS_IMAGES = "pillow"
 
 Inputs = dict[str, Any]
 
@@ -110,7 +113,7 @@ def _step(node: Node) -> dict[str, Any]:
 
 def _versions(node: Node) -> dict[str, str]:
     """Of all that computes, on the way to the product too: its note names them."""
-    names = sorted({*_COMPUTES, *(name for each in node.chain for name in _libraries(each))})
+    names = sorted({*_COMPUTES, *(name for each in node.chain for name in _libraries(each)), *_readers(node)})
     found = {name: version for name in names if (version := _version(name))}
     return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": own_sources()}
 
@@ -125,6 +128,16 @@ def _libraries(node: Node) -> set[str]:
     if node.step is None:
         return {*SOURCES.get(node.model.origin.format, ())}
     return {*node.step.stage.libraries, *RUNS_ON[node.step.stage.gives]}
+
+
+def _readers(node: Node) -> Iterator[str]:
+    """Of the samples that the product is calibrated or judged on."""
+    steps = (each.step.params for each in node.chain if each.step is not None)
+    given = (
+        getattr(params, name, None) for params in (*steps, node.validation) for name in ("inputs", "calib")
+    )
+    if any(has_images(samples) for samples in given if isinstance(samples, Path)):
+        yield _READS_IMAGES
 
 
 def _foreign(node: Node) -> dict[str, str]:

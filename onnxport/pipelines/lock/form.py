@@ -183,7 +183,7 @@ def _locked_stage(name: str, form: StageForm, versions: Mapping[str, str]) -> Lo
     if form.proof is not None:
         said["proof"] = form.proof
     known = {**versions, **form.versions}
-    needed = {each: known.get(each, "") for each in form.needs}
+    needed = {each: known[each] for each in form.needs if each in known}
     return LockedStage(_STATE.sub("", name), said, needed, form.product)
 
 

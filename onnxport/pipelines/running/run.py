@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -118,11 +119,14 @@ def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
     if not targets:
         return pipeline.cells
     for name in targets:
-        if not any(_is(cell, name) for cell in pipeline.cells):
+        if not any(name in _names(cell) for cell in pipeline.cells):
             known = dict.fromkeys(cell.target for cell in pipeline.cells)
-            raise UsageError(f"there is no target {name!r}", fix=f"targets are {', '.join(known)}")
-    return tuple(cell for cell in pipeline.cells if any(_is(cell, name) for name in targets))
+            names = dict.fromkeys(each for cell in pipeline.cells for each in _names(cell))
+            near = difflib.get_close_matches(name, names, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else f"targets are {', '.join(known)}"
+            raise UsageError(f"there is no target {name!r}", fix=fix)
+    return tuple(cell for cell in pipeline.cells if any(name in targets for name in _names(cell)))
 
 
-def _is(cell: Cell, name: str) -> bool:
-    return name in (cell.target, f"{cell.model}/{cell.target}", cell.name)
+def _names(cell: Cell) -> tuple[str, ...]:
+    return (cell.target, f"{cell.model}/{cell.target}", cell.name)

@@ -23,7 +23,7 @@ from onnxport.pipelines.spec.options import (
     Proofs,
     proof_fields,
 )
-from onnxport.pipelines.spec.schema import StageSpec, TargetSpec
+from onnxport.pipelines.spec.schema import StageSpec, TargetSpec, keys_of
 from onnxport.pipelines.stages import nearest, params_of
 from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
@@ -137,6 +137,7 @@ class ChainReader:
                 asked.options,
                 stage.params,
                 purpose=purpose,
+                beside=keys_of(TargetSpec),
                 further=calibrated_fields(),
                 elsewhere=_OF_THE_PROOF,
             )
@@ -152,7 +153,13 @@ class ChainReader:
         with self.options.faults.caught(*asked.place, "use"):
             stage = stages.shared(spec.use)
             purpose = f"the stage {spec.use}"
-            known = self.options.known(asked.options, stage.params, purpose=purpose, elsewhere=_OF_THE_PROOF)
+            known = self.options.known(
+                asked.options,
+                stage.params,
+                purpose=purpose,
+                beside=keys_of(StageSpec),
+                elsewhere=_OF_THE_PROOF,
+            )
             options = self.options.fitted(known, stage.params.model_fields)
             given = self._with_preprocess(options, origin, asked)
             params = self.options.filled(

@@ -83,16 +83,31 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path}:{line} is not UTF-8", fix="save the file as UTF-8") from None
 
 
+_IN_QUOTES = "while scanning a quoted scalar"
+# PyYAML's words for what happens most, and the way out.
+_MENDED = {
+    "found unexpected end of stream": "close the quotes",
+    "found unexpected document separator": "close the quotes",
+    "but found another document": "keep one, without ---",
+    "could not find expected ':'": "write KEY: VALUE",
+    "mapping values are not allowed here": "put text with a colon in quotes, indent keys of one mapping alike",
+    "expected <block end>, but found '<block mapping start>'": "indent keys of one mapping alike",
+}
+
+
 def _no_yaml(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
     mark = error.problem_mark or error.context_mark
+    if error.context == _IN_QUOTES:  # where they begin, not where the file ends
+        mark = error.context_mark
     line = next(iter(text.splitlines()[mark.line :]), "") if mark else ""
-    fix = ""
-    if "\\t" in (error.problem or ""):
+    problem = " ".join((error.problem or "").split())
+    fix = _MENDED.get(problem, "")
+    if "\\t" in problem:
         fix = "indent with spaces"
     elif "${" in line:
         fix = 'between { } or [ ] write a variable in quotes: "${NAME}"'
     where = f"{path}:{mark.line + 1}" if mark else str(path)
-    return UsageError(f"{where} is no YAML", why=" ".join((error.problem or "").split()), fix=fix)
+    return UsageError(f"{where} is no YAML", why=problem.removeprefix("but "), fix=fix)
 
 
 @dataclass

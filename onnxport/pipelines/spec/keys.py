@@ -16,6 +16,8 @@ from onnxport.validate.params import ValidateParams
 _OPTION = re.compile(
     r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)(?![\w-])(?: (?P<value>[A-Z]+(?:=[A-Z]+)?|fp16|int8)\b)?"
 )
+# What `onnxport run` itself takes, though a stage has an option of that name.
+_OF_THE_RUN = ("--no-cache",)
 
 
 def in_keys(said: str) -> str:
@@ -24,6 +26,8 @@ def in_keys(said: str) -> str:
 
 
 def _as_key(found: re.Match[str]) -> str:
+    if found[0] in _OF_THE_RUN:
+        return found[0]
     if found["name"] in PRECISIONS:  # a flag there, a value here
         return found[0].removeprefix("--")
     name = found["name"].replace("-", "_")

@@ -6,6 +6,7 @@ the nearest wins; of those that are mappings (budget, preprocess, shape, ...) ea
 
 from __future__ import annotations
 
+import difflib
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from onnxport.pipelines.spec.document import Part, Place, shown
 from onnxport.pipelines.spec.faults import Faults
 from onnxport.pipelines.spec.scalars import plain, written
 from onnxport.pipelines.spec.schema import NEEDED, Section, keys_of
-from onnxport.pipelines.stages import RefusedValue, check_known, nearest, wanted
+from onnxport.pipelines.stages import RefusedValue, nearest, wanted
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
@@ -137,7 +138,11 @@ class OptionsReader:
         if refusal["type"] == "extra_forbidden":
             error = UsageError("there is no such key", fix=nearest(name, keys_of(kind)))
         elif refusal["type"] == "missing":
-            self.faults.add(UsageError(f"{name} is missing", fix=NEEDED[name]), *place)
+            # Where a key may be an option's, a misspelt one is refused nowhere else.
+            given = refusal["input"] if kind.model_config.get("extra") == "allow" else ()
+            near = next(iter(difflib.get_close_matches(name, given, n=1)), "")
+            fix = f"did you mean it by {near!r}?" if near else NEEDED[name]
+            self.faults.add(UsageError(f"{name} is missing", fix=fix), *place)
             return
         else:
             fix = wanted(kind, refusal, _field(kind, name))
@@ -149,26 +154,30 @@ class OptionsReader:
         options: Options,
         *models: type[BaseModel],
         purpose: str,
+        beside: Collection[str] = (),
         further: Collection[str] = (),
         elsewhere: Mapping[str, str] | None = None,
     ) -> Options:
         """Those of `options` that are fields of `models`, as these take them; the others are faults.
 
         Args:
+            beside: the section's own keys, one of which may have been meant.
             further: single fields that are known as well.
             elsewhere: names that are known in other places, and what to do with them.
         """
         fields = {name: found for model in models for name, found in model.model_fields.items()}
-        for name, value in options.values.items():
+        known = {*fields, *further}
+        for name in (each for each in options.values if each not in known):
             place = options.places[name]
-            if isinstance(place[-1], int):
-                place = place[:-1]  # one of the values of a matrix: of these the key is wrong
-            if elsewhere and name in elsewhere and name not in fields and name not in further:
+            keys = beside
+            if isinstance(place[-1], int):  # one of the values of a matrix: of these the key is wrong
+                place, keys = place[:-1], ()
+            if elsewhere and name in elsewhere:
                 self.faults.add(UsageError(f"{purpose} has no such option", fix=elsewhere[name]), *place)
-                continue
-            with self.faults.caught(*place):
-                check_known({name: value}, *models, purpose=purpose, further=further)
-        return options.only({*fields, *further})
+            else:
+                fix = nearest(name, known, keys)
+                self.faults.add(UsageError(f"{purpose} has no option {name!r}", fix=fix), *place)
+        return options.only(known)
 
     def fitted(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
         """`options` with values of the forms that YAML has as the fields take them; what cannot be is a fault."""
@@ -243,7 +252,7 @@ class OptionsReader:
                 if not path.exists():
                     raise InputError(f"{path} does not exist")
                 if path.is_dir() and not any(path.iterdir()):
-                    raise InputError(f"the folder {path} is empty")
+                    raise InputError(f"the folder {path} is empty", fix="put files into it, or name another")
             except OSError as error:
                 raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 

@@ -18,6 +18,7 @@ from onnxport.pipelines.spec.keys import in_keys
         ("take it with --accept-inconclusive", "take it with accept_inconclusive"),
         ("--int8 needs --calib DIR, --dynamic does not", "int8 needs calib: DIR, dynamic does not"),
         ("build it with --include_ops_by_config FILE", "build it with --include_ops_by_config FILE"),
+        ("or run with --no-cache", "or run with --no-cache"),
         ("run: pip install --upgrade onnx", "run: pip install --upgrade onnx"),
     ],
 )
