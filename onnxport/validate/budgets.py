@@ -140,6 +140,16 @@ class Budgets:
         return figure.model_copy(update={"budget": limit.value, "met": kept})
 
 
+def check_limit(text: str, value: float, own: Collection[str] = ()) -> None:
+    """Refuses a limit that cannot be meant (UsageError), without the user's own code.
+
+    Args:
+        own: names of the user's metrics, about whose limits only they can tell.
+    """
+    if text.rpartition(":")[2] not in own and not _is_function(text, METRICS):
+        Budgets({text: value})
+
+
 def _is_function(text: str, known: Collection[str]) -> bool:
     """Whether a budget names a function in a module of a package rather than OUTPUT:METRIC with a metric known here."""
     module, _, name = text.rpartition(":")

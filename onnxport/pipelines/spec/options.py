@@ -105,11 +105,13 @@ class OptionsReader:
 
     Attributes:
         folder: what relative paths start from.
+        metrics: names of the user's own metrics, wherever the file names them.
         read: files and folders that options name, with the place that does.
     """
 
     faults: Faults
     folder: Path
+    metrics: frozenset[str] = frozenset()
     read: dict[Path, Place] = field(default_factory=dict)
 
     def section(self, kind: type[S], place: Place, given: object) -> S | None:
@@ -278,7 +280,19 @@ class OptionsReader:
         fitted = self.by_name(self.fitted(options.only(keys), keys))
         if "inputs" in fitted.values:
             self.check_there(self.path(fitted.values["inputs"]), *place, "inputs")
+        self._check_limits(fitted.values.get("budget"), (*place, "budget"))
         return Proofs(fitted)
+
+    def _check_limits(self, budget: object, place: Place) -> None:
+        """Refuses limits of metrics that there are not, each at its line."""
+        if not isinstance(budget, Mapping):
+            return
+        from onnxport.validate.budgets import check_limit  # which brings NumPy
+
+        for text, value in budget.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                with self.faults.caught(*place, text):
+                    check_limit(text, value, self.metrics)
 
 
 def _refuses(field: FieldInfo | None, value: Any) -> bool:

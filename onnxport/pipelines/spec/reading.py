@@ -44,7 +44,8 @@ def read(path: Path) -> Pipeline:
     """
     document = load(path)
     faults = Faults(document)
-    pipeline = _Reading(document, faults, OptionsReader(faults, path.parent)).pipeline()
+    metrics = frozenset(name.rpartition(":")[2] for name in _values_of(document.data, "metric"))
+    pipeline = _Reading(document, faults, OptionsReader(faults, path.parent, metrics)).pipeline()
     faults.check()
     assert pipeline is not None, "what leads to none is a fault"
     return pipeline
@@ -332,6 +333,20 @@ def _mentions(data: object, keys: tuple[str, ...]) -> bool:
     if not isinstance(data, Mapping):
         return False
     return not data.keys().isdisjoint(keys) or any(_mentions(each, keys) for each in data.values())
+
+
+def _values_of(data: object, key: str) -> Iterator[str]:
+    """The texts that stand behind `key` anywhere in the file, alone or in lists."""
+    if isinstance(data, list):
+        for each in data:
+            yield from _values_of(each, key)
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            if name == key:
+                yield from (
+                    each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+                )
+            yield from _values_of(value, key)
 
 
 def _written_out(wishes: list[_Wish], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
