@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -290,9 +291,8 @@ class OptionsReader:
         from onnxport.validate.budgets import check_limit  # which brings NumPy
 
         for text, value in budget.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                with self.faults.caught(*place, text):
-                    check_limit(text, value, self.metrics)
+            with suppress(TypeError, ValueError), self.faults.caught(*place, text):
+                check_limit(text, float(value), self.metrics)  # what is no number is pydantic's to refuse
 
 
 def _refuses(field: FieldInfo | None, value: Any) -> bool:

@@ -118,14 +118,17 @@ def test_what_has_to_be_exported_is_found_beside_the_file(
 
 def test_the_nearest_has_the_say_in_a_proof(pipeline: Read) -> None:
     found = pipeline(
-        "version: 1\nvalidate: {seed: 1, samples: 5, budget: {sqnr: 20, top1: 0.9}}\n"
+        "version: 1\nvalidate: {seed: 1, samples: 5, budget: {sqnr: 20, top1_agreement: 0.9}}\n"
         "models: {m: {source: model.onnx, validate: {samples: 6, budget: sqnr=25}}}\n"
         "stages: {s: {use: optimize, validate: {seed: 2}}}\n"
-        "targets: {a: {to: ort, from: s, validate: {budget: {top1: 0.8}}}, b: {to: ort}}\n"
+        "targets: {a: {to: ort, from: s, validate: {budget: {top1_agreement: 0.8}}}, b: {to: ort}}\n"
     )
     assert (proof(found, "m/s").seed, proof(found, "m/s").samples) == (2, 6)
-    assert (proof(found, "m/a").seed, proof(found, "m/a").budget) == (1, {"sqnr": 25.0, "top1": 0.8})
-    assert proof(found, "m/b").budget == {"sqnr": 25.0, "top1": 0.9}
+    assert (proof(found, "m/a").seed, proof(found, "m/a").budget) == (
+        1,
+        {"sqnr": 25.0, "top1_agreement": 0.8},
+    )
+    assert proof(found, "m/b").budget == {"sqnr": 25.0, "top1_agreement": 0.9}
 
 
 def test_no_proof_is_an_explicit_wish_that_the_nearest_may_take_back(pipeline: Read) -> None:
