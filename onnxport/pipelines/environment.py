@@ -83,6 +83,7 @@ LIBRARIES: Mapping[str, Library] = {
         Library("click", "the command line"),
         Library("rich", "progress on a terminal"),
         Library("pydantic", "options and reports"),
+        Library("pydantic-core", "options in a cache's keys"),
         Library("jinja2", "reports in HTML"),
         Library("numpy", "arrays"),
         Library("flatbuffers", "attributes of custom operators"),

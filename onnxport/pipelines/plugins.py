@@ -72,9 +72,14 @@ class Provider:
         return f"{self.distribution} {self.version}"
 
 
-@functools.cache
 def installed(kind: Kind) -> tuple[Plugin, ...]:
     """The plugins of a kind, in the order of their names."""
+    return _installed(kind, tuple(sys.path))
+
+
+@functools.cache
+def _installed(kind: Kind, places: tuple[str, ...]) -> tuple[Plugin, ...]:
+    """Looked for once, until there are other places to look in."""
     from importlib.metadata import entry_points
 
     found = (

@@ -174,7 +174,7 @@ def _described(look: Look) -> list[str]:
 def _preprocess(look: Look | None) -> dict[str, object]:
     """How images may become what the model takes."""
     height, width, channels = (look.image_size if look is not None else None) or (224, 224, 3)
-    return {"resize": [height, width], "scale": "1/255", **(_COLORS if channels == len("rgb") else {})}
+    return {"resize": f"{height}x{width}", "scale": "1/255", **(_COLORS if channels == len("rgb") else {})}
 
 
 def _export_hints(look: Look) -> Iterator[str]:
