@@ -290,7 +290,7 @@ def _bytes(artifact: Artifact, locked: LockedArtefact) -> Check:
         elif contents.sha256(file).hex() != digest:
             wrong.append(f"{name} has changed")
     if artifact.is_folder:
-        wrong += [f"{name} is too many" for name in artifact.names if name not in locked.made.files]
+        wrong += [f"{name} is none of its files" for name in artifact.names if name not in locked.made.files]
     said = ", ".join(wrong) or f"those of the lock, {locked.made.digest[:12]}"
     return Check(subject="bytes", status="fails" if wrong else "holds", said=said)
 
