@@ -44,7 +44,7 @@ def read(path: Path) -> Pipeline:
     """
     document = load(path)
     faults = Faults(document)
-    metrics = frozenset(name.rpartition(":")[2] for name in _values_of(document.data, "metric"))
+    metrics = frozenset(str(name).rpartition(":")[2] for name in _behind(document.data, "metric"))
     pipeline = _Reading(document, faults, OptionsReader(faults, path.parent, metrics)).pipeline()
     faults.check()
     assert pipeline is not None, "what leads to none is a fault"
@@ -116,8 +116,9 @@ class _Reading:
 
     def _check_preprocessed(self, proofs: Proofs) -> None:
         """How images are read says nothing where the file names none: a product without any does without it."""
-        named = ("inputs" in proofs.options.values, "preprocess" not in proofs.options.values)
-        if any(named) or _mentions(self.document.data, ("inputs", "calib")):
+        if "inputs" in proofs.options.values or "preprocess" not in proofs.options.values:
+            return
+        if [*_behind(self.document.data, "inputs"), *_behind(self.document.data, "calib")]:
             return
         fix = "give the folder of images as inputs, or calib to a stage or target"
         self.faults.add(UsageError("there is nothing to preprocess", fix=fix), "validate", "preprocess")
@@ -326,27 +327,16 @@ class _Reading:
 _STAND_IN = Origin("model", ("model",), "", Artifact(Path("model.onnx"), "onnx"), ExportParams())
 
 
-def _mentions(data: object, keys: tuple[str, ...]) -> bool:
-    """Whether one of `keys` stands anywhere in the file."""
-    if isinstance(data, list):
-        return any(_mentions(each, keys) for each in data)
-    if not isinstance(data, Mapping):
-        return False
-    return not data.keys().isdisjoint(keys) or any(_mentions(each, keys) for each in data.values())
-
-
-def _values_of(data: object, key: str) -> Iterator[str]:
-    """The texts that stand behind `key` anywhere in the file, alone or in lists."""
+def _behind(data: object, key: str) -> Iterator[object]:
+    """The values that stand behind `key` anywhere in the file; of a list each."""
     if isinstance(data, list):
         for each in data:
-            yield from _values_of(each, key)
+            yield from _behind(each, key)
     elif isinstance(data, Mapping):
-        for name, value in data.items():
-            if name == key:
-                yield from (
-                    each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
-                )
-            yield from _values_of(value, key)
+        if key in data:
+            yield from data[key] if isinstance(data[key], list) else [data[key]]
+        for value in data.values():
+            yield from _behind(value, key)
 
 
 def _written_out(wishes: list[_Wish], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
