@@ -77,7 +77,10 @@ def _text(found: dict[str, Any]) -> str:
         f"Python {found['python']} at {found['executable']}",
         found["platform"],
     ]
-    for title, is_wanted in (("libraries", False), ("frameworks to export from, each optional", True)):
+    for title, is_wanted in (
+        ("libraries", False),
+        ("frameworks and runtimes of others, each optional", True),
+    ):
         lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
     for kind in ("targets", "sources"):
         lines += ["", kind, *(f"  {name:<18} {_said(state)}" for name, state in found[kind].items())]
@@ -86,7 +89,11 @@ def _text(found: dict[str, Any]) -> str:
     if found["remedies"]:
         lines += ["", "to mend what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
     if found["extras"]:
-        lines += ["", "to export from more frameworks", *(f"  {remedy}" for remedy in found["extras"])]
+        lines += [
+            "",
+            "to export from or run in more of them",
+            *(f"  {remedy}" for remedy in found["extras"]),
+        ]
     return "\n".join(lines)
 
 

@@ -132,6 +132,12 @@ LIBRARIES: Mapping[str, Library] = {
         Library("xgboost", "export from XGBoost", builds=("xgboost-cpu",), extra="boosting"),
         Library("lightgbm", "export from LightGBM", extra="boosting"),
         Library("catboost", "export from CatBoost", extra="boosting"),
+        Library("tract", "running ONNX files in tract", extra="tract"),
+        Library("openvino", "running ONNX files in OpenVINO", extra="openvino"),
+        Library("ncnn", "running ONNX files in ncnn", extra="ncnn"),
+        Library("pnnx", "making ncnn's files", extra="ncnn"),
+        Library("MNN", "running ONNX files in MNN", extra="mnn"),
+        Library("rten-convert", "asking whether RTen takes a model", extra="rten"),
     )
 }
 

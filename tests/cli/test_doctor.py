@@ -46,7 +46,7 @@ def test_a_missing_framework_is_optional_and_named_with_its_extra(monkeypatch: p
     assert line.endswith("-m pip install 'onnxport[torch]'")
     assert found["sources"]["pytorch"] == {"works": False, "lacks": ["torch", "onnxscript"]}
     text = CliRunner().invoke(cli, ["doctor"]).stdout
-    assert f"to export from more frameworks\n  {line}" in text
+    assert f"to export from or run in more of them\n  {line}" in text
     assert "to mend what is missing" not in text
 
 

@@ -14,7 +14,7 @@ from onnxport.pipelines.stages import TARGETS as STAGES
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-FRAMEWORKS = ("torch", "tensorflow", "sklearn", "boosting")
+EXTRAS = ("torch", "tensorflow", "sklearn", "boosting", "tract", "openvino", "ncnn", "mnn", "rten")
 
 
 def _name(requirement: str) -> str:
@@ -30,7 +30,7 @@ def test_libraries_are_the_package_s_dependencies() -> None:
     by_extra = {
         _name(text): extra
         for extra, texts in project["optional-dependencies"].items()
-        if extra in FRAMEWORKS
+        if extra in EXTRAS
         for text in texts
     }
     assert {name: library.extra for name, library in LIBRARIES.items() if library.extra} == by_extra

@@ -1,0 +1,70 @@
+"""What a profile found, as data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class NodeTime(_Record):
+    """One node of the graph that the runtime executes, which need not be the file's.
+
+    Attributes:
+        name, op: as the runtime calls them.
+        ms: of one run, the median over the runs.
+        share: of the sum of all nodes, 0 to 1.
+        provider: who ran it: an execution provider, a delegate or a kernel's name.
+        sources: names of the ONNX nodes that it computes; empty where nothing tells.
+        source_ops: their operators, in the same order.
+    """
+
+    name: str
+    op: str
+    ms: float
+    share: float
+    provider: str = ""
+    sources: tuple[str, ...] = ()
+    source_ops: tuple[str, ...] = ()
+
+
+class Group(_Record):
+    """Nodes that have something in common, their operator for instance."""
+
+    name: str
+    count: int
+    ms: float
+    share: float
+
+
+class ProfileReport(_Record):
+    """Where the time of a run goes.
+
+    Attributes:
+        run_ms: of a run without the profiler, median, in the same process.
+        profiled_ms: of a run with it.
+        nodes_ms: the sum of the nodes' times.
+        nodes: in the order of execution.
+        by_op, by_source: groups by the runtime's operator and by the ONNX node that they came from, slowest first.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    command: str
+    model: str
+    format: str
+    ran_on: str
+    threads: int
+    runs: int
+    run_ms: float
+    profiled_ms: float
+    nodes_ms: float
+    nodes: tuple[NodeTime, ...]
+    by_op: tuple[Group, ...]
+    by_source: tuple[Group, ...]
+    notes: tuple[str, ...] = ()
