@@ -93,6 +93,11 @@ def human_size(size: int) -> str:
     return f"{size} B"
 
 
+def about_size(size: float) -> str:
+    """`human_size` for the axis of a drawing, without a decimal that says nothing."""
+    return human_size(int(size)).replace(".0 ", " ")
+
+
 def speed(latency: Latency) -> str:
     """How much faster or slower: "2.9x faster (2.7-3.1)"."""
     value, low, high = latency.speedup, latency.low, latency.high
