@@ -25,16 +25,16 @@ def amounts(
     least = min((each for each in found if each > 0), default=1.0)
     low, high = max(min(found), least), max(*found, least)
     far = high / low > _RATIO
-    scaled: Callable[[float], float] = (lambda each: math.log10(max(each, least))) if far else float
+    scaled: Callable[[float], float] = math.log10 if far else float
     first, last = widened(scaled(low), scaled(high), 0.05 * high or 1.0)
 
-    def across(amount: float) -> float:
+    def at(amount: float) -> float:
         return start + (scaled(amount) - first) / (last - first) * (end - start)
 
     many = int(abs(end - start) // (1.5 * gap))
     ticks = _decades(low, high) if far else list(rounds(first, last, many))
-    shown = [Tick(round(across(at), 1), say(at)) for at in ticks if at > 0]
-    return across, _apart(shown, min(start, end), max(start, end), gap)
+    shown = [Tick(round(at(tick), 1), say(tick)) for tick in ticks if tick > 0]
+    return lambda amount: at(max(amount, low)), _apart(shown, min(start, end), max(start, end), gap)
 
 
 def widened(low: float, high: float, least: float) -> tuple[float, float]:
