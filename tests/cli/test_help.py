@@ -30,7 +30,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
-    "inspect": set(),
+    "inspect": {"others", "required_operators"},
     "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
