@@ -14,6 +14,7 @@ import time
 
 _PIECE = bytes(64 * 1024)
 _PIECES = 4
+_LEAST = 0.2  # seconds; the system counts in hundredths
 
 
 class Pace:
@@ -21,30 +22,42 @@ class Pace:
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
-        self._began = _ticks()
-        self._own = _own()
+        self._began: tuple[float, float, float] | None = None
+        self._others: float | None = None
 
-    def read(self) -> None:
-        """Does the piece of work a few times."""
+    def read(self, children: float) -> None:
+        """Does the piece of work a few times, and looks who had the cores since the first reading.
+
+        Args:
+            children: seconds that processes of ours have computed so far, beside this one.
+        """
         for _ in range(_PIECES):
             started = time.perf_counter()
             hashlib.sha256(_PIECE).digest()
             self._seconds.append(time.perf_counter() - started)
+        busy = _busy()
+        if busy is None:
+            return
+        now = (time.perf_counter(), busy, children + time.process_time())
+        self._began = self._began or now
+        passed, worked, own = (after - before for after, before in zip(now, self._began, strict=True))
+        if passed > _LEAST:
+            self._others = max(0.0, worked - own) / (passed * (os.cpu_count() or 1))
 
     @property
-    def least(self) -> float | None:
-        """Seconds of the piece when nobody disturbed it; None before the first reading."""
-        return min(self._seconds, default=None)
+    def least_ms(self) -> float | None:
+        """Milliseconds of the piece when nobody disturbed it; None before the first reading."""
+        return float(f"{1000 * min(self._seconds):.5g}") if self._seconds else None
+
+    @property
+    def others(self) -> float | None:
+        """Of the cores' time since the first reading, the share that others had; None where the system is silent."""
+        return None if self._others is None else round(self._others, 3)
 
 
-def _ticks() -> int | None:
-    """Ticks that all cores were at work since the start of the machine; None where it does not tell."""
+def _busy() -> float | None:
+    """Seconds that all cores together were at work since the machine's start; None where it does not tell."""
     with contextlib.suppress(OSError, ValueError), open("/proc/stat", encoding="utf-8") as file:
-        user, nice, system, _idle, _wait, *rest = map(int, file.readline().split()[1:])
-        return user + nice + system + sum(rest[:3])
+        user, nice, system, _idle, _waiting, *interrupts = map(int, file.readline().split()[1:8])
+        return float(user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
     return None
-
-
-def _own() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
