@@ -31,7 +31,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
-    "inspect": {"report_files"},
+    "inspect": {"report_files", "others", "required_operators"},
     "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
