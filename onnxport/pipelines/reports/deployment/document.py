@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """The report as a JSON document."""
 
 from __future__ import annotations
@@ -7,3 +8,18 @@ from onnxport.deployment.record import DeploymentReport
 
 def view(report: DeploymentReport) -> str:
     return report.model_dump_json(indent=2) + "\n"
+=======
+"""The report of where a model runs as a JSON document, and the JSON Schema that every such document keeps."""
+
+from __future__ import annotations
+
+from onnxport.deployment.record import SCHEMA_VERSION, DeploymentReport
+from onnxport.pipelines.reports.document import published, view
+
+__all__ = ["schema", "view"]
+
+
+def schema() -> str:
+    """docs/schema/deployment.schema.json, whose copy in the repository a test holds to this."""
+    return published(DeploymentReport, f"deployment:{SCHEMA_VERSION}", "Report of onnxport inspect --runs-on")
+>>>>>>> main
