@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-"""The views of a deployment report, in modules of the same names as those of the other reports."""
-=======
 """The views of where a model runs, one module per form as for single commands."""
 
 from __future__ import annotations
@@ -10,4 +7,3 @@ from collections.abc import Mapping
 FORMATS: Mapping[str, str] = {
     ".json": "document",
 }
->>>>>>> main

@@ -1,14 +1,3 @@
-<<<<<<< HEAD
-"""The report as a JSON document."""
-
-from __future__ import annotations
-
-from onnxport.deployment.record import DeploymentReport
-
-
-def view(report: DeploymentReport) -> str:
-    return report.model_dump_json(indent=2) + "\n"
-=======
 """The report of where a model runs as a JSON document, and the JSON Schema that every such document keeps."""
 
 from __future__ import annotations
@@ -22,4 +11,3 @@ __all__ = ["schema", "view"]
 def schema() -> str:
     """docs/schema/deployment.schema.json, whose copy in the repository a test holds to this."""
     return published(DeploymentReport, f"deployment:{SCHEMA_VERSION}", "Report of onnxport inspect --runs-on")
->>>>>>> main
