@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 from onnxport.deployment.estimating import estimate
@@ -17,8 +16,6 @@ from tests.cli.sandbox import DIGITS
 from tests.deployment.test_estimating import model, node, why
 
 ENGINES = ("openvino", "tract", "rten", "candle", "burn", "mnn")
-# In files of old exporters and of ONNX Runtime, in no schema of today.
-BEYOND_SCHEMAS = {"SimplifiedLayerNormalization", "Scatter", "Upsample"}
 
 
 def estimated(runtime: str, subject: Model) -> Placement:
@@ -29,12 +26,6 @@ def estimated(runtime: str, subject: Model) -> Placement:
 def test_a_plain_network_is_taken_whole(runtime: str) -> None:
     placement = estimated(runtime, Model.load(DIGITS))
     assert (placement.extent, placement.fallbacks, placement.partitions) == ("all", (), None)
-
-
-@pytest.mark.parametrize("runtime", ENGINES)
-def test_operators_of_a_table_are_spelled_as_the_schemas_spell_them(runtime: str) -> None:
-    known = {each.name for each in onnx.defs.get_all_schemas_with_history()} | BEYOND_SCHEMAS
-    assert {name for name in load_table(runtime).operators if "::" not in name} <= known
 
 
 def indexed(shape: tuple[Any, ...]) -> Model:
