@@ -99,6 +99,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         Runtime("rten", "rten", needs=("rten-convert",), extra="rten"),
         Runtime("candle", "candle"),
         Runtime("burn", "burn"),
+        Runtime("ncnn", "ncnn", needs=("ncnn",), extra="ncnn"),
         Runtime("mnn", "MNN", needs=("MNN",), extra="mnn"),
     )
 }

@@ -125,3 +125,28 @@ def _read(node: Node) -> Iterator[str]:
         for inner in body.nodes:
             yield from _read(inner)
         yield from body.outputs
+
+
+def follows(tensor: Tensor, reader: Node) -> bool:
+    """Whether `tensor`, which `reader` reads, follows from constants and sizes."""
+    waiting, seen = [(tensor, reader)], set()
+    while waiting:
+        each, node = waiting.pop()
+        if each.is_constant or each in seen:
+            continue
+        seen.add(each)
+        maker = next((maker for maker in node.producers if each in maker.outputs), None)
+        if maker is None:
+            return False
+        if maker.op not in _SIZES:
+            waiting += [(operand, maker) for operand in maker.inputs if operand is not None]
+    return True
+
+
+_SIZES = ("Shape", "Size")
+
+
+def is_settled(node: Node) -> bool:
+    """Whether all that `node` computes follows from constants and sizes."""
+    read = [each for each in node.inputs if each is not None]
+    return node.op in _SIZES or (bool(read) and all(follows(each, node) for each in read))
