@@ -25,6 +25,7 @@ from typing import Any
 from onnxport.artifact import TensorSpec
 from onnxport.bench.loaders import Chosen
 from onnxport.bench.ports import Ports, ports_of, read, written
+from onnxport.bench.providers import TITLES
 from onnxport.bench.record import Settings, Status
 from onnxport.closing import Closing
 from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
@@ -195,7 +196,10 @@ class Contest(Closing):
     def _begin(self, lane: Lane) -> None:
         path, settings = lane.contestant.path, lane.contestant.settings
         self._children[id(lane)] = Child(
-            _TARGET, purpose=f"{settings.runtime} with {path}", timeout=self._timeout, patience=_PATIENCE
+            _TARGET,
+            purpose=f"{TITLES[settings.runtime]} running {path}",
+            timeout=self._timeout,
+            patience=_PATIENCE,
         )
         required = self._call(lane, "require", settings.runtime)
         lane.bare, lane.imported, lane.importing = required["bare"], required["imported"], required["seconds"]
