@@ -43,11 +43,14 @@ class Found:
 
     Attributes:
         inputs: where they came from.
+        pace_ms, others: see BenchReport.
         notes: sentences for the user.
     """
 
     rows: tuple[Row, ...]
     inputs: str
+    pace_ms: float | None = None
+    others: float | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -79,14 +82,11 @@ def measured(
         files = _opened(artifacts)
         plans = planned(tuple(files.artifacts[each.path] for each in artifacts), params)
         inputs = Inputs(params, files.graphs)
-    lanes: dict[int, Lane] = {}
-    near: dict[int, Accuracy | None] = {}
-    notes: tuple[str, ...] = ()
     trying = [number for number, plan in enumerate(plans) if plan.failure is None]
     contestants = [_contestant(plans[number], inputs) for number in trying]
     with Contest(contestants, timeout=params.timeout, heard=phases.progress) as contest:
         _run(contest, inputs, params, phases, until or enough(params.runs))
-        lanes = dict(zip(trying, contest.lanes, strict=True))
+        lanes, pace = dict(zip(trying, contest.lanes, strict=True)), contest.pace
         with phases.phase("compare"):
             compared = _Comparison(params, plans, inputs)
             near = {number: compared.of(contest, lane) for number, lane in lanes.items()}
@@ -96,7 +96,7 @@ def measured(
     rows = tuple(
         _row(plan, files, lanes.get(number), near.get(number), inputs) for number, plan in enumerate(plans)
     )
-    return Found(rows, inputs.origin, notes)
+    return Found(rows, inputs.origin, pace.least_ms, pace.others, notes)
 
 
 def _opened(artifacts: Sequence[Artifact]) -> _Files:
@@ -249,6 +249,7 @@ def _figures(lane: Lane, batch: int) -> dict[str, object]:
         "load_ms": _digits(_MS * lane.loading),
         "first_ms": _digits(_MS * lane.first),
         "latency": spread,
+        "floor": lane.floor,
         "throughput": _digits(_MS * batch / spread.median),
         "memory": Memory(bare=lane.bare, imported=lane.imported, loaded=lane.loaded, peak=lane.peak),
         "joules": None if used is None else _digits(used / len(lane.times)),

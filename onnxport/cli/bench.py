@@ -9,8 +9,10 @@ import click
 
 from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import subcommand
+from onnxport.cli.failures import show_on_stderr
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.errors import PROVEN, printable
 
 
 @subcommand(
@@ -27,7 +29,7 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
     from onnxport.artifact import Artifact
     from onnxport.pipelines import benching
     from onnxport.pipelines.reports import saving
-    from onnxport.pipelines.reports.bench.terminal import bench_lines, notes
+    from onnxport.pipelines.reports.bench.terminal import bench_lines, failures, notes
     from onnxport.pipelines.stages import params_of
 
     with spelled():
@@ -39,5 +41,9 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
     output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))
     if not output.quiet and not output.json:
         for note in notes(report):
-            output.note(note)
+            show_on_stderr(printable(note))
+    if report.exit_code != PROVEN:
+        for failure in failures(report):
+            show_on_stderr(printable(f"error: {failure}"))
+        show_on_stderr(f"exit {report.exit_code}")
     return report.exit_code

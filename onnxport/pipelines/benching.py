@@ -43,6 +43,8 @@ def bench(
         warmup=params.warmup,
         inputs=found.inputs,
         rows=found.rows,
+        pace_ms=found.pace_ms,
+        others=found.others,
         notes=found.notes,
     )
 
