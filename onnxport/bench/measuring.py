@@ -137,7 +137,8 @@ def _run(contest: Contest, inputs: Inputs, params: BenchParams, phases: Phases, 
     with phases.phase("measure"):
 
         def heard(running: Contest) -> bool:
-            most = max((math.ceil(params.runs / lane.runs) for lane in running.running), default=1)
+            needed = [math.ceil(params.runs / lane.runs) for lane in running.running]
+            most = max(*needed, min(ROUNDS, params.runs), 1)
             phases.progress(running.rounds, most)
             return until(running)
 

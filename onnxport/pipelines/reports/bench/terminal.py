@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from onnxport.bench.providers import PROVIDERS
 from onnxport.bench.record import BenchReport, Row
 from onnxport.errors import PROVEN
 from onnxport.pipelines.reports import wording
@@ -12,6 +13,7 @@ from onnxport.pipelines.reports.bench import figures
 from onnxport.pipelines.reports.bench.figures import Bench
 
 _GAP = "  "
+_SMALL = 0.1  # milliseconds
 
 
 def bench_lines(report: BenchReport) -> str:
@@ -42,27 +44,49 @@ def _head(bench: Bench) -> Iterator[str]:
 def _table(bench: Bench) -> Iterator[str]:
     if not bench.measured:
         return
-    columns = {name: told for name, told in _COLUMNS.items() if any(map(told, bench.measured))}
-    names = [_named(bench, row) for row in bench.measured]
-    cells = [list(columns), *([told(row) for told in columns.values()] for row in bench.measured)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
-    first = max(len(name) for name in names)
-    for name, line in zip(["", *names], cells, strict=True):
-        shown = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        yield _GAP.join((name.ljust(first), *shown)).rstrip()
+    unit = _unit(bench.measured)
+    figured = {name: told for name, told in _figures(unit).items() if any(map(told, bench.measured))}
+    settings = _settings(bench.rows)
+    lines = [["", *settings, *figured]]
+    for row in bench.measured:
+        set_to = (getattr(row.settings, name) for name in settings)
+        chosen = ["" if each is None else str(each) for each in set_to]
+        lines.append([bench.name(row), *chosen, *(told(row) for told in figured.values())])
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    for first, *others in lines:
+        shown = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        yield _GAP.join((first.ljust(widths[0]), *shown)).rstrip()
 
 
-def _named(bench: Bench, row: Row) -> str:
-    return ", ".join(filter(None, (bench.name(row), bench.settings(row))))
+def _settings(rows: Sequence[Row]) -> list[str]:
+    """Those that tell rows apart; what is the default of the only runtime of a file needs no column."""
+    several = {
+        name: {getattr(row.settings, name) for row in rows} - {None} for name in ("threads", "level", "batch")
+    }
+    pairs = {(row.artifact, row.settings.runtime) for row in rows}
+    told = [] if len(pairs) == len({path for path, _ in pairs}) else ["runtime"]
+    usual = all(
+        row.settings.provider in (None, PROVIDERS.get(row.settings.runtime, (None,))[0]) for row in rows
+    )
+    told += [] if usual else ["provider"]
+    return [*told, *(name for name, values in several.items() if len(values) > 1)]
 
 
 def _missing(bench: Bench) -> Iterator[str]:
     for row in bench.missing:
-        yield f"{_named(bench, row)}  {row.status}: {wording.text(row.why)}"
+        settings = ", ".join(figures.settings_of(row.settings, _settings(bench.rows)))
+        named = f"{bench.name(row)}, {settings}" if settings else bench.name(row)
+        yield f"{named}  {row.status}: {wording.text(row.why)}"
 
 
-def _ms(name: str) -> Callable[[Row], str]:
-    return lambda row: "" if row.latency is None else _three(getattr(row.latency, name))
+def _unit(rows: Sequence[Row]) -> tuple[str, float]:
+    """What runs are told in, and that of a millisecond."""
+    fastest = min(row.latency.median for row in rows if row.latency is not None)
+    return ("µs", 1000.0) if fastest < _SMALL else ("ms", 1.0)
+
+
+def _time(name: str, factor: float) -> Callable[[Row], str]:
+    return lambda row: "" if row.latency is None else _three(factor * getattr(row.latency, name))
 
 
 def _three(value: float | None) -> str:
@@ -72,10 +96,6 @@ def _three(value: float | None) -> str:
     return (
         f"{value:,.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".") if value >= 1e-3 else f"{value:.4f}"
     )
-
-
-def _interval(row: Row) -> str:
-    return f"{_ms('low')(row)}–{_ms('high')(row)}" if row.latency is not None else ""
 
 
 def _sqnr(row: Row) -> str:
@@ -90,15 +110,18 @@ def _ratio(row: Row) -> str:
     return f"{row.against.standing} {figures.ratio(row)}".strip()
 
 
-# The figures of a line; times in milliseconds.
-_COLUMNS: Mapping[str, Callable[[Row], str]] = {
-    "size": figures.size,
-    "load ms": lambda row: _three(row.load_ms),
-    "first ms": lambda row: _three(row.first_ms),
-    "p50 ms": _ms("median"),
-    "95 %": _interval,
-    "p99 ms": _ms("p99"),
-    "peak": lambda row: wording.human_size(row.memory.peak) if row.memory else "",
-    "SQNR dB": _sqnr,
-    "baseline": _ratio,
-}
+def _figures(unit: tuple[str, float]) -> Mapping[str, Callable[[Row], str]]:
+    """The figures of a line by their heading."""
+    name, factor = unit
+    low, high = _time("low", factor), _time("high", factor)
+    return {
+        "size": figures.size,
+        "load ms": lambda row: _three(row.load_ms),
+        "first ms": lambda row: _three(row.first_ms),
+        f"p50 {name}": _time("median", factor),
+        "95 %": lambda row: f"{low(row)}–{high(row)}",
+        f"p99 {name}": _time("p99", factor),
+        "peak": lambda row: wording.human_size(row.memory.peak) if row.memory else "",
+        "SQNR dB": _sqnr,
+        "baseline": _ratio,
+    }
