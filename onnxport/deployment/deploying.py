@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from onnxport.deployment.runtimes import ASKING, Runtime, chosen
 from onnxport.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.isolation import Child, ChildBug
 from onnxport.model import Model
-from onnxport.optimizers.pinning import pinned
+from onnxport.optimizers.pinning import pinned, resized
 from onnxport.shapes import GivenShape
 
 _AT_ONCE = 4  # children; each holds the model
@@ -53,6 +53,7 @@ def deployment(
         format=artifact.format,
         strict=params.error_on_fallback,
         placements=tuple(placements),
+        notes=subject.notes,
     )
 
 
@@ -61,15 +62,23 @@ class Subject:
     """The model that runtimes are asked about.
 
     Attributes:
-        path: the file that askers read, with the user's sizes in it.
+        path: the file that askers read, with the user's sizes in it and all shapes following from them.
         model: the same in memory; None in formats other than ONNX.
         folder: for files on the way.
+        stored_as: the file whose inner shapes are as they are declared; None where that is `path`.
+        named: the file as the user names it.
+        shapes: the user's sizes.
+        notes: what the report should say of it.
     """
 
     path: Path
     model: Model | None
     folder: Path
     timeout: float = 120.0
+    stored_as: Path | None = None
+    named: str = ""
+    shapes: Mapping[str, GivenShape] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, artifact: Artifact, shapes: Mapping[str, GivenShape], folder: Path) -> Subject:
@@ -77,10 +86,15 @@ class Subject:
             return cls(artifact.path, None, folder)
         model = Model.load(artifact.path)
         if not shapes:
-            return cls(artifact.path, model, folder)
-        fixed = model.clone()
+            return cls(artifact.path, model, folder, named=str(artifact.path))
+        fixed, stored_as = model.clone(), artifact.path
+        if notes := resized(fixed, shapes):
+            (folder / "resized").mkdir()
+            stored_as = fixed.save(folder / "resized" / artifact.path.name).path
         pinned(fixed, shapes)
-        return cls(fixed.save(folder / artifact.path.name).path, fixed, folder)
+        path = fixed.save(folder / artifact.path.name).path
+        named = str(artifact.path)
+        return cls(path, fixed, folder, stored_as=stored_as, named=named, shapes=shapes, notes=notes)
 
     def graph(self, view: str) -> Graph:
         return self.loaded if view == "loaded" else self.stored
@@ -137,12 +151,21 @@ def estimated(subject: Subject, runtime: Runtime) -> Estimate:
 def _asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | None:
     """What the runtime says; None where it is not here after all. A crash or a hang is "unknown", with the reason."""
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
-        options = AskOptions(runtime.name, runtime.title, Path(folder), runtime.provider)
+        options = AskOptions(
+            runtime.name,
+            runtime.title,
+            Path(folder),
+            runtime.provider,
+            named=subject.named,
+            shapes=subject.shapes,
+            is_resized=bool(subject.notes),
+        )
+        path = subject.stored_as if runtime.as_stored and subject.stored_as else subject.path
         patience = "give it more time with --timeout SECONDS"
         child = Child(f"{ASKING}:Asking", purpose=runtime.title, timeout=timeout, patience=patience)
         with child:
             try:
-                placement: Placement = child.call("ask", runtime.asker, subject.path, options)
+                placement: Placement = child.call("ask", runtime.asker, path, options)
                 return placement
             except (NotHere, MissingDependencyError):
                 return None

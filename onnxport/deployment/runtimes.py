@@ -32,6 +32,8 @@ class Runtime:
         provider: the name that ONNX Runtime has for it, where it is an execution provider: it is asked where the
             installed build has it.
         formats: of files that it can be asked about.
+        as_stored: whether it is asked about the file with its inner shapes as they are declared, which it may hold
+            against the user's sizes.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Runtime:
     extra: str = ""
     provider: str = ""
     formats: tuple[Format, ...] = ("onnx",)
+    as_stored: bool = False
 
     @property
     def is_here(self) -> bool:
@@ -82,6 +85,11 @@ def _provider(name: str, title: str, provider: str) -> Runtime:
     )
 
 
+def _engine(name: str, title: str, distribution: str) -> Runtime:
+    """One that validate runs, too (`validate/runtimes/kinds.py`)."""
+    return Runtime(name, title, asker=f"{ASKING}.engines", needs=(distribution,), extra=name, as_stored=True)
+
+
 # In the order in which they are shown.
 RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
@@ -94,13 +102,13 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
-        Runtime("openvino", "OpenVINO", needs=("openvino",), extra="openvino"),
-        Runtime("tract", "tract", needs=("tract",), extra="tract"),
-        Runtime("rten", "rten", needs=("rten-convert",), extra="rten"),
+        _engine("openvino", "OpenVINO", "openvino"),
+        _engine("tract", "tract", "tract"),
+        Runtime("rten", "rten", asker=f"{ASKING}.rten", needs=("rten-convert",), extra="rten"),
         Runtime("candle", "candle"),
         Runtime("burn", "burn"),
-        Runtime("ncnn", "ncnn", needs=("ncnn",), extra="ncnn"),
-        Runtime("mnn", "MNN", needs=("MNN",), extra="mnn"),
+        _engine("ncnn", "ncnn", "ncnn"),
+        _engine("mnn", "MNN", "MNN"),
     )
 }
 
