@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.bench.floors import is_single
 from onnxport.bench.record import BenchReport, Floor, Row, Settings, Standard
 from onnxport.errors import UsageError, printable
 
@@ -23,8 +22,8 @@ from onnxport.errors import UsageError, printable
 _LEAST_NOISE = 0.01
 # Of what the machine's pace changed by, the part that a model need not follow: memory has another clock.
 _UNKNOWN = 1 / 3
-# Of the cores that a model had at once, what has to be there again.
-_AS_MANY = 0.95
+# Of the cores that a model had at once, what has to be there again; one of two that is gone half of the time is less.
+_AS_MANY = 0.85
 # Turns below which nothing is settled: the fifth of them that count is a dozen.
 ENOUGH = 60
 
@@ -92,10 +91,13 @@ class Comparison:
         return not self.low <= limit <= self.high
 
 
-def compare(now: Floor, then: Floor, at: Conditions, was: Conditions) -> Comparison:
-    """Two floors of one row, each with what the machine was like."""
+def compare(now: Floor, then: Floor, at: Conditions, was: Conditions, *, single: bool) -> Comparison:
+    """Two floors of one row, each with what the machine was like.
+
+    Args:
+        single: whether the model has one thread.
+    """
     change = math.log(at.pace / was.pace) if at.pace and was.pace else 0.0
-    single = is_single(now, then)
     if single:
         ratio = math.log(now.cpu / then.cpu)
         below = math.hypot(_above(now.cpu_low, now.cpu), _above(then.cpu, then.cpu_high))
@@ -141,7 +143,7 @@ class Baseline:
         then = self.counterpart(artifact, settings)
         if then is None or then.floor is None:
             return None
-        return compare(floor, then.floor, at, self.was)
+        return compare(floor, then.floor, at, self.was, single=settings.threads == 1)
 
     def standard(self, row: Row, at: Conditions) -> Standard | None:
         """Of a row that was measured; None of others, which have a reason of their own."""
