@@ -3,17 +3,20 @@
 Other programs only ever add, so the low end of many runs is the model's own and the middle is the machine's. What the
 low end is depends on how many threads the model has:
 
-one: the time it spent on its core, which waiting for one is no part of. A fifth of the turns lie below what is told;
-the least of all is no good, a system's books of who had which core are off by a few per cent either way.
+one: the time that passed in the fastest run, or what it spent on its core, if that is less: waiting for one is no part
+of that. A fifth of the turns lie below what is told of it; the least of all is no good, since a system's books of who
+had which core are off by a few per cent either way.
 
 several: the time that passed in the fastest run. Time on the cores says nothing here: threads that wait for one that
 lost its core compute in circles, and a model that no longer spreads its work over all cores spends no more of it. That
-all of them were to be had shows in the turn that had the most of them at once (`Floor.cores`).
+all of them were to be had shows in the fastest runs, which kept that many of them busy (`Floor.cores`).
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+import statistics
 from collections.abc import Sequence
 
 from onnxport.bench.record import Floor
@@ -33,7 +36,7 @@ def floor_of(turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Floor:
     """
     fastest = sorted(min(times) for times, _ in turns)
     spent = sorted(sum(cpu) / len(cpu) for _, cpu in turns)
-    runs = sorted(run for times, cpu in turns for run in zip(times, cpu, strict=True))[:_FASTEST]
+    runs = heapq.nsmallest(_FASTEST, (run for times, cpu in turns for run in zip(times, cpu, strict=True)))
     low, middle, high = _ranks(len(spent))
     return Floor(
         wall=_ms(fastest[0]),
@@ -41,7 +44,7 @@ def floor_of(turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Floor:
         cpu=_ms(spent[middle]),
         cpu_low=_ms(spent[low]),
         cpu_high=_ms(spent[high]),
-        cores=round(sum(cpu for _, cpu in runs) / max(sum(time for time, _ in runs), 1e-9), 3),
+        cores=round(statistics.median(cpu / max(time, 1e-9) for time, cpu in runs), 3),
         turns=len(turns),
     )
 
