@@ -106,6 +106,8 @@ def disagreement(said: Placement, seen: Witness, provider: str) -> str:
     others = sum(count for name, count in seen.counts.items() if name != provider)
     if others != len(said.fallbacks):
         return f"{len(said.fallbacks)} fall back, the log has {others}"
+    if provider not in seen.counts:  # all on one: it names none
+        return ""
     named = Counter((each.op.rpartition("::")[2], each.node) for each in said.fallbacks)
     logged = sum((names for name, names in seen.names.items() if name != provider), Counter())
     return "" if named == logged else f"fallbacks differ: {list((named - logged) + (logged - named))[:3]}"
