@@ -18,9 +18,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport import ort_format
 from onnxport.artifact import Artifact
+from onnxport.converters import required_operators
 from onnxport.converters.params import OrtLevel, OrtParams
 from onnxport.converters.precisions import check_precision
-from onnxport.deferred import hidden
 from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
 from onnxport.manifest import Manifest
 from onnxport.model import Model
@@ -63,6 +63,7 @@ _LEVEL = (
     "saved with basic graph optimization: with more, ONNX Runtime widens float16 weights on a CPU that has no float16 "
     "kernels for them, and the file is as large as before"
 )
+_LACKING = "ONNX Runtime's tool left out of {} what the model needs: {}; a build by it does not run the model without"
 
 
 # With more than this, ONNX Runtime writes float16 weights as the float32 that a CPU without float16 kernels reads.
@@ -105,37 +106,22 @@ def convert(
         raise _explained(model, output, error) from error
     written = raw.read_bytes()
     raw.unlink()
-    config = output.with_name(f"{output.stem}.required_operators.config")
+    config = output.with_name(f"{output.stem}{required_operators.SUFFIX}")
     notes.append(_PURPOSE)
+    nodes: tuple[required_operators.Use, ...] = ()
     try:
         session = ort_format.read(written)
+        nodes = tuple(required_operators.uses(session))
         facts["nodes"] = len(session["model"]["graph"]["nodes"])
         output.write_bytes(ort_format.write(session))
     except ValueError as error:  # a form of the format that is younger than our schema
         notes.append(f"{output.name} may have other bytes in the next run: {error}")
         output.write_bytes(written)
-    config.write_text(required_operators(output))
+    needed = required_operators.written([output])
+    config.write_text(needed)
+    if lacking := required_operators.parsed(needed).lacks(nodes):
+        notes.append(_LACKING.format(config.name, ", ".join(lacking)))
     return Artifact(output, "ort", (config,)), tuple(notes), facts
-
-
-def required_operators(path: Path) -> str:
-    """The operators and types that the `.ort` file at `path` needs, in the form that ONNX Runtime's build reads.
-
-    The types are used by builds with --enable_reduced_operator_type_support alone.
-    """
-    # Imported late: it puts a folder of its own on sys.path. Without torch, which its package would import.
-    with hidden(["torch"]):
-        from onnxruntime.tools.ort_format_model import OperatorTypeUsageManager, OrtFormatModelProcessor
-
-    operators: dict[str, dict[int, set[str]]] = {}
-    types = OperatorTypeUsageManager()
-    OrtFormatModelProcessor(str(path), operators, types).process()
-    lines = [f"# What {path.name} needs of ONNX Runtime: build.py --include_ops_by_config <this file>"]
-    for domain, versions in sorted(operators.items()):
-        for version, names in sorted(versions.items()):
-            entries = [name + (types.get_config_entry(domain, name) or "") for name in sorted(names)]
-            lines.append(f"{domain};{version};{','.join(entries)}")
-    return "\n".join(lines) + "\n"
 
 
 def _save(data: bytes, path: Path, params: OrtParams) -> None:

@@ -24,6 +24,64 @@ class PortRecord(_Record):
     shape: tuple[Dim, ...]
 
 
+class Kernels(_Record):
+    """Kernels of ONNX Runtime's CPU provider, as the installed release registers them.
+
+    Attributes:
+        version: the release.
+        registered: all.
+        kept: those that the operator list leaves in a build.
+        used: those of them that run the files' nodes in the types that these have.
+    """
+
+    version: str
+    registered: int
+    kept: int
+    used: int
+
+
+class LibrarySize(_Record):
+    """What is published of the size of ONNX Runtime's library, which bounds that of the build; bytes.
+
+    Attributes:
+        least: of a build without any operator.
+        most: of one with more operators than the files have; None where they have some that it lacks.
+        whole: of the library with everything.
+        beyond: what the files have beyond the build of size `most`.
+        sources: where the three are from.
+    """
+
+    platform: str
+    least: int
+    most: int | None
+    whole: int
+    beyond: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+class ReducedBuild(_Record):
+    """The build of ONNX Runtime that runs some `.ort` files and nothing else.
+
+    Attributes:
+        files: the `.ort` files.
+        config: the file that lists the operators.
+        operators: how many forms of operators they have; one of two opsets counts twice.
+        types: C++'s names of the element types that their nodes read and write.
+        kernels: None where the installed ONNX Runtime does not tell its own.
+        lacks: what the list beside a file does not name of what its nodes need; a build by it would not run them.
+        command: how ONNX Runtime is built so, in its source tree.
+    """
+
+    files: tuple[str, ...]
+    config: str
+    operators: int
+    types: tuple[str, ...]
+    kernels: Kernels | None
+    lacks: tuple[str, ...]
+    command: str
+    library: LibrarySize
+
+
 class Inspection(_Record):
     """What a model file holds.
 
@@ -35,6 +93,7 @@ class Inspection(_Record):
         dynamic: the open dimensions, as "input[axis]" or "input[axis] name".
         unusual: sentences about what tools tend to stumble over.
         manifest: what an artefact of ours says of itself; None in other files.
+        build: what ONNX Runtime is built with for an `.ort` file; None of other formats, and where nobody asked.
     """
 
     path: str
@@ -51,6 +110,7 @@ class Inspection(_Record):
     dynamic: tuple[str, ...]
     unusual: tuple[str, ...]
     manifest: dict[str, Any] | None
+    build: ReducedBuild | None = None
 
 
 def ports(specs: Iterable[TensorSpec]) -> tuple[PortRecord, ...]:

@@ -14,7 +14,7 @@ from onnxport.pipelines.reports.wording import human_size
 from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport
 
 if TYPE_CHECKING:
-    from onnxport.inspection.record import Inspection, PortRecord
+    from onnxport.inspection.record import Inspection, LibrarySize, PortRecord, ReducedBuild
 
 _GAP = "   "
 
@@ -152,11 +152,38 @@ def inspection_lines(found: Inspection) -> str:
         "unusual": "\n".join(found.unusual) or "nothing",
         "made by": "" if made is None else ", ".join(f"{k} {v}" for k, v in made["made_by"].items()),
         "made from": "" if made is None else f"SHA-256 {made['source']}, validation {made['validation']}",
+        **(_build(found.build) if found.build else {}),
     }
     lines = [f"{found.path}   {found.format}"]
     for name, text in rows.items():
         lines += [f"  {label:<12}{line}" for label, line in _labelled(name, text)]
     return "\n".join(lines)
+
+
+def _build(build: ReducedBuild) -> dict[str, str]:
+    """What a reduced build of ONNX Runtime needs, and what it saves."""
+    kernels, size = build.kernels, build.library
+    counted = [f"{build.operators} operators of {', '.join(build.types)}"]
+    if kernels:
+        counted += [
+            f"{kernels.kept} of the {kernels.registered:,} CPU kernels of ONNX Runtime {kernels.version} stay in the "
+            f"build, {kernels.used} of them have the types of these operators"
+        ]
+    if build.lacks:
+        counted += [f"{build.config} lacks {', '.join(build.lacks)}: a build by it does not run the model"]
+    command = textwrap.fill(build.command, width=88, break_on_hyphens=False, subsequent_indent="  ")
+    return {
+        "needs": "\n".join(counted),
+        "build": command.replace("\n", " \\\n"),
+        "library": "\n".join((_library(size), *size.sources)),
+    }
+
+
+def _library(size: LibrarySize) -> str:
+    least, whole = human_size(size.least), f"in place of {human_size(size.whole)} on {size.platform}"
+    if size.most is not None:
+        return f"estimated at {least} to {human_size(size.most)} {whole}, from"
+    return f"more than {least} {whole}; nobody published one with {', '.join(size.beyond)}; from"
 
 
 def _labelled(name: str, text: str) -> list[tuple[str, str]]:

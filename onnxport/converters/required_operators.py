@@ -1,0 +1,154 @@
+"""The list of operators and element types that a reduced build of ONNX Runtime needs for `.ort` files.
+
+ONNX Runtime's build reads it (`--include_ops_by_config`), its own tool writes it; here it is written without a path and
+the same every time, for one model or for all of an app, and held against the nodes that are really in the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.deferred import hidden
+from onnxport.ort_format import Table
+
+SUFFIX = ".required_operators.config"
+# ONNX's own domain, which a file leaves empty.
+ONNX = "ai.onnx"
+# C++'s names of onnxruntime.fbs.TensorDataType, as the list has them.
+_CPP_TYPES = (
+    "unknown float uint8_t int8_t uint16_t int16_t int32_t int64_t std::string bool MLFloat16 double uint32_t uint64_t"
+    " complex64 complex128 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ UInt4x2 Int4x2"
+).split()
+_TENSOR = 1  # of a TypeInfoValue
+
+
+@dataclass(frozen=True)
+class Use:
+    """One node of a file, as a kernel is chosen for it.
+
+    Attributes:
+        domain: "ai.onnx" for ONNX's own.
+        version: the opset in which this form of the operator came.
+        inputs, outputs: the C++ element type of each; "" where there is none, or no tensor.
+    """
+
+    domain: str
+    version: int
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def uses(session: Table) -> Iterator[Use]:
+    """Every node of an `.ort` file as `ort_format.read` gives it, those of subgraphs included."""
+    yield from _uses(session["model"]["graph"], {})
+
+
+def _uses(graph: Table, around: Mapping[bytes, str]) -> Iterator[Use]:
+    types = dict(around) | {value["name"]: _type(value) for value in graph.get("node_args", [])}
+    for node in graph.get("nodes", []):
+        yield Use(
+            bytes(node.get("domain", b"")).decode() or ONNX,
+            node["since_version"],
+            bytes(node["op_type"]).decode(),
+            tuple(types.get(name, "") for name in node.get("inputs", [])),
+            tuple(types.get(name, "") for name in node.get("outputs", [])),
+        )
+        for attribute in node.get("attributes", []):
+            for inner in (*attribute.get("graphs", []), *([attribute["g"]] if "g" in attribute else [])):
+                yield from _uses(inner, types)
+
+
+def _type(value: Table) -> str:
+    type_ = value.get("type", {})
+    return _CPP_TYPES[type_["value"].get("elem_type", 0)] if type_.get("value_type") == _TENSOR else ""
+
+
+def written(paths: Sequence[Path]) -> str:
+    """The list for a build that runs all `.ort` files of `paths`.
+
+    The types are used by builds with --enable_reduced_operator_type_support alone.
+    """
+    # Imported late: it puts a folder of its own on sys.path. Without torch, which its package would import.
+    with hidden(["torch"]):
+        from onnxruntime.tools.ort_format_model import OperatorTypeUsageManager, OrtFormatModelProcessor
+
+    operators: dict[str, dict[int, set[str]]] = {}
+    types = OperatorTypeUsageManager()
+    for path in paths:
+        OrtFormatModelProcessor(str(path), operators, types).process()
+    names = ", ".join(sorted({path.name for path in paths}))
+    verb = "needs" if len(paths) == 1 else "need"
+    lines = [f"# What {names} {verb} of ONNX Runtime: build.py --include_ops_by_config <this file>"]
+    for domain, versions in sorted(operators.items()):
+        for version, found in sorted(versions.items()):
+            entries = [name + (types.get_config_entry(domain, name) or "") for name in sorted(found)]
+            lines.append(f"{domain};{version};{','.join(entries)}")
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a list names.
+
+    Attributes:
+        operators: (domain, opset, operator).
+        types: (domain, operator) to ("inputs" or "outputs", index) to the types that stay; an operator that is not
+            here keeps all of its types.
+    """
+
+    operators: frozenset[tuple[str, int, str]]
+    types: Mapping[tuple[str, str], Mapping[tuple[str, int], frozenset[str]]]
+
+    def lacks(self, nodes: Iterable[Use]) -> tuple[str, ...]:
+        """What a build by the list would not run of `nodes`: "Conv 22", "Gather 13 of int64_t (input 1)"."""
+        return tuple(dict.fromkeys(each for node in nodes for each in self._lack(node)))
+
+    def _lack(self, node: Use) -> Iterator[str]:
+        named = f"{node.operator} {node.version}"
+        if (node.domain, node.version, node.operator) not in self.operators:
+            yield named if node.domain == ONNX else f"{node.domain}::{named}"
+            return
+        for (side, index), kept in self.types.get((node.domain, node.operator), {}).items():
+            present = node.inputs if side == "inputs" else node.outputs
+            if index < len(present) and present[index] and present[index] not in kept:
+                yield f"{named} of {present[index]} ({side[:-1]} {index})"
+
+
+def parsed(text: str) -> Listed:
+    """What the list in `text` names; ValueError where it is none."""
+    operators: set[tuple[str, int, str]] = set()
+    types: dict[tuple[str, str], Mapping[tuple[str, int], frozenset[str]]] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith(("#", "!")):
+            continue
+        domain, opsets, entries = (part.strip() for part in line.split(";", 2))
+        for name, kept in _entries(entries):
+            operators |= {(domain, int(opset), name) for opset in opsets.split(",")}
+            if kept is not None:
+                types[domain, name] = kept
+    return Listed(frozenset(operators), types)
+
+
+def _entries(text: str) -> Iterator[tuple[str, Mapping[tuple[str, int], frozenset[str]] | None]]:
+    """`Add,Cast{"inputs": {"0": ["float"]}},Concat` one by one."""
+    decoder = json.JSONDecoder()
+    while text:
+        ends = [at for at in (text.find(","), text.find("{")) if at >= 0]
+        end = min(ends, default=len(text))
+        name, text = text[:end].strip(), text[end:]
+        kept = None
+        if text.startswith("{"):
+            described, length = decoder.raw_decode(text)
+            text = text[length:]
+            # OneHot has triples under "custom", which name no place.
+            kept = {
+                (side, int(index)): frozenset(found)
+                for side in ("inputs", "outputs")
+                for index, found in described.get(side, {}).items()
+            }
+        yield name, kept
+        text = text.lstrip().removeprefix(",")

@@ -1,0 +1,204 @@
+"""What a build of ONNX Runtime needs for some `.ort` files and for nothing else: kernels, command, size."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from onnxport import ort_format
+from onnxport.artifact import Artifact, Staging, writing
+from onnxport.converters.required_operators import ONNX, SUFFIX, Listed, Use, parsed, uses, written
+from onnxport.errors import InputError, UsageError
+from onnxport.inspection.record import Kernels, LibrarySize, ReducedBuild
+from onnxport.ort_format import Table
+
+# C++'s names of element types where ONNX's differ by more than "_t".
+_ONNX_TYPES = {"std::string": "string", "MLFloat16": "float16", "BFloat16": "bfloat16"}
+_ML = "ai.onnx.ml"
+# How an operator is called in the resolver of a file, to what its kernel's type names stand for.
+Resolver = Mapping[str, Mapping[str, tuple[tuple[bool, int], ...]]]
+
+
+def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedBuild:
+    """The build that runs all `.ort` files of `paths`.
+
+    Args:
+        paths: one file, or all that an app has.
+        config: where the list of their operators is written; without it, the list beside the first file is looked at.
+
+    Raises:
+        InputError: a file is missing or damaged, the list beside one is none.
+        UsageError: a file is no `.ort` file, `config` is one of them.
+        MachineError: `config` cannot be written.
+    """
+    sessions = [_session(path) for path in paths]
+    nodes = [use for path, session in zip(paths, sessions, strict=True) for use in _uses(path, session)]
+    place = config or paths[0].with_name(paths[0].stem + SUFFIX)
+    listed = _listed(place) if config is None and place.is_file() else None
+    if listed is None:
+        text = written(paths)
+        listed = parsed(text)
+        if config is not None:
+            _write(text, config, paths)
+    return ReducedBuild(
+        files=tuple(path.name for path in paths),
+        config=place.name,
+        operators=len({(node.domain, node.version, node.operator) for node in nodes}),
+        types=tuple(sorted({type_ for node in nodes for type_ in (*node.inputs, *node.outputs) if type_})),
+        kernels=_kernels(nodes, [_resolver(session) for session in sessions]),
+        lacks=listed.lacks(nodes),
+        command=_command(place.name, {node.domain for node in nodes}),
+        library=_library(nodes),
+    )
+
+
+def _session(path: Path) -> Table:
+    if Artifact.open(path).format != "ort":
+        raise UsageError(
+            f"{path} is no .ort file",
+            why="a reduced build of ONNX Runtime runs no other format",
+            fix=f"convert it first: onnxport convert {path} --to ort",
+        )
+    try:
+        return ort_format.read(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read", why=str(error)) from error
+
+
+def _uses(path: Path, session: Table) -> list[Use]:
+    try:
+        return list(uses(session))
+    except (KeyError, IndexError) as error:
+        raise InputError(f"{path} cannot be read", why="the file is damaged") from error
+
+
+def _listed(path: Path) -> Listed:
+    """What the list that is there names: a build would read it."""
+    try:
+        return parsed(path.read_text(encoding="utf-8"))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"{path} is no list of operators",
+            why="its lines are not domain;opset;operators",
+            fix="convert the model again, or write it by --required-operators",
+        ) from error
+
+
+def _write(text: str, config: Path, paths: Sequence[Path]) -> None:
+    if any(path.resolve() == config.resolve() for path in paths):
+        raise UsageError(f"{config} is one of the models", fix="give --required-operators another path")
+    with Staging(config, "--required-operators") as staging:
+        staged = staging.folder / config.name
+        with writing(config, "--required-operators"):
+            staged.write_text(text, encoding="utf-8")
+        staging.commit({staged: config})
+        Staging.settled = False  # no artefact: the command goes on
+
+
+def _command(config: str, domains: set[str]) -> str:
+    """ONNX Runtime's own command (its page "Build a custom ONNX Runtime package"), for the machine that builds."""
+    words = [
+        "./build.sh",
+        "--config",
+        "MinSizeRel",
+        "--build_shared_lib",
+        "--minimal_build",
+        "--disable_exceptions",
+    ]
+    words += [] if _ML in domains else ["--disable_ml_ops"]
+    words += ["--include_ops_by_config", config, "--enable_reduced_operator_type_support", "--skip_tests"]
+    return shlex.join(words)
+
+
+def _kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:
+    """Which kernels stay, by the rule of ONNX Runtime's build (tools/ci_build/reduce_op_kernels.py): those whose range
+    of opsets has the opset of the list's line."""
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    if not hasattr(state, "get_all_opkernel_def"):
+        return None
+    nodes = set(nodes)
+    registered = [each for each in state.get_all_opkernel_def() if each.provider == "CPUExecutionProvider"]
+    kept = [
+        (kernel, runs) for kernel in registered if (runs := [node for node in nodes if _is_of(node, kernel)])
+    ]
+    meanings = {name: args for resolver in resolvers for name, args in resolver.items()}
+    used = [kernel for kernel, runs in kept if any(_takes(kernel, node, meanings) for node in runs)]
+    return Kernels(
+        version=onnxruntime.__version__, registered=len(registered), kept=len(kept), used=len(used)
+    )
+
+
+def _is_of(node: Use, kernel: Any) -> bool:
+    first, last = kernel.version_range
+    same = (kernel.op_name, kernel.domain or ONNX) == (node.operator, node.domain)
+    return same and first <= node.version <= last
+
+
+def _takes(kernel: Any, node: Use, meanings: Resolver) -> bool:
+    """Whether the kernel takes the types that the node has at every place that one of its type names stands for."""
+    domain = "" if node.domain == ONNX else node.domain
+    places = meanings.get(f"{domain}:{node.operator}:{node.version}", {})
+    for name, types in kernel.type_constraints.items():
+        for is_output, index in places.get(name, ()):
+            ends = node.outputs if is_output else node.inputs
+            if index < len(ends) and ends[index] and _tensor(ends[index]) not in types:
+                return False
+    return True
+
+
+def _tensor(type_: str) -> str:
+    return f"tensor({_ONNX_TYPES.get(type_) or type_.removesuffix('_t').lower()})"
+
+
+def _resolver(session: Table) -> Resolver:
+    entries = session.get("resolver", {}).get("op_kernel_type_str_args", [])
+    return {
+        _text(entry["op_id"]): {
+            _text(named["kernel_type_str"]): tuple(
+                (bool(place.get("arg_type", 0)), place.get("index", 0)) for place in named.get("args", [])
+            )
+            for named in entry.get("kernel_type_str_args", [])
+        }
+        for entry in entries
+    }
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode(errors="replace")
+
+
+def _library(nodes: Iterable[Use]) -> LibrarySize:
+    """What is published and holds for a build with these nodes; nobody publishes a size per operator."""
+    published = _published()
+    package = published["package"]
+    operators = {(domain, name) for domain, names in package["operators"].items() for name in names.split()}
+    types = {*package["types"].split(), *package["inner_types"].split(), ""}
+    beyond: dict[str, None] = {}
+    for node in nodes:
+        if (node.domain, node.operator) not in operators:
+            beyond[node.operator if node.domain == ONNX else f"{node.domain}::{node.operator}"] = None
+        beyond |= dict.fromkeys(type_ for type_ in (*node.inputs, *node.outputs) if type_ not in types)
+    rows = [published[name] for name in ("least", "package", "whole")]
+    return LibrarySize(
+        platform=published["platform"],
+        least=published["least"]["bytes"],
+        most=None if beyond else package["bytes"],
+        whole=published["whole"]["bytes"],
+        beyond=tuple(beyond),
+        sources=tuple(dict.fromkeys(f"{row['source']} ({row['dated']})" for row in rows)),
+    )
+
+
+@cache
+def _published() -> dict[str, Any]:
+    import yaml
+
+    text = files("onnxport.inspection").joinpath("data/ort-build.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded

@@ -1,0 +1,102 @@
+"""`onnxport inspect` of `.ort` files: the build of ONNX Runtime that runs them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import pytest
+from onnxruntime.tools.reduced_build_config_parser import parse_config
+
+from onnxport.inspection.reduced_build import reduced_build
+from tests.cli.sandbox import Sandbox
+from tests.converters.test_ort import DIGITS, converted
+from tests.converters.test_required_operators import MANY
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with model.ort and second.ort and the list beside the first."""
+    folder, other = tmp_path_factory.mktemp("app"), tmp_path_factory.mktemp("other")
+    converted(DIGITS, folder)
+    converted(onnx.parser.parse_model(MANY), other, "disable").rename(folder / "second.ort")
+    return folder
+
+
+@pytest.fixture
+def app(files: Path, sandbox: Sandbox) -> Sandbox:
+    shutil.copytree(files, sandbox.folder, dirs_exist_ok=True)
+    return sandbox
+
+
+def test_needs_and_command_of_one_file(app: Sandbox) -> None:
+    found = app.run("inspect", "model.ort", "--json").document["build"]
+    assert (found["files"], found["operators"], found["types"]) == (["model.ort"], 4, ["float"])
+    assert found["lacks"] == []
+    words = shlex.split(found["command"])
+    assert words[words.index("--include_ops_by_config") + 1] == "model.required_operators.config"
+    assert "--disable_ml_ops" in words
+    assert found["kernels"]["version"] == onnxruntime.__version__
+    assert 4 <= found["kernels"]["used"] <= found["kernels"]["kept"] < 20 < found["kernels"]["registered"]
+    size = found["library"]
+    assert 0 < size["least"] < size["most"] < size["whole"]
+    assert all(source.startswith("https://github.com/microsoft/onnxruntime/") for source in size["sources"])
+
+
+def test_several_files_of_an_app_have_one_list(app: Sandbox) -> None:
+    outcome = app.run("inspect", "model.ort", "--with", "second.ort", "--required-operators", "app.config")
+    assert outcome.code == 0
+    assert "--include_ops_by_config app.config" in outcome.stdout
+    operators, _ = parse_config(str(app.folder / "app.config"))
+    assert {"Gemm", "Gather", "Neg"} <= operators["ai.onnx"][13]
+    assert operators["com.microsoft"] == {1: {"FusedConv"}}
+
+
+def test_a_size_is_not_made_up_for_what_nobody_published(app: Sandbox) -> None:
+    found = app.run("inspect", "second.ort", "--json").document["build"]["library"]
+    assert found["most"] is None
+    assert found["beyond"] == ["double"]
+    assert "double" in app.run("inspect", "second.ort").stdout
+
+
+def test_a_list_that_was_cut_is_told(app: Sandbox) -> None:
+    config = app.folder / "model.required_operators.config"
+    config.write_text(config.read_text().replace("MaxPool", "AveragePool"))
+    assert app.run("inspect", "model.ort", "--json").document["build"]["lacks"] == ["MaxPool 12"]
+    assert "lacks MaxPool 12" in app.run("inspect", "model.ort").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("model.onnx", "--with", "model.ort"), 2, "model.onnx is no .ort file"),
+        (("model.ort", "--with", "nowhere.ort"), 4, "nowhere.ort"),
+        (("model.ort", "--required-operators", "model.ort"), 2, "model.ort is one of the models"),
+        (("model.ort", "--required-operators", "no/where.config"), 2, "no for the output does not exist"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], code: int, said: str, app: Sandbox) -> None:
+    outcome = app.run("inspect", *arguments)
+    assert (outcome.code, said in outcome.stderr) == (code, True), outcome.stderr
+
+
+def test_a_list_that_is_none_is_refused(app: Sandbox) -> None:
+    (app.folder / "model.required_operators.config").write_text("hello")
+    outcome = app.run("inspect", "model.ort")
+    assert outcome.code == 4
+    assert "is no list of operators" in outcome.stderr
+
+
+def test_kernels_of_other_types_are_kept_and_not_used(tmp_path: Path) -> None:
+    """ONNX Runtime registers Add by type: a list of operators keeps all, of which this model runs two."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x, int64[4] i) => (float[4] y, int64[4] j)'
+        " { y = Add(x, x)\n j = Add(i, i) }"
+    )
+    kernels = reduced_build([converted(model, tmp_path, "disable")]).kernels
+    assert kernels is not None
+    assert kernels.used == 2
+    assert kernels.kept > 2
