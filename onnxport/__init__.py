@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         inspect_deployment,
         load,
         optimize_model,
+        profile_model,
         quantize_model,
         validate_model,
     )
@@ -61,6 +62,7 @@ __all__ = [
     "load",
     "metric",
     "optimize_model",
+    "profile_model",
     "quantize_model",
     "run_pipeline",
     "validate_model",
@@ -78,6 +80,7 @@ _HOMES = {
     "export_model": "onnxport.api",
     "inspect_deployment": "onnxport.api",
     "optimize_model": "onnxport.api",
+    "profile_model": "onnxport.api",
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom",
     "quantize_model": "onnxport.api",

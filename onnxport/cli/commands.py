@@ -28,6 +28,7 @@ COMMANDS = {
     "validate": "Prove that a model file computes what another one computes.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",
+    "profile": "Show where the time of a run goes, by node and by the ONNX node that it came from.",
     "doctor": "Show which targets work on this machine, and what the others lack.",
 }
 

@@ -1,4 +1,4 @@
-"""Graphs as the profile needs them, of a file's nodes or of those that a runtime executes: operators and value names."""
+"""Graphs as the profile needs them, of a file or of what a runtime executes: operators and the names of values."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any
@@ -154,8 +155,7 @@ def _chain(length: int) -> bytes:
     shape = [1, 1, 1, 1]
     names = ["x", *(f"v{place}" for place in range(1, length)), "y"]
     nodes = [
-        helper.make_node("Add", [before, "one"], [after], name=after)
-        for before, after in zip(names, names[1:], strict=False)
+        helper.make_node("Add", [before, "one"], [after], name=after) for before, after in pairwise(names)
     ]
     graph = helper.make_graph(
         nodes,

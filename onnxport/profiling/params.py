@@ -40,10 +40,10 @@ class ProfileParams(BaseModel):
     threads: int = Field(
         default=THREADS, ge=1, le=256, description="Kernel threads.", json_schema_extra={"metavar": "N"}
     )
-    provider: str = Field(
-        default="",
-        description="ONNX Runtime's execution provider, cpu unless given; of a .tflite file its delegate, xnnpack unless "
-        "given, or none for LiteRT's built-in kernels.",
+    provider: str | None = Field(
+        default=None,
+        description="ONNX Runtime's execution provider, cpu unless given; of a .tflite file its delegate, "
+        "xnnpack unless given, or none for LiteRT's built-in kernels.",
         json_schema_extra={"metavar": "NAME"},
     )
     level: OrtLevel = Field(

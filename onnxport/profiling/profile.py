@@ -51,12 +51,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         InputError: it cannot be loaded.
         MachineError: the runtime crashed or hung.
     """
-    if artifact.format not in _TARGETS:
-        raise MissingDependencyError(
-            f"{artifact.path} cannot be profiled here",
-            why="where an .mlpackage spends its time is known to macOS alone",
-            fix="open it in Xcode on a Mac: Open Developer Tool, Core ML performance report",
-        )
+    check_profiler(artifact)
     options = _options(artifact, params)
     target, runtime = _TARGETS[artifact.format]
     purpose = f"{runtime} profiling {artifact.path}"
@@ -87,6 +82,16 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
     return Profile(report, recording, sources)
 
 
+def check_profiler(artifact: Artifact) -> None:
+    """Refuses a format that nothing here can profile (MissingDependencyError)."""
+    if artifact.format not in _TARGETS:
+        raise MissingDependencyError(
+            f"{artifact.path} cannot be profiled by onnxport",
+            why="Core ML tells where a model spends its time in Xcode alone",
+            fix="open the package in Xcode on a Mac and make a performance report",
+        )
+
+
 def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
     given = {"threads": str(params.threads)}
     if artifact.format == "onnx":
@@ -111,8 +116,8 @@ def _notes(recording: Recording, nodes: Sequence[NodeTime]) -> list[str]:
     notes = []
     if recording.overhead:
         notes.append(
-            f"the profiler adds {recording.overhead:.1f} µs to each node's time, as told by nodes that do next to nothing; "
-            "this is taken off"
+            f"the profiler adds {recording.overhead:.1f} µs to each node's time, "
+            "as nodes that do next to nothing tell; that is taken off"
         )
     untold = [node for node in nodes if not node.sources]
     if untold:

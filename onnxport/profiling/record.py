@@ -63,10 +63,10 @@ class ProfileReport(_Record):
     ran_on: str
     threads: int
     runs: int
-    inputs: str
+    inputs: str = ""
     run_ms: float
     profiled_ms: float
-    outside_ms: float
+    outside_ms: float = 0.0
     nodes_ms: float
     nodes: tuple[NodeTime, ...]
     by_op: tuple[Group, ...]

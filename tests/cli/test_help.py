@@ -16,6 +16,7 @@ from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.deployment.params import DeploymentParams
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.profiling.params import ProfileParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -31,6 +32,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
+    "profile": {"trace_file", "report_files"},
     "inspect": {"report_files", "others", "required_operators"},
     "schema": set(),
     "verify": {"lock", "source"},
@@ -57,6 +59,7 @@ PARAMS = {
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
     "inspect": (DeploymentParams,),
+    "profile": (ProfileParams,),
 }
 
 
