@@ -20,6 +20,7 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
+    from onnxport.bench.record import BenchReport
     from onnxport.deployment.record import DeploymentReport
     from onnxport.pipelines.outcome import PipelineReport
     from onnxport.pipelines.running.watching import Watcher
@@ -253,6 +254,33 @@ def profile_model(model: StrPath, *, progress: Progress | None = None, **options
     return profiles.profile(Artifact.open(model), params, progress).report
 
 
+def bench_models(
+    models: StrPath | Iterable[StrPath], *, progress: Progress | None = None, **options: Any
+) -> BenchReport:
+    """Measures how fast, how large and how hungry models are on this machine, each in a process of its own, in turns.
+
+    Args:
+        models: one or several `.onnx`, `.ort`, `.tflite` and `.mlpackage` files.
+        progress: is told which step starts and ends.
+        **options: the fields of BenchParams (bench.params), as the options of `onnxport bench` are spelled: runs,
+            warmup, threads, providers, levels, batch, inputs, shape, ...
+
+    Returns:
+        A row per model and setting. What could not be measured is a row that says why; its `exit_code` and the
+        report's are what the command would have ended with.
+
+    Raises:
+        OnnxportError: nothing was measured: a file that is missing, an option that cannot be meant, a size that nobody
+            gave.
+    """
+    from onnxport.bench.params import BenchParams
+    from onnxport.pipelines import benching
+
+    given = (models,) if isinstance(models, str | os.PathLike) else tuple(models)
+    params = params_of(BenchParams, options, purpose="a bench")
+    return benching.bench([Artifact.open(model) for model in given], params, progress)
+
+
 def run_pipeline(
     pipeline: StrPath,
     targets: Iterable[str] = (),
@@ -299,17 +327,23 @@ def run_pipeline(
     return report
 
 
-def load(path: StrPath, *, function: str = "") -> Runtime:
+def load(path: StrPath, *, runtime: str = "auto", function: str = "") -> Runtime:
     """Loads an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file to run it; use the result as a context manager.
 
     `run({name: array})` takes and gives the ONNX model's names and dtypes, whatever the format.
 
     Args:
+        runtime: who runs it, where that is a choice (docs/runtimes.md): "tract" for an `.onnx` file.
         function: which function of an `.mlpackage` is to answer; its default one unless given.
+
+    Raises:
+        InputError: no model, or one that the runtime refuses.
+        UsageError: a runtime that there is not.
+        MissingDependencyError: one that is not installed.
     """
     from onnxport.validate import runtimes
     from onnxport.validate.runtimes.options import runtime_options
 
     artifact = Artifact.open(path_of(path, "a model", fix="give a path to a model file"))
-    given = {"function": function} if function else {}
+    given = {"runtime": runtime} | ({"function": function} if function else {})
     return runtimes.load(artifact.path, runtime_options(artifact.format, given, "load"))

@@ -104,6 +104,14 @@ def debug_model(folder: Path) -> None:
     assert report.diagnosis.node is None
 
 
+def bench_models(folder: Path) -> None:
+    report = onnxport.bench_models(DIGITS, runs=2, warmup=1, threads=1, levels=("disable", "all"))
+    assert isinstance(report, onnxport.BenchReport)
+    assert [row.settings.level for row in report.rows] == ["disable", "all"]
+    assert all(row.latency is not None and row.latency.runs >= 2 for row in report.rows)
+    assert report.exit_code == 0
+
+
 def run_pipeline(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(f"version: 1\nmodel: {DIGITS}\ntargets: {{server: {{to: ort}}}}\n")
     report = onnxport.run_pipeline(folder / "pipeline.yaml")
@@ -144,6 +152,7 @@ def version(folder: Path) -> None:
 
 
 CALLS: dict[str, Callable[[Path], None]] = {
+    "BenchReport": bench_models,
     "ConversionResult": convert_model,
     "OnnxportError": onnxport_error,
     "PipelineReport": run_pipeline,
@@ -151,6 +160,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "Runtime": load,
     "TensorSpec": load,
     "__version__": version,
+    "bench_models": bench_models,
     "convert_model": convert_model,
     "debug_model": debug_model,
     "export_model": export_model,

@@ -94,6 +94,12 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
+        Runtime("openvino", "OpenVINO", needs=("openvino",), extra="openvino"),
+        Runtime("tract", "tract", needs=("tract",), extra="tract"),
+        Runtime("rten", "rten", needs=("rten-convert",), extra="rten"),
+        Runtime("candle", "candle"),
+        Runtime("burn", "burn"),
+        Runtime("mnn", "MNN", needs=("MNN",), extra="mnn"),
     )
 }
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from onnxport.artifact import Artifact
+from onnxport.bench.inputs import Inputs
+from onnxport.bench.params import BenchParams
 from onnxport.errors import MissingDependencyError, UsageError
 from onnxport.isolation import Child
+from onnxport.model import Model
 from onnxport.profiling.chrome import chrome_trace
-from onnxport.profiling.graphs import Graph, Node, onnx_graph
-from onnxport.profiling.inputs import feeds_of
+from onnxport.profiling.graphs import Node, onnx_graph
 from onnxport.profiling.origins import origins
 from onnxport.profiling.params import ProfileParams
 from onnxport.profiling.record import NodeTime, ProfileReport
@@ -57,10 +60,13 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
     purpose = f"{runtime} profiling {artifact.path}"
     with Child(target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE) as child:
         child.ask("open", artifact.path, options)
-        model = _model(artifact, params)
-        feeds, fed = feeds_of(artifact, child.answer(), params)
+        source = params.source or (artifact.path if artifact.format == "onnx" else None)
+        inputs = _inputs(params, source)
+        specs = child.answer()
+        inputs.settle([(str(artifact.path), specs)])
+        feeds = inputs.feeding(None)(specs)
         recording: Recording = child.call("record", feeds, params.runs, params.warmup)
-    sources = origins(recording.executed, model or recording.executed)
+    sources = origins(recording.executed, recording.executed if source is None else onnx_graph(source))
     nodes = node_times(recording, sources)
     report = ProfileReport(
         command=command,
@@ -69,7 +75,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         ran_on=recording.ran_on,
         threads=params.threads,
         runs=len(recording.runs),
-        inputs=fed,
+        inputs=inputs.origin,
         run_ms=1000 * statistics.median(recording.plain),
         profiled_ms=1000 * statistics.median(recording.profiled),
         outside_ms=recording.outside / 1000,
@@ -106,10 +112,11 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
     return runtime_options(artifact.format, given, "--provider")
 
 
-def _model(artifact: Artifact, params: ProfileParams) -> Graph | None:
-    """The ONNX graph whose nodes are to be named; None where nobody has it."""
-    path = params.source or (artifact.path if artifact.format == "onnx" else None)
-    return None if path is None else onnx_graph(Artifact.open(path).path)
+def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
+    """Where inputs come from, as for a bench; the ONNX model tells what they may hold."""
+    graphs = [] if source is None else [Model.load(source)]
+    told = {name: getattr(params, name) for name in ("shape", "inputs", "preprocess", "seed")}
+    return Inputs(BenchParams.model_construct(**told), graphs)
 
 
 def _notes(recording: Recording, nodes: Sequence[NodeTime]) -> list[str]:

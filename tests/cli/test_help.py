@@ -11,6 +11,7 @@ import click
 import pytest
 
 import onnxport
+from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import COMMANDS, cli
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.deployment.params import DeploymentParams
@@ -29,6 +30,7 @@ OWN = {
     "optimize": {"destination", "no_validate", "keep_rejected", "report_files"},
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
+    "bench": {"report_files"},
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
@@ -58,6 +60,7 @@ PARAMS = {
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
+    "bench": (BenchParams,),
     "inspect": (DeploymentParams,),
     "profile": (ProfileParams,),
 }
