@@ -6,7 +6,8 @@ starts `python -m onnxport.isolation`, which imports `target` ("package.module:f
 then answers method calls. Requests and answers are pickles over two private pipes, so whatever a library
 prints on stdout or stderr cannot corrupt them; stderr is kept for the error message.
 
-The child is started at once and without waiting: its imports overlap with the parent's work.
+The child is started at once and without waiting: its imports overlap with the parent's work. What the parent alone
+needs is imported where it is used: a bench counts every page of its children.
 """
 
 from __future__ import annotations
@@ -18,12 +19,8 @@ import pickle
 import select
 import signal
 import struct
-import subprocess
 import sys
-import sysconfig
-import tempfile
 import threading
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -53,6 +50,10 @@ class ChildDied(MachineError):
     killed = False
 
 
+class ChildHung(MachineError):
+    """The child gave no answer within its time limit, and was ended."""
+
+
 class Child(Closing):
     """A process that holds one object of ours; call its methods with `call`.
 
@@ -66,6 +67,9 @@ class Child(Closing):
     def __init__(
         self, target: str, *, purpose: str, timeout: float | None = DEFAULT_TIMEOUT, patience: str = ""
     ) -> None:
+        import subprocess
+        import tempfile
+
         self.target, self._purpose, self._timeout, self._patience = target, purpose, timeout, patience
         self._answered = 0  # calls of those that were begun
         self._asked = 0
@@ -99,7 +103,7 @@ class Child(Closing):
         Raises:
             OnnxportError, OSError: what the method raised.
             ChildDied: it ended without an answer.
-            MachineError: it took longer than the time limit.
+            ChildHung: it took longer than the time limit.
             ChildBug: the method raised anything else.
         """
         self.ask(method, *args)
@@ -140,7 +144,7 @@ class Child(Closing):
             answer = _read(self._answers, self._timeout)
         except TimeoutError:
             self._kill()
-            raise MachineError(
+            raise ChildHung(
                 f"{self._purpose} hung", why=f"no answer within {self._timeout:g} s", fix=self._patience
             ) from None
         except EOFError:
@@ -280,6 +284,8 @@ def _widen(pipe: int) -> None:
 def _environment() -> dict[str, str]:
     """This process's, in which a fresh interpreter finds this package, whatever way this one found it, and goes through
     sets of names in the same order each time: exporters of others do, and the same input gives the same bytes."""
+    import sysconfig
+
     own = os.environ | {"PYTHONHASHSEED": "0"}
     home = str(Path(__file__).parents[1])
     if home == sysconfig.get_path(
@@ -353,7 +359,7 @@ def _start(target: str, parent: Parent) -> tuple[Any, tuple[bool, object] | None
     except OnnxportError as error:
         return None, (False, error)
     except Exception:
-        return None, (False, traceback.format_exc())
+        return None, (False, _traceback())
     if hasattr(served, "parent"):
         served.parent = parent
     return served, None
@@ -369,7 +375,14 @@ def _answer(served: Any, method: str, args: tuple[object, ...]) -> tuple[bool, o
     except MemoryError:
         return False, MachineError("the machine ran out of memory", why=f"in {method}")
     except Exception:
-        return False, traceback.format_exc()
+        return False, _traceback()
+
+
+def _traceback() -> str:
+    """Where the exception that is being handled comes from."""
+    import traceback
+
+    return traceback.format_exc()
 
 
 def _alone(error: Exception) -> Exception:

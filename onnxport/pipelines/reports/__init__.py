@@ -1,6 +1,7 @@
 """The views of a command's report: one module per format, and the table that a file's suffix is looked up in.
 
-Those of a pipeline's run are in `pipeline/`, in modules of the same names.
+Those of a pipeline's run are in `pipeline/`, in modules of the same names; those of a bench, a profile and a
+deployment are in folders called so, each with a table of its own: not every form says something of each.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any, Protocol
 from onnxport.artifact import Staging, writing
 from onnxport.errors import USAGE, OnnxportError, UsageError
 
-# Takes a RunReport, or a PipelineReport where the views are those of `pipeline/`.
+# Takes the report that the package's views are of: a RunReport, or a PipelineReport where they are those of pipeline/.
 Save = Callable[[Any], None]
 
 
 class View(Protocol):
-    """A module of this package. One whose readers ask for it also has `failure(error, command)`."""
+    """A module of this package or one below. One whose readers ask for it also has `failure(error, command)`."""
 
     def view(self, report: Any) -> str: ...
 
@@ -46,7 +47,7 @@ def saving(paths: Sequence[Path], command: str = "", package: str = __name__) ->
     full disk when the report is taken down: the runner does that before an artefact takes its place.
 
     Args:
-        package: where the views are.
+        package: where the views are, with a table FORMATS.
 
     Raises:
         UsageError: no format has this suffix, a path is given twice, or the folder does not exist.
@@ -65,10 +66,11 @@ def saving(paths: Sequence[Path], command: str = "", package: str = __name__) ->
 
 
 def _view(path: Path, package: str) -> View:
-    name = FORMATS.get(path.suffix.lower())
+    formats: Mapping[str, str] = import_module(package).FORMATS
+    name = formats.get(path.suffix.lower())
     if name is None:
         raise UsageError(
-            f"no report can be written to {path}", fix=f"known suffixes are {', '.join(FORMATS)}"
+            f"no report can be written to {path}", fix=f"known suffixes are {', '.join(formats)}"
         )
     view: View = import_module(f"{package}.{name}")
     return view

@@ -11,8 +11,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from onnxport.pipelines.report import SCHEMA_VERSION, RunReport
 
 
-def view(report: RunReport) -> str:
-    """The whole report; non-finite numbers are the strings "Infinity", "-Infinity" and "NaN"."""
+def view(report: BaseModel) -> str:
+    """The whole report, of whatever; non-finite numbers are the strings "Infinity", "-Infinity" and "NaN"."""
     return report.model_dump_json(indent=2) + "\n"
 
 

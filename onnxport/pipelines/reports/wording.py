@@ -33,7 +33,8 @@ QUESTIONS: Mapping[Question, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
     "quality": "What did the lower precision cost against the float original?",
 }
-# "failed" and "not run" are said of a pipeline's cells, of which nothing was judged.
+# "failed" and "not run" are said of a pipeline's cells, of which nothing was judged; what follows them is said of a
+# bench's rows, of rows beside a baseline, and of runtimes.
 MARKS: Mapping[str, str] = {
     "proven": "✓",
     "not equivalent": "✗",
@@ -42,6 +43,19 @@ MARKS: Mapping[str, str] = {
     "unproven": "–",
     "failed": "✗",
     "not run": "–",
+    "measured": "✓",
+    "not here": "–",
+    "refused": "✗",
+    "crashed": "✗",
+    "hung": "✗",
+    "kept": "✓",
+    "slower": "✗",
+    "unclear": "?",
+    "new": "–",
+    "all": "✓",
+    "part": "◐",
+    "none": "✗",
+    "unknown": "?",
 }
 TONES: Mapping[str, Tone] = {
     "proven": "good",
@@ -51,6 +65,19 @@ TONES: Mapping[str, Tone] = {
     "unproven": "plain",
     "failed": "bad",
     "not run": "plain",
+    "measured": "good",
+    "not here": "plain",
+    "refused": "bad",
+    "crashed": "bad",
+    "hung": "bad",
+    "kept": "good",
+    "slower": "bad",
+    "unclear": "unsure",
+    "new": "plain",
+    "all": "good",
+    "part": "unsure",
+    "none": "bad",
+    "unknown": "plain",
 }
 # Metrics in words; what is missing here has its own name only.
 METRICS: Mapping[str, str] = {
@@ -91,6 +118,31 @@ def human_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"
+
+
+def duration(ms: float | None) -> str:
+    """Three digits of milliseconds, or of seconds where these are many; empty for what does not exist."""
+    if ms is None:
+        return ""
+    value, unit = (ms, "ms") if ms < 999.5 else (ms / 1000, "s")
+    if not 1e-3 <= value < 999.5:
+        return f"{number(value) if value < 1 else f'{value:,.0f}'} {unit}"
+    return f"{f'{value:#.3g}'.rstrip('.')} {unit}"
+
+
+def about_duration(ms: float) -> str:
+    """`duration` for the axis of a drawing, without decimals that say nothing."""
+    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms / 1000:,.4g} s"
+
+
+def percent(share: float) -> str:
+    """ "12 %", with a decimal below ten."""
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
+
+
+def about_size(size: float) -> str:
+    """`human_size` for the axis of a drawing, without a decimal that says nothing."""
+    return human_size(int(size)).replace(".0 ", " ")
 
 
 def speed(latency: Latency) -> str:

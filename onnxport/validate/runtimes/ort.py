@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime as ort
 
-from onnxport.artifact import Dim, TensorSpec
+from onnxport.artifact import TensorSpec
 from onnxport.closing import Closing
 from onnxport.errors import InputError, MissingDependencyError, UsageError
 from onnxport.validate.runtimes.base import (
@@ -24,13 +24,11 @@ from onnxport.validate.runtimes.base import (
     check_taps,
 )
 from onnxport.validate.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.validate.runtimes.ort_words import cause, spec_of
 from onnxport.validate.runtimes.stored import stored_bytes
 
 if TYPE_CHECKING:
     from onnxport.model import Model
-
-# ONNX Runtime's names of element types, where they are not NumPy's.
-_DTYPES = {"float": "float32", "double": "float64"}
 
 _PROVIDER = "ExecutionProvider"
 _CPU = f"CPU{_PROVIDER}"
@@ -88,9 +86,13 @@ class OrtRuntime(Closing):
         self._provider = _provider(options.provider)
         self._exposed = frozenset(expose)
         main = self._session(self._exposed)
-        self._inputs = tuple(_spec(argument) for argument in main.get_inputs())
+        self._inputs = tuple(
+            spec_of(argument.name, argument.type, argument.shape) for argument in main.get_inputs()
+        )
         self._outputs = tuple(
-            _spec(argument) for argument in main.get_outputs() if argument.name not in expose
+            spec_of(argument.name, argument.type, argument.shape)
+            for argument in main.get_outputs()
+            if argument.name not in expose
         )
 
     @classmethod
@@ -140,10 +142,10 @@ class OrtRuntime(Closing):
             if _OUT_OF_MEMORY.search(str(error)):
                 raise MemoryFullError(
                     f"the machine's memory does not hold what {self._label} computes on {shapes}",
-                    why=f"ONNX Runtime says: {_cause(error)}",
+                    why=f"ONNX Runtime says: {cause(error)}",
                     fix="give smaller sizes (--shape) or inputs (--inputs DIR), or use a larger machine",
                 ) from error
-            raise RunError(f"ONNX Runtime cannot run {self._label} on {shapes}", why=_cause(error)) from error
+            raise RunError(f"ONNX Runtime cannot run {self._label} on {shapes}", why=cause(error)) from error
         return {name: np.asarray(value) for name, value in zip(wanted, values, strict=True)}
 
     def _check_outputs(self) -> None:
@@ -208,7 +210,7 @@ class OrtRuntime(Closing):
         fix = ""
         if _UNREGISTERED.search(str(error)):
             fix = "write it with operators that ONNX Runtime has; --no-validate lets a result out unproven"
-        return InputError(f"ONNX Runtime cannot load {self._label}", why=_cause(error), fix=fix)
+        return InputError(f"ONNX Runtime cannot load {self._label}", why=cause(error), fix=fix)
 
     def _load_model(self) -> Model:
         if self._model is None:
@@ -297,42 +299,10 @@ def _intermediates(model: Model) -> frozenset[str]:
     return frozenset(made - outputs)
 
 
-def _spec(argument: Any) -> TensorSpec:
-    """A tensor's spec; what is no tensor keeps ONNX Runtime's type ("seq(map(int64,tensor(float)))") as dtype."""
-    kind: str = argument.type
-    if not kind.startswith("tensor("):
-        return TensorSpec(argument.name, kind, ())
-    element = kind.removeprefix("tensor(").removesuffix(")")
-    return TensorSpec(
-        argument.name, _DTYPES.get(element, element), tuple(_dim(dim) for dim in argument.shape)
-    )
-
-
-def _dim(dim: object) -> Dim:
-    """Exporters write -1 and "?" for "unknown"; neither is a size, and two "?" are not the same dimension."""
-    if isinstance(dim, int) and dim >= 0:
-        return dim
-    return dim if isinstance(dim, str) and dim not in ("", "?") else None
-
-
-# "[ONNXRuntimeError] : 1 : FAIL : ", "Load model from m.onnx failed:", "/onnxruntime_src/x.h:46 void f(int, char) "
-_PREAMBLE = re.compile(
-    r"^\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|"
-    r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\) (?:const )?|\b\w+\.(?:cc|h):\d+ \S+ "
-)
-_NODE = re.compile(
-    r"Non-zero status code returned while running (\w+) node\. ?Name:'([^']*)' Status Message: "
-)
 _NEWER_OPSET = re.compile(r"Opset (\d+) is under development.*is till opset (\d+)")
 _UNREGISTERED = re.compile(r"is not a registered function/op")
 _NO_ORT_MODEL = re.compile(r"ORT model verification failed|Invalid ORT format model")
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate memory|bad_alloc|bad allocation")
-
-
-def _cause(error: Exception) -> str:
-    """ONNX Runtime's message in one line, without where in ONNX Runtime it arose."""
-    text = " ".join(str(error).split())
-    return _PREAMBLE.sub("", _NODE.sub(r"\1 '\2': ", text))[:300] or type(error).__name__
 
 
 def _no_ort_model(path: Path) -> InputError:

@@ -22,7 +22,7 @@ def view(report: PipelineReport) -> str:
     plots = {name: plot(rows, name) for name in charts.WIDTHS}
     return page(
         "pipeline/report.html.j2",
-        ("report.css", "pipeline/report.css"),
+        ("report.css", "drawing.css", "pipeline/report.css"),
         run=report,
         rows=rows,
         grid=_Grid(rows),

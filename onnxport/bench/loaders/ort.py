@@ -1,0 +1,92 @@
+"""ONNX Runtime: `session.run(None, feeds)` of a session that is told what the settings say, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from onnxport.bench.loaders import Chosen, Run
+from onnxport.bench.providers import SUFFIX, remedy
+from onnxport.errors import InputError, MissingDependencyError
+
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_CPU = f"CPU{SUFFIX}"
+
+
+def require() -> None:
+    importlib.import_module("onnxruntime")
+
+
+def load(path: str, settings: Chosen) -> OrtModel:
+    """See Loader."""
+    return OrtModel(path, settings)
+
+
+class OrtModel:
+    """See Loaded."""
+
+    def __init__(self, path: str, settings: Chosen) -> None:
+        import onnxruntime
+
+        self._path = path
+        wanted = settings.get("provider") or "cpu"
+        name = _full(wanted, onnxruntime.get_available_providers())
+        options, threads = onnxruntime.SessionOptions(), settings.get("threads")
+        if level := settings.get("level"):
+            options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
+        if threads:
+            options.intra_op_num_threads = threads
+        # It has a pool of its own, which no option of the session reaches.
+        own = {"intra_op_num_threads": str(threads)} if wanted == "xnnpack" and threads else {}
+        providers = [(name, own), *([] if name == _CPU else [_CPU])]
+        try:
+            self._session = onnxruntime.InferenceSession(path, options, providers=providers)
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            raise _refused(f"ONNX Runtime cannot load {path}", error) from error
+        if name not in self._session.get_providers():  # it goes on without a word to those who ask no more
+            raise MissingDependencyError(
+                f"this ONNX Runtime has {name.removesuffix(SUFFIX)}, but could not start it",
+                why="its libraries or its device are missing, or of another version",
+                fix=remedy(wanted),
+            )
+        self.ran_on = f"ONNX Runtime {onnxruntime.__version__}, {name.removesuffix(SUFFIX)}"
+        self.inputs = [(each.name, each.type, tuple(each.shape)) for each in self._session.get_inputs()]
+        self.outputs = [(each.name, each.type, tuple(each.shape)) for each in self._session.get_outputs()]
+
+    def feed(self, feeds: Mapping[str, Any]) -> Run:
+        """See Loaded."""
+        self._feeds = dict(feeds)
+        return partial(self._session.run, None, self._feeds)
+
+    def answers(self) -> dict[str, Any]:
+        """See Loaded."""
+        values = self._session.run(None, self._feeds)
+        return {name: value for (name, _, _), value in zip(self.outputs, values, strict=True)}
+
+    def refusal(self, error: Exception) -> InputError:
+        """What an exception of a run is to the user."""
+        return _refused(f"ONNX Runtime cannot run {self._path}", error)
+
+
+def _full(wanted: str, available: list[str]) -> str:
+    """ONNX Runtime's own name of a provider."""
+    for name in available:
+        if name.removesuffix(SUFFIX).lower() == wanted:
+            return name
+    has = ", ".join(name.removesuffix(SUFFIX).lower() for name in available)
+    raise MissingDependencyError(
+        f"this ONNX Runtime has no execution provider {wanted!r}", why=f"it has {has}", fix=remedy(wanted)
+    )
+
+
+def _refused(what: str, error: Exception) -> InputError:
+    from onnxport.validate.runtimes.ort_words import cause
+
+    return InputError(what, why=cause(error))
