@@ -1,0 +1,42 @@
+"""LiteRT's interpreter with a file loaded and nothing run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+# For open dimensions, the likeliest first: LiteRT itself takes 1, which is smaller than some windows.
+_SIZES = (1, 64, 224, 512)
+_PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+
+
+def allocated(path: Path, threads: int = 1, *, delegates: bool = True) -> tuple[Any, int]:
+    """An interpreter with all tensors in place, and the size that open dimensions were given.
+
+    Raises:
+        RuntimeError, ValueError: it does not load the file at any of these sizes.
+    """
+    failures: list[Exception] = []
+    for size in _SIZES:
+        interpreter: Any = Interpreter(
+            model_path=str(path), num_threads=threads, **({} if delegates else _PLAIN)
+        )
+        opened = False
+        for each in interpreter.get_input_details():
+            signature = [int(dim) for dim in each["shape_signature"]]
+            if size > 1 and -1 in signature:
+                interpreter.resize_tensor_input(
+                    each["index"], [size if dim < 0 else dim for dim in signature]
+                )
+            opened = opened or -1 in signature
+        try:
+            interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            failures.append(error)
+            if not opened:
+                break
+        else:
+            return interpreter, size
+    raise failures[0]
