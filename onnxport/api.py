@@ -20,6 +20,7 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
+    from onnxport.deployment.record import DeploymentReport
     from onnxport.pipelines.outcome import PipelineReport
     from onnxport.pipelines.running.watching import Watcher
     from onnxport.validate.runtimes.base import Runtime
@@ -206,6 +207,30 @@ def debug_model(
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
     run = comparing.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
     return run.artifacts[0].report
+
+
+def inspect_deployment(
+    model: StrPath, runs_on: str | Iterable[str] = "all", **options: Any
+) -> DeploymentReport:
+    """Which runtimes take a model, wholly or in part, which nodes fall back and why.
+
+    Args:
+        model: an `.onnx` file; some runtimes take other formats, too.
+        runs_on: names of runtimes, as `onnxport inspect --runs-on` has them, or "all".
+        **options: the fields of DeploymentParams: shape, timeout, error_on_fallback.
+
+    Raises:
+        MissingDependencyError: a runtime that was named is not here, and nothing is known of what it takes.
+        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    """
+    from onnxport.deployment.deploying import deployment
+    from onnxport.deployment.params import DeploymentParams
+
+    words = runs_on if isinstance(runs_on, str) else tuple(runs_on)
+    if not words:
+        raise UsageError("no runtime is named", fix='give runs_on="all", or names of runtimes')
+    params = params_of(DeploymentParams, {"runs_on": words, **options}, purpose="inspection")
+    return deployment(model, params)
 
 
 def run_pipeline(

@@ -62,6 +62,11 @@ def export_model(folder: Path) -> None:
     assert "PyTorch" in result.report.reference.runtime
 
 
+def inspect_deployment(_: Path) -> None:
+    report = onnxport.inspect_deployment(DIGITS, ["ort-cpu"])
+    assert [(each.runtime, each.extent) for each in report.placements] == [("ort-cpu", "all")]
+
+
 def optimize_model(folder: Path) -> None:
     result = onnxport.optimize_model(DIGITS, folder / "digits.onnx", opset=20)
     assert result.report.verdict == "proven"
@@ -143,6 +148,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "convert_model": convert_model,
     "debug_model": debug_model,
     "export_model": export_model,
+    "inspect_deployment": inspect_deployment,
     "optimize_model": optimize_model,
     "load": load,
     "metric": metric,

@@ -100,14 +100,15 @@ class Runner:
         run, clock, times = self._run, time.perf_counter_ns, []
         for _ in range(settling):
             run()
-        before = self._counters.read()
+        before, idle = self._counters.read(), time.process_time()
         for _ in range(runs):
             started = clock()
             run()
             times.append(clock() - started)
+        cores = time.process_time() - idle
         used = self._counters.joules(before, self._counters.read())
         self._quiet()
-        return {"times": times, "joules": used}
+        return {"times": times, "joules": used, "cpu": cores / runs, "spent": time.process_time()}
 
     def _quiet(self) -> None:
         """Waits until no thread of this process computes."""

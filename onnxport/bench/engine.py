@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.artifact import TensorSpec
+from onnxport.bench.floors import floor_of
 from onnxport.bench.loaders import Chosen
+from onnxport.bench.pace import Pace
 from onnxport.bench.ports import Ports, ports_of, read, written
-from onnxport.bench.record import Settings, Status
+from onnxport.bench.record import Floor, Settings, Status
 from onnxport.closing import Closing
 from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.isolation import RUN_TIMEOUT, Child, ChildHung
@@ -76,10 +78,12 @@ class Turn:
     Attributes:
         times: seconds of each run.
         joules: of all of them; None where nobody tells.
+        cpu: seconds that a run spent on cores, all threads together.
     """
 
     times: list[float]
     joules: float | None
+    cpu: float
 
 
 @dataclass
@@ -101,6 +105,14 @@ class Lane:
     runs: int = 1  # of a turn
     settling: int = 0  # runs before a turn's
     turns: list[Turn] = field(default_factory=list)
+    spent: float = 0.0  # on cores, since the process began
+
+    @property
+    def floor(self) -> Floor:
+        """What a run takes when nobody is in its way; there have been turns."""
+        return floor_of(
+            [(min(turn.times), sum(turn.times) / len(turn.times), turn.cpu) for turn in self.turns]
+        )
 
     @property
     def times(self) -> list[float]:
@@ -126,6 +138,7 @@ class Contest(Closing):
     ) -> None:
         self.lanes = tuple(Lane(each) for each in contestants)
         self.rounds = 0
+        self.pace = Pace()
         self._timeout, self._heard = timeout, heard
         self._children: dict[int, Child] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="onnxport-")
@@ -167,6 +180,7 @@ class Contest(Closing):
             with self._leaving(lane):
                 lane.turns.append(self._turn(lane, lane.runs, lane.settling))
         self.rounds += 1
+        self.pace.read(sum(lane.spent for lane in self.running))
 
     def run(self, until: Stop) -> None:
         """Goes on with rounds until that says so, or nobody is left."""
@@ -225,7 +239,8 @@ class Contest(Closing):
 
     def _turn(self, lane: Lane, runs: int, settling: int) -> Turn:
         found = self._call(lane, "turn", runs, settling)
-        return Turn([each * 1e-9 for each in found["times"]], found["joules"])
+        lane.spent = found["spent"]
+        return Turn([each * 1e-9 for each in found["times"]], found["joules"], found["cpu"])
 
     def _call(self, lane: Lane, method: str, *args: object) -> Any:
         return self._children[id(lane)].call(method, *args)

@@ -59,6 +59,26 @@ class Spread(_Record):
     rounds: tuple[float, ...]
 
 
+class Floor(_Record):
+    """What a model takes when nobody is in its way (floors.py); milliseconds of one run.
+
+    Attributes:
+        wall: of the fastest run; wall_next: of the fastest in the turn that is third by that.
+        cpu: spent on cores, all threads together, by what a fifth of the turns stay below.
+        cpu_low, cpu_high: the interval that holds it with 95 %.
+        cores: the most that it kept busy over a turn.
+        turns: how many there were.
+    """
+
+    wall: float
+    wall_next: float
+    cpu: float
+    cpu_low: float
+    cpu_high: float
+    cores: float
+    turns: int
+
+
 class Memory(_Record):
     """Bytes resident in the artefact's own process.
 
@@ -138,6 +158,7 @@ class Row(_Record):
     load_ms: float | None = None
     first_ms: float | None = None
     latency: Spread | None = None
+    floor: Floor | None = None
     throughput: float | None = None
     memory: Memory | None = None
     joules: float | None = None
@@ -169,7 +190,12 @@ class Machine(_Record):
 
 
 class BenchReport(_Record):
-    """All rows of a run."""
+    """All rows of a run.
+
+    Attributes:
+        pace_ms: what a fixed piece of work took between the rounds at the least, for a later comparison.
+        others: of the cores' time during the rounds, the share that others had; None where nobody tells.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     command: str
@@ -180,6 +206,8 @@ class BenchReport(_Record):
     warmup: int
     inputs: str
     rows: tuple[Row, ...]
+    pace_ms: float | None = None
+    others: float | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.output import PATH, Output, output_options
+from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.deployment.params import DeploymentParams
+from onnxport.errors import UsageError
 
 
 @subcommand(
     "inspect",
     "onnxport inspect model.onnx",
     "onnxport inspect model.tflite --json",
+    "onnxport inspect model.onnx --runs-on all",
+    "onnxport inspect model.onnx --runs-on nnapi,coreml-ep --error-on-fallback",
     "onnxport inspect a.ort --with b.ort --required-operators app.config",
 )
 @click.argument("model", type=PATH)
+@options_of(DeploymentParams)
 @click.option(
     "--with",
     "others",
@@ -31,15 +38,60 @@ from onnxport.cli.output import PATH, Output, output_options
     metavar="FILE",
     help="Where to write the list of operators that this build needs (build.sh --include_ops_by_config FILE).",
 )
+@report_option
 @output_options
-def command(model: Path, others: tuple[Path, ...], required_operators: Path | None, output: Output) -> int:
+def command(
+    model: Path,
+    others: tuple[Path, ...],
+    required_operators: Path | None,
+    report_files: tuple[Path, ...],
+    output: Output,
+    **options: Any,
+) -> int:
+    if not options["runs_on"]:
+        _belong_together([*given(options), *(["report"] if report_files else [])])
+        return _inspection(model, others, required_operators, output)
+    if others or required_operators:
+        raise UsageError(
+            "--runs-on and a build of ONNX Runtime are two questions", fix="ask one after the other"
+        )
+    return _deployment(model, output, report_files, options)
+
+
+def _belong_together(unused: list[str]) -> None:
+    """Refuses options about where a model runs where that is not asked."""
+    for name in unused:
+        raise UsageError(
+            f"--{name.replace('_', '-')} is about where a model runs",
+            fix="give --runs-on all, or names of runtimes",
+        )
+
+
+def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, output: Output) -> int:
     from onnxport.inspection import inspect_model
     from onnxport.pipelines.reports.terminal import inspection_lines
 
     found = inspect_model(model)
-    if found.format == "ort" or others or required_operators:
+    if found.format == "ort" or others or required:
         from onnxport.inspection.reduced_build import reduced_build
 
-        found = found.model_copy(update={"build": reduced_build((model, *others), required_operators)})
+        found = found.model_copy(update={"build": reduced_build((model, *others), required)})
     output.result(lambda: found.model_dump_json(indent=2), lambda: inspection_lines(found))
     return 0
+
+
+def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: dict[str, Any]) -> int:
+    from onnxport.deployment.deploying import deployment
+    from onnxport.pipelines.reports import saving
+    from onnxport.pipelines.reports.deployment import terminal
+    from onnxport.pipelines.stages import params_of
+
+    with spelled():
+        params = params_of(DeploymentParams, given(options), purpose="inspection")
+    with saving(files, "inspect", package=terminal.__package__) as save:
+        report = deployment(model, params)
+        save(report)
+    output.result(
+        lambda: report.model_dump_json(indent=2), lambda: terminal.lines(report, detailed=output.verbose)
+    )
+    return report.exit_code

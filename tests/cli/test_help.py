@@ -13,6 +13,7 @@ import pytest
 import onnxport
 from onnxport.cli.commands import COMMANDS, cli
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
+from onnxport.deployment.params import DeploymentParams
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
@@ -30,7 +31,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
-    "inspect": {"others", "required_operators"},
+    "inspect": {"report_files", "others", "required_operators"},
     "schema": set(),
     "verify": {"lock", "source"},
     "doctor": set(),
@@ -55,6 +56,7 @@ PARAMS = {
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
+    "inspect": (DeploymentParams,),
 }
 
 

@@ -121,17 +121,24 @@ def human_size(size: int) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Three digits of milliseconds, or of seconds where these are many; empty for what does not exist."""
+    """Three digits of microseconds, milliseconds or seconds; empty for what does not exist."""
     if ms is None:
         return ""
-    value, unit = (ms, "ms") if ms < 999.5 else (ms / 1000, "s")
-    if not 1e-3 <= value < 999.5:
-        return f"{number(value) if value < 1 else f'{value:,.0f}'} {unit}"
-    return f"{f'{value:#.3g}'.rstrip('.')} {unit}"
+    value, unit = (ms, "ms") if 0.0995 <= ms < 999.5 else (ms / 1000, "s") if ms >= 1 else (1000 * ms, "µs")
+    digits = (
+        f"{value:#.3g}".rstrip(".")
+        if 0.0995 <= value < 999.5
+        else f"{value:,.0f}"
+        if value > 1
+        else number(value)
+    )
+    return f"{digits} {unit}"
 
 
 def about_duration(ms: float) -> str:
     """`duration` for the axis of a drawing, without decimals that say nothing."""
+    if ms < 0.0995:
+        return f"{1000 * ms:.3g} µs"
     return f"{ms:.3g} ms" if ms < 999.5 else f"{ms / 1000:,.4g} s"
 
 

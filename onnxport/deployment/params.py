@@ -1,0 +1,51 @@
+"""What a user may ask of a deployment report: command line options and keyword arguments are this one model.
+
+Light on purpose, since `inspect --help` imports it: a field's description is its help text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from onnxport.shapes import Shapes
+
+ALL = "all"
+TIMEOUT = 120.0  # seconds; the slowest to answer for a model of 30 MB took a tenth of that
+
+
+def _words(given: object) -> object:
+    """Words out of `a,b`, or out of several of these."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        return given
+    words = [word.strip() for text in texts for word in text.split(",")]
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+class DeploymentParams(BaseModel):
+    """Which runtimes are asked about a model, and under which conditions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    runs_on: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        default=(),
+        description="Show which of these runtimes take the model, and which nodes fall back and why: names with "
+        "commas between them, or all.",
+        json_schema_extra={"metavar": "all|NAME,NAME"},
+    )
+    error_on_fallback: bool = Field(
+        default=False, description="Fail (exit 1) unless every runtime of --runs-on takes all of the model."
+    )
+    shape: Shapes = Field(
+        default={},
+        description="Size of an input with open dimensions, as NAME=1,3,224,224: the answer is for these sizes.",
+        json_schema_extra={"metavar": "NAME=DIMS"},
+    )
+    timeout: float = Field(
+        default=TIMEOUT,
+        gt=0,
+        description="Seconds that one runtime may take to answer.",
+        json_schema_extra={"metavar": "SECONDS"},
+    )

@@ -1,0 +1,104 @@
+"""`inspect --runs-on`: who is asked, who is estimated, and how a run ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+import onnxport
+from onnxport.deployment.deploying import Subject, _asked
+from onnxport.deployment.record import DeploymentReport
+from onnxport.deployment.runtimes import Runtime
+from tests.cli.sandbox import DIGITS, Sandbox
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
+
+
+def test_all_runtimes_answer_and_leave_nothing_behind(sandbox: Sandbox) -> None:
+    before = sandbox.contents()
+    outcome = sandbox.run("inspect", "model.onnx", "--runs-on", "all", "--json")
+    report = DeploymentReport.model_validate_json(outcome.stdout)
+    assert (outcome.code, outcome.stderr) == (0, "")
+    found = {each.runtime: each for each in report.placements}
+    own = found["ort-cpu"]
+    # BatchNormalization is in the weights before it when providers are asked.
+    assert (own.how, own.extent, own.nodes, own.fallbacks) == ("asked", "all", 7, ())
+    assert found["xnnpack"].how == "estimated"
+    assert (found["xnnpack"].source, found["xnnpack"].dated) != ("", "")
+    assert found["xnnpack"].nodes == 7
+    assert sandbox.contents() == before
+
+
+def test_fallbacks_fail_only_on_request(sandbox: Sandbox) -> None:
+    assert sandbox.run("inspect", "model.onnx", "--runs-on", "xnnpack").code == 0
+    assert sandbox.run("inspect", "model.onnx", "--runs-on", "xnnpack", "--error-on-fallback").code == 1
+    assert sandbox.run("inspect", "model.onnx", "--runs-on", "ort-cpu", "--error-on-fallback").code == 0
+
+
+def test_an_unknown_runtime_names_the_nearest(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("inspect", "model.onnx", "--runs-on", "ort-cpu,xnpack")
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert "no runtime 'xnpack'; did you mean 'xnnpack'?" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [["--error-on-fallback"], ["--report", "r.json"], ["--shape", "image=1,1,8,8"]]
+)
+def test_options_of_a_deployment_report_want_runtimes(option: list[str], sandbox: Sandbox) -> None:
+    outcome = sandbox.run("inspect", "model.onnx", *option)
+    assert outcome.code == 2
+    assert f"{option[0]} is about where a model runs" in outcome.stderr
+
+
+def test_the_report_is_the_document(sandbox: Sandbox) -> None:
+    sandbox.run("inspect", "model.onnx", "--runs-on", "xnnpack", "--report", "r.json")
+    assert json.loads((sandbox.folder / "r.json").read_text())["placements"][0]["runtime"] == "xnnpack"
+
+
+def test_given_sizes_are_what_is_judged(tmp_path: Path) -> None:
+    proto = onnx.load(DIGITS)
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    onnx.save(proto, tmp_path / "open.onnx")
+    before = onnxport.inspect_deployment(tmp_path / "open.onnx", "xnnpack").placements[0]
+    after = onnxport.inspect_deployment(tmp_path / "open.onnx", "xnnpack", shape={"image": (1, 1, 8, 8)})
+    assert any("is open" in each.why for each in before.fallbacks)
+    assert not any("is open" in each.why for each in after.placements[0].fallbacks)
+
+
+HANGS = """
+import time
+def ask(path, options): time.sleep(60)
+"""
+CRASHES = """
+import os, signal
+def ask(path, options): os.kill(os.getpid(), signal.SIGSEGV)
+"""
+FAILS = """
+def ask(path, options): raise KeyError("of the library's own")
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (HANGS, "hung: no answer within 2 s"),
+        (CRASHES, "crashed (signal SIGSEGV)"),
+        (FAILS, "of the library's own"),
+    ],
+)
+def test_a_runtime_that_crashes_or_hangs_is_a_row(
+    code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "foreign.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    runtime = Runtime("x", "Foreign", asker="foreign")
+    answer = _asked(Subject(DIGITS, None, tmp_path), runtime, timeout=2)
+    assert answer is not None
+    assert (answer.how, answer.extent) == ("asked", "unknown")
+    assert said in answer.why
