@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fixtures import models
 
-_LINE = re.compile(r"Replacing (\d+) out of (\d+) node\(s\) .*? yielding (\d+) partitions for subgraph 0 ")
+_LINE = re.compile(r"Replacing (\d+) out of (\d+) node\(s\) .*? yielding (\d+) partitions for subgraph (\d+) ")
 _LEVEL = "tflite::logging_internal::MinimalLogger::minimum_log_severity_"
 _VERBOSE = 0
 # Of the same weights in other clothes, or without any.
@@ -57,20 +57,27 @@ def _row(key: str, folder: Path) -> tuple[str, bool]:
     except CannotConvertError as error:
         refusal = f"{error.refusals[0].op}: {error.refusals[0].why}" if error.refusals else error.what
         return f"| | | not converted: {refusal[:60]} | ", True
-    answer = ask(about.path, AskOptions("tflite-cpu", "LiteRT", folder))
-    taken = {about.file.nodes[index] for each in partitions_of(about, 1)[0] for index in each}
-    ours = len(subsets(about.file.graph, taken)) if taken else 0
-    said = _said(about.path)
-    same = said == ((answer.taken, answer.nodes, ours) if answer.taken else None)
-    shown = "nothing" if said is None else f"{said[0]} of {said[1]}, {said[2]}"
-    return f"{answer.nodes} | {answer.taken} | {answer.partitions} | {shown} | {ours}", same
+    answer = ask(about.file.path, AskOptions("tflite-cpu", "LiteRT", folder))
+    taken = frozenset().union(*partitions_of(about.file, 1).taken)
+    ours = {}
+    for each in about.file.subgraphs:
+        count = len(taken.intersection(each.graph.nodes))
+        if count:
+            ours[each.index] = (count, len(each.graph.nodes), len(subsets(each.graph, taken)))
+    said = _said(about.file.path)
+    shown = "; ".join(f"{count} of {nodes}, {parts}" for count, nodes, parts in said.values()) or "nothing"
+    parts = "; ".join(str(parts) for _, _, parts in ours.values())
+    return f"{answer.nodes} | {answer.taken} | {answer.partitions} | {shown} | {parts}", said == ours
 
 
-def _said(path: Path) -> tuple[int, int, int] | None:
-    """What LiteRT's log says of the main graph; None where it delegates nothing."""
+def _said(path: Path) -> dict[int, tuple[int, int, int]]:
+    """What LiteRT's log says of each subgraph of which it delegates something."""
     command = [sys.executable, "-m", "benchmarks.deployment_tflite", "--witness", str(path)]
-    lines = _LINE.findall(subprocess.run(command, capture_output=True, text=True, check=True).stderr)
-    return tuple(map(int, lines[-1])) if lines else None  # of several sizes that were tried the last
+    log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    # Of several sizes that were tried the last.
+    return {
+        int(index): (int(taken), int(nodes), int(parts)) for taken, nodes, parts, index in _LINE.findall(log)
+    }
 
 
 def _witness(path: Path) -> int:

@@ -94,6 +94,13 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
+        Runtime(
+            "tflite-cpu",
+            "LiteRT, XNNPACK delegate",
+            asker=f"{ASKING}.tflite_cpu",
+            needs=("ai-edge-litert",),
+            formats=("onnx", "tflite"),
+        ),
     )
 }
 

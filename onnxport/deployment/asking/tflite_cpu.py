@@ -5,15 +5,25 @@ Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
 
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.litert.product import Subject, refused, subject
+from onnxport.deployment.estimating.graph import Node
 from onnxport.deployment.litert.interpreting import allocated
+from onnxport.deployment.litert.reading import Subgraph, TfliteFile
 from onnxport.deployment.litert.xnnpack import delegated, reason
 from onnxport.deployment.record import Extent, Placement
 from onnxport.errors import CannotConvertError
+
+
+_FALLBACK = "what XNNPACK does not take LiteRT's own kernels compute, on the CPU too"
+_SIZES = "open sizes were taken as {}, since LiteRT does not load it with 1"
+_UNASKED = "it is in a body that LiteRT does not load by itself, so that it cannot be asked"
 
 
 def ask(path: Path, options: AskOptions) -> Placement:
@@ -30,41 +40,63 @@ def ask(path: Path, options: AskOptions) -> Placement:
     except CannotConvertError as error:
         return refused(path, answer, error)
     try:
-        partitions, size = partitions_of(about, options.threads)
+        return _placed(answer, about, partitions_of(about.file, options.threads))
     except (RuntimeError, ValueError) as error:
         why = f"LiteRT cannot load it: {' '.join(str(error).split())[:300]}"
         return answer.model_copy(update={"extent": "unknown", "why": why})
-    return _placed(answer, about, partitions, size)
 
 
-def partitions_of(about: Subject, threads: int) -> tuple[list[set[int]], int]:
-    """Which operators of the main graph each partition stands for, and the size that open dimensions were given.
+@dataclass(frozen=True)
+class Partitions:
+    """What the delegate took.
+
+    Attributes:
+        taken: a set of nodes for each partition.
+        size: what open dimensions of the inputs were taken as.
+        unasked: the nodes of bodies that the interpreter does not load by themselves.
+    """
+
+    taken: tuple[frozenset[Node], ...]
+    size: int
+    unasked: frozenset[Node] = frozenset()
+
+
+def partitions_of(file: TfliteFile, threads: int) -> Partitions:
+    """Asks the interpreter about the main graph, and about the bodies of IF and WHILE, each in the main graph's place.
 
     Raises:
         RuntimeError, ValueError: the interpreter does not load the file at any of the sizes that are tried.
     """
-    interpreter, size = allocated(about.path, threads)
-    return delegated(interpreter._get_ops_details(), len(about.file.nodes)), size
+    interpreter, size = allocated(file.path, threads)
+    taken, unasked = _taken(file.main, interpreter), set[Node]()
+    for body in file.subgraphs[1:]:
+        try:
+            taken += _taken(body, allocated(file.content(body.index), threads)[0])
+        except (RuntimeError, ValueError):
+            unasked.update(body.graph.nodes)
+    return Partitions(tuple(taken), size, frozenset(unasked))
 
 
-def _placed(answer: Placement, about: Subject, partitions: list[set[int]], size: int) -> Placement:
-    nodes = about.file.nodes
-    inside = set().union(*partitions)
-    left = [node for index, node in enumerate(nodes) if index not in inside]
+def _taken(subgraph: Subgraph, interpreter: Any) -> list[frozenset[Node]]:
+    nodes = subgraph.graph.nodes
+    found = delegated(interpreter._get_ops_details(), len(nodes))
+    return [frozenset(nodes[index] for index in each) for each in found]
+
+
+def _placed(answer: Placement, about: Subject, found: Partitions) -> Placement:
+    nodes = [node for each in about.file.subgraphs for node in each.graph.nodes]
+    inside = frozenset().union(*found.taken)
+    left = [node for node in nodes if node not in inside]
     extent: Extent = "all" if not left else "part" if inside else "none"
-    bodies = sum(1 for graph in about.file.graph.graphs() for _ in graph.nodes) - len(nodes)
-    notes = [f"the bodies of IF and WHILE have {bodies} more nodes, of which LiteRT does not tell"] * bool(bodies)
-    if size > 1:
-        notes.append(f"open sizes were taken as {size}, since LiteRT refuses smaller ones")
-    if not partitions and nodes:
-        notes.append("LiteRT's own kernels compute all of it")
     return answer.model_copy(
         update={
             "extent": extent,
             "nodes": len(nodes),
             "taken": len(inside),
-            "partitions": len(partitions),
-            "fallbacks": tuple(about.fallback(node, reason(node)) for node in left),
-            "notes": tuple(notes),
+            "partitions": len(found.taken),
+            "fallbacks": tuple(
+                about.fallback(node, _UNASKED if node in found.unasked else reason(node)) for node in left
+            ),
+            "notes": (_FALLBACK, *([_SIZES.format(found.size)] if found.size > 1 else [])),
         }
     )

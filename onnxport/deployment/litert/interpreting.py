@@ -12,16 +12,21 @@ _SIZES = (1, 64, 224, 512)
 _PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 
 
-def allocated(path: Path, threads: int = 1, *, delegates: bool = True) -> tuple[Any, int]:
+def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) -> tuple[Any, int]:
     """An interpreter with all tensors in place, and the size that open dimensions were given.
+
+    Args:
+        model: a file, or what is in one.
+        delegates: whether XNNPACK's delegate takes nodes.
 
     Raises:
         RuntimeError, ValueError: it does not load the file at any of these sizes.
     """
+    source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
     failures: list[Exception] = []
     for size in _SIZES:
         interpreter: Any = Interpreter(
-            model_path=str(path), num_threads=threads, **({} if delegates else _PLAIN)
+            **source, num_threads=threads, **({} if delegates else _PLAIN)
         )
         opened = False
         for each in interpreter.get_input_details():

@@ -20,13 +20,11 @@ class Subject:
     """The `.tflite` file that a question is about, and the words in which the answer is given.
 
     Attributes:
-        path: the file.
-        file: what is in it.
+        file: what is in the file.
         sources: ONNX's name of a value to the node that makes it, in the model that the file was made of; empty where
             the user gave the file itself.
     """
 
-    path: Path
     file: TfliteFile
     sources: Mapping[str, ir.Node]
 
@@ -48,12 +46,12 @@ def subject(path: Path, folder: Path) -> Subject:
         CannotConvertError: nodes that the converter refuses.
     """
     if path.suffix == ".tflite":
-        return Subject(path, read(path), {})
+        return Subject(read(path), {})
     model = Model.load(path)
     made = folder / "product.tflite"
     _convert(model, made)
     sources = {value.name: node for node in model.graph.all_nodes() for value in node.outputs if value.name}
-    return Subject(made, read(made), sources)
+    return Subject(read(made), sources)
 
 
 def refused(path: Path, placement: Placement, error: CannotConvertError) -> Placement:

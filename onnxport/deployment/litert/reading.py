@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,12 +15,30 @@ from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.converters.tflite.names import INNER
 from onnxport.deployment.estimating.graph import Graph, Node, Tensor
+from onnxport.errors import InputError
 from onnxport.manifest import KEY, Manifest
 
 # Options that name the subgraphs which an operator runs.
 _BODIES = ("thenSubgraphIndex", "elseSubgraphIndex", "condSubgraphIndex", "bodySubgraphIndex", "initSubgraphIndex")
 _INNER = re.compile(rf"{re.escape(INNER)}\d*$")
 _OMITTED = -1
+_SUBGRAPHS = 8  # where a Model's vtable has its subgraphs: its third field
+_ENTRY = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """One subgraph of a file.
+
+    Attributes:
+        index: in the file; 0 is the main one.
+        graph: its operators; `Graph.opset` is 0.
+        tensors: in the file's order.
+    """
+
+    index: int
+    graph: Graph
+    tensors: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -27,22 +46,41 @@ class TfliteFile:
     """What is in a file.
 
     Attributes:
-        graph: of the main subgraph; `Graph.opset` is 0.
-        positions: index of each tensor in the main subgraph, by the tensor.
-        nodes: of the main subgraph, by the operator's index.
+        subgraphs: the main one, and those that its operators run, each once.
     """
 
-    graph: Graph
-    positions: Mapping[Tensor, int]
-    nodes: tuple[Node, ...]
+    path: Path
+    subgraphs: tuple[Subgraph, ...]
+
+    @property
+    def main(self) -> Subgraph:
+        return self.subgraphs[0]
+
+    def content(self, index: int) -> bytes:
+        """The file with subgraph `index` in the place of the main one, for an interpreter that is asked about that."""
+        content = bytearray(self.path.read_bytes())
+        table = schema.Model.GetRootAs(content, 0)._tab
+        # An entry of the vector is the distance from itself to its table, and all tables lie behind the vector.
+        first = table.Vector(table.Offset(_SUBGRAPHS))
+        other = first + _ENTRY.size * index
+        starts = [at + _ENTRY.unpack_from(content, at)[0] for at in (first, other)]
+        _ENTRY.pack_into(content, first, starts[1] - first)
+        _ENTRY.pack_into(content, other, starts[0] - other)
+        return bytes(content)
 
 
 def read(path: Path) -> TfliteFile:
-    """The graph of the `.tflite` file at `path`, which an interpreter has taken."""
-    reader = _Reader(path.read_bytes())
-    graph, tensors = reader.subgraph(0)
-    nodes = tuple(graph.nodes)
-    return TfliteFile(graph, {tensor: index for index, tensor in enumerate(tensors)}, nodes)
+    """The graph of the `.tflite` file at `path`, which an interpreter has taken.
+
+    Raises:
+        InputError: it is truncated or damaged.
+    """
+    try:
+        reader = _Reader(path.read_bytes())
+        reader.subgraph(0)
+    except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(f"{path} is truncated or damaged", fix="copy, download or convert it again") from error
+    return TfliteFile(path, tuple(reader.found[index] for index in sorted(reader.found)))
 
 
 @dataclass(frozen=True)
@@ -61,22 +99,22 @@ class _Buffer:
 
 class _Reader:
     def __init__(self, content: bytes) -> None:
-        self._content = content
         self._model = schema.Model.GetRootAs(content, 0)
         self._onnx_names = self._names()
-        self._reading: set[int] = set()
+        self.found: dict[int, Subgraph] = {}
 
-    def subgraph(self, index: int) -> tuple[Graph, list[Tensor]]:
-        subgraph = self._model.Subgraphs(index)
+    def subgraph(self, index: int) -> Graph:
+        """Reads a subgraph and those that its operators run, each once."""
+        if index in self.found:
+            return self.found[index].graph
+        table = self._model.Subgraphs(index)
         ends = self._ends() if index == 0 else {}
-        tensors = [
-            self._tensor(subgraph.Tensors(i), ends.get(i, "")) for i in range(subgraph.TensorsLength())
-        ]
-        self._reading.add(index)
-        nodes = [self._node(subgraph.Operators(i), tensors) for i in range(subgraph.OperatorsLength())]
-        self._reading.discard(index)
-        outputs = frozenset(tensors[i].name for i in (subgraph.OutputsAsNumpy() if subgraph.OutputsLength() else ()))
-        return Graph(_linked(nodes), 0, outputs), tensors
+        tensors = [self._tensor(table.Tensors(i), ends.get(i, "")) for i in range(table.TensorsLength())]
+        outputs = table.OutputsAsNumpy() if table.OutputsLength() else ()
+        graph = Graph([], 0, frozenset(tensors[i].name for i in outputs))
+        self.found[index] = Subgraph(index, graph, tuple(tensors))
+        graph.nodes += _linked([self._node(table.Operators(i), tensors) for i in range(table.OperatorsLength())])
+        return graph
 
     def _node(self, operator: Any, tensors: list[Tensor]) -> Node:
         code = self._model.OperatorCodes(operator.OpcodeIndex())
@@ -96,7 +134,7 @@ class _Reader:
             inputs=_chosen(options.inputs, tensors),
             outputs=outputs,
             attributes=attributes,
-            bodies=tuple(self.subgraph(each)[0] for each in bodies if each not in self._reading),
+            bodies=tuple(self.subgraph(each) for each in bodies),
         )
 
     def _tensor(self, tensor: Any, end: str) -> Tensor:
