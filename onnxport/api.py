@@ -279,17 +279,23 @@ def run_pipeline(
     return report
 
 
-def load(path: StrPath, *, function: str = "") -> Runtime:
+def load(path: StrPath, *, runtime: str = "auto", function: str = "") -> Runtime:
     """Loads an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file to run it; use the result as a context manager.
 
     `run({name: array})` takes and gives the ONNX model's names and dtypes, whatever the format.
 
     Args:
+        runtime: who runs it, where that is a choice (docs/runtimes.md): "tract" for an `.onnx` file.
         function: which function of an `.mlpackage` is to answer; its default one unless given.
+
+    Raises:
+        InputError: no model, or one that the runtime refuses.
+        UsageError: a runtime that there is not.
+        MissingDependencyError: one that is not installed.
     """
     from onnxport.validate import runtimes
     from onnxport.validate.runtimes.options import runtime_options
 
     artifact = Artifact.open(path_of(path, "a model", fix="give a path to a model file"))
-    given = {"function": function} if function else {}
+    given = {"runtime": runtime} | ({"function": function} if function else {})
     return runtimes.load(artifact.path, runtime_options(artifact.format, given, "load"))

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 IMPORT_NAMES = {
+    "_tools": "MNN",
     "distributed": "dask",
     "google": "protobuf",
     "h5py": "tensorflow",
@@ -36,7 +37,14 @@ IMPORT_NAMES = {
 # threadpoolctl comes with scikit-learn.
 UNREQUIRED = {"paddle", "tf-keras", "threadpoolctl"}
 # What a user needs for part of what the package does; the others are for those who work on it.
-OPTIONAL = ("distributed", "images", "torch", "tensorflow", "sklearn", "boosting")
+OPTIONAL = (
+    *("distributed", "images", "torch", "tensorflow", "sklearn", "boosting"),
+    *("tract", "openvino", "ncnn", "mnn", "rten"),
+)
+# Run as programs, and never imported: the package of pnnx imports PyTorch.
+PROGRAMS = {"pnnx", "rten-convert"}
+# The rooms that the process of one framework, or engine, alone enters.
+INNERMOST = ("onnxport/exporters/*/**/*.py", "onnxport/validate/runtimes/foreign/*.py")
 
 
 @pytest.fixture(scope="module")
@@ -117,14 +125,15 @@ def test_dependencies_are_exactly_what_the_package_imports() -> None:
     imported = {canonicalize_name(IMPORT_NAMES.get(name, name)) for name in imported_packages()}
     always = {canonicalize_name(Requirement(text).name) for text in PYPROJECT["project"]["dependencies"]}
     by_extra = {canonicalize_name(Requirement(text).name) for extra in OPTIONAL for text in EXTRAS[extra]}
-    assert imported - UNREQUIRED == always | by_extra
+    assert imported - UNREQUIRED == (always | by_extra) - PROGRAMS
     assert not always & by_extra
 
 
 def test_what_an_extra_brings_is_imported_in_functions_only() -> None:
-    """So that everything else works without it; but for the rooms that a framework's own process alone enters."""
+    """So that everything else works without it; but for the innermost rooms."""
     optional = {canonicalize_name(Requirement(text).name) for extra in OPTIONAL for text in EXTRAS[extra]}
-    for path in set((ROOT / "onnxport").rglob("*.py")) - set((ROOT / "onnxport/exporters").glob("*/**/*.py")):
+    innermost = {path for pattern in INNERMOST for path in ROOT.glob(pattern)}
+    for path in set((ROOT / "onnxport").rglob("*.py")) - innermost:
         top = ast.parse(path.read_text(encoding="utf-8")).body
         names = imported_by(node for node in top if isinstance(node, ast.Import | ast.ImportFrom))
         assert not optional & {canonicalize_name(IMPORT_NAMES.get(name, name)) for name in names}, path

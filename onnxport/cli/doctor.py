@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnxport
+from onnxport import extending
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import Output, output_options
 from onnxport.errors import MISSING_DEPENDENCY, PROVEN
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, is_core, missing
+from onnxport.validate.runtimes.kinds import KINDS, RESERVED
 
 
 @subcommand("doctor", "onnxport doctor")
@@ -43,7 +45,8 @@ def _examined() -> dict[str, Any]:
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
-        "plugins": [_plugin(each) for kind in plugins.GROUPS for each in plugins.installed(kind)],
+        "runtimes": {kind.name: _state(kind.distributions) for kind in KINDS},
+        "plugins": [_plugin(each) for kind in extending.GROUPS for each in extending.installed(kind)],
         "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
         "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
         "exit_code": MISSING_DEPENDENCY if lacking_core else PROVEN,
@@ -60,14 +63,15 @@ def _state(needs: tuple[str, ...]) -> dict[str, Any]:
     return {"works": not lacking, "lacks": lacking}
 
 
-def _plugin(plugin: plugins.Plugin) -> dict[str, Any]:
-    """Who brings what, not imported: whether it works is known when a pipeline names it."""
+def _plugin(plugin: extending.Plugin) -> dict[str, Any]:
+    """Who brings what, not imported: whether it works is known when it is named."""
+    reserved = RESERVED if plugin.kind == "runtime" else plugins.RESERVED
     return {
         "name": plugin.name,
         "kind": plugin.kind,
         "distribution": plugin.distribution,
         "version": plugin.version,
-        "rivals": plugins.rivals(plugin),
+        "rivals": extending.rivals(plugin, reserved),
     }
 
 
@@ -82,10 +86,10 @@ def _text(found: dict[str, Any]) -> str:
         ("frameworks and runtimes of others, each optional", True),
     ):
         lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
-    for kind in ("targets", "sources"):
+    for kind in ("targets", "sources", "runtimes"):
         lines += ["", kind, *(f"  {name:<18} {_said(state)}" for name, state in found[kind].items())]
     if found["plugins"]:
-        lines += ["", "plugins for pipelines", *map(_brought, found["plugins"])]
+        lines += ["", "plugins", *map(_brought, found["plugins"])]
     if found["remedies"]:
         lines += ["", "to mend what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
     if found["extras"]:

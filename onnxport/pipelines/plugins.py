@@ -9,48 +9,37 @@ import contextlib
 import errno
 import functools
 import hashlib
-import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
+from onnxport import extending
+from onnxport.errors import MachineError, OnnxportError
+from onnxport.extending import GROUPS, Kind, Plugin, installed, quiet, said, unusable
 
 if TYPE_CHECKING:
     from onnxport.model import Model
     from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
-Kind = Literal["stage", "target"]
-GROUPS: dict[Kind, str] = {"stage": "onnxport.stages", "target": "onnxport.targets"}
+__all__ = [
+    "GROUPS",
+    "Kind",
+    "Plugin",
+    "Provider",
+    "find",
+    "guarded",
+    "installed",
+    "load",
+    "sources_of",
+]
+
 # What these names mean in a pipeline or a report is settled; onnx is the target that only hands out, export no stage.
 RESERVED = frozenset(("optimize", "quantize", "tflite", "coreml", "ort", "onnx", "export"))
 # Of these the machine is guilty, whoever met with them.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """An entry point, not imported.
-
-    Attributes:
-        place: what it names, as "module:object".
-    """
-
-    kind: Kind
-    name: str
-    place: str
-    distribution: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version}"
-
-    @property
-    def module(self) -> str:
-        return self.place.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -72,48 +61,14 @@ class Provider:
         return f"{self.distribution} {self.version}"
 
 
-def installed(kind: Kind) -> tuple[Plugin, ...]:
-    """The plugins of a kind, in the order of their names."""
-    return _installed(kind, tuple(sys.path))
-
-
-@functools.cache
-def _installed(kind: Kind, places: tuple[str, ...]) -> tuple[Plugin, ...]:
-    """Looked for once, until there are other places to look in."""
-    from importlib.metadata import entry_points
-
-    found = (
-        Plugin(kind, point.name, point.value, point.dist.name, point.dist.version)
-        for point in entry_points(group=GROUPS[kind])
-        if point.dist is not None
-    )
-    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.distribution)))
-
-
-def rivals(plugin: Plugin) -> tuple[str, ...]:
-    """Who else claims its name: distributions with versions, or onnxport itself."""
-    own = ("onnxport",) if plugin.name in RESERVED else ()
-    others = (str(each) for each in installed(plugin.kind) if each != plugin and each.name == plugin.name)
-    return (*own, *others)
-
-
 def find(kind: Kind, name: str) -> Stage | None:
     """The plugin's stage of that name; None where nobody brings one.
 
     Raises:
         MissingDependencyError: two claim the name, or the one that has it cannot be used.
     """
-    for plugin in installed(kind):
-        if plugin.name != name:
-            continue
-        if others := rivals(plugin):
-            raise MissingDependencyError(
-                f"the {kind} {name!r} is ambiguous",
-                why=f"{' and '.join((str(plugin), *others))} bring one of that name",
-                fix=f"remove what you do not need: {_uninstall(plugin)}",
-            )
-        return load(plugin)
-    return None
+    plugin = extending.named(kind, name, RESERVED)
+    return None if plugin is None else load(plugin)
 
 
 @functools.cache
@@ -123,19 +78,14 @@ def load(plugin: Plugin) -> Stage:
     Raises:
         MissingDependencyError: it fails to import, or gives what is no stage for its place.
     """
-    module, _, attribute = plugin.place.partition(":")
-    try:
-        with _quiet():
-            stage: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
-    except (Exception, SystemExit) as error:
-        raise _unusable(plugin, f"{plugin.place} cannot be imported: {_said(error)}") from error
+    stage = extending.imported(plugin)
     if fault := _fault(plugin, stage):
-        raise _unusable(plugin, fault)
-    modules = (module, stage.params.__module__, stage.worker.partition(":")[0])
+        raise unusable(plugin, fault)
+    modules = (plugin.module, stage.params.__module__, stage.worker.partition(":")[0])
     try:
         provider = Provider(plugin.distribution, plugin.version, modules, sources_of(modules))
     except (ImportError, OSError) as error:
-        raise _unusable(plugin, f"its code cannot be read: {_said(error)}") from error
+        raise unusable(plugin, f"its code cannot be read: {said(error)}") from error
     found: Stage = replace(
         stage, libraries=(*dict.fromkeys((*stage.libraries, plugin.distribution)),), provider=provider
     )
@@ -249,7 +199,7 @@ def _checked(product: Any, stage: Stage, work: Work) -> Product:
 @contextlib.contextmanager
 def _blamed(stage: Stage) -> Iterator[None]:
     try:
-        with _quiet():
+        with quiet():
             yield
     except (OnnxportError, MemoryError):
         raise
@@ -258,28 +208,6 @@ def _blamed(stage: Stage) -> Iterator[None]:
             raise
         raise MachineError(
             f"the step {stage.name!r} of the plugin {stage.provider} failed",
-            why=_said(error),
+            why=said(error),
             fix="tell its authors, with the model",
         ) from error
-
-
-def _quiet() -> contextlib.AbstractContextManager[Any]:
-    """What a plugin prints is no part of our output, which may be a document."""
-    return contextlib.redirect_stdout(sys.stderr)
-
-
-def _unusable(plugin: Plugin, why: str) -> MissingDependencyError:
-    return MissingDependencyError(
-        f"the plugin {plugin} cannot be used as {plugin.kind} {plugin.name!r}",
-        why=why,
-        fix=f"mend it, or remove it: {_uninstall(plugin)}",
-    )
-
-
-def _uninstall(plugin: Plugin) -> str:
-    return f"{sys.executable} -m pip uninstall {plugin.distribution}"
-
-
-def _said(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

@@ -153,12 +153,13 @@ class ValidateParams(BaseModel):
     reference_runtime: Settings = Field(
         default={},
         description="How the reference is run, as NAME=VALUE: level, provider, threads (ONNX Runtime), "
-        "delegate, threads (LiteRT), function, runtime, units (Core ML).",
+        "delegate, threads (LiteRT), function, units (Core ML); runtime, which names another: tract, openvino, "
+        "ncnn, mnn for .onnx, predict, evaluator for .mlpackage.",
         json_schema_extra={"metavar": "NAME=VALUE"},
     )
     candidate_runtime: Settings = Field(
         default={},
-        description="How the candidate is run, likewise: --candidate-runtime level=basic.",
+        description="How the candidate is run, likewise: --candidate-runtime level=basic, or runtime=tract.",
         json_schema_extra={"metavar": "NAME=VALUE"},
     )
     report_tensors: Path | None = Field(

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from onnxport.artifact import FORMATS, Artifact, Format, TensorSpec
+from onnxport.artifact import FORMATS, SUFFIXES, Artifact, TensorSpec
 from onnxport.closing import Closing
 from onnxport.isolation import RUN_TIMEOUT, Child
+from onnxport.validate.runtimes import kinds
 from onnxport.validate.runtimes.base import Array, Feeds, Runtime
 from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
 
@@ -75,17 +76,12 @@ def coreml_host() -> Host:
     return Host()
 
 
-_TARGETS: dict[Format, str] = {
-    "tflite": "tflite_host",
-    "onnx": "ort_host",
+# Kinds whose imports begin with the process; others begin theirs with the first call.
+_TARGETS = {
+    "litert": "tflite_host",
     "ort": "ort_host",
-    "coreml": "coreml_host",
-}
-_PURPOSES: dict[Format, str] = {
-    "tflite": "LiteRT",
-    "onnx": "ONNX Runtime",
-    "ort": "ONNX Runtime",
-    "coreml": "the runtime of ML programs",
+    "predict": "coreml_host",
+    "evaluator": "coreml_host",
 }
 
 
@@ -93,7 +89,8 @@ def isolated(artifact: Artifact, params: ValidateParams, role: Role) -> Isolated
     """The runtime of one of the two sides under the user's settings; its process starts at once.
 
     Raises:
-        UsageError: settings that the format's runtime does not know.
+        UsageError: settings that the runtime does not know.
+        MissingDependencyError: the runtime that is asked for is not installed.
     """
     option = f"--{role}-runtime"
     given = params.reference_runtime if role == "reference" else params.candidate_runtime
@@ -120,9 +117,10 @@ class IsolatedRuntime(Closing):
         self, path: Path, options: RuntimeOptions = _DEFAULT, *, timeout: float = RUN_TIMEOUT
     ) -> None:
         self.path, self.options, self._timeout = path, options, timeout
-        format_ = FORMATS[path.suffix.lower()]
-        target = f"{__name__}:{_TARGETS[format_]}"
-        purpose = f"{_PURPOSES[format_]} running {path}"
+        self._kind = kinds.find(FORMATS[path.suffix.lower()], options.runtime)
+        self._kind.check()
+        target = f"{__name__}:{_TARGETS.get(self._kind.name, Host.__name__)}"
+        purpose = f"{self._kind.title} running {path}"
         self._child = Child(target, purpose=purpose, timeout=timeout, patience=_PATIENCE)
         self._described: Description | None = None
 
@@ -139,7 +137,7 @@ class IsolatedRuntime(Closing):
 
     def other_kernels(self) -> IsolatedRuntime | None:
         """See `ReferenceRuntime.other_kernels`: ONNX Runtime without its optimizations, or with them."""
-        if FORMATS[self.path.suffix.lower()] != "onnx":
+        if self._kind.name != "ort" or self.path.suffix.lower() != SUFFIXES["onnx"]:
             return None
         return self.beside(self.options.at_level("all" if self.options.level == "disable" else "disable"))
 

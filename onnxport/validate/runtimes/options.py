@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from onnxport.artifact import SUFFIXES, Format
 from onnxport.errors import UsageError
+from onnxport.validate.runtimes import kinds
 
 # Kernel threads of every runtime: the verdict has to come soon on a small CI machine and leave one core to others.
 THREADS = 2
@@ -19,7 +20,6 @@ _MOST_THREADS = 256
 
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 Delegate = Literal["xnnpack", "none"]
-Coreml = Literal["auto", "predict", "evaluator"]
 Units = Literal["all", "cpu", "cpu-gpu", "cpu-ne"]
 
 
@@ -32,37 +32,31 @@ class RuntimeOptions:
         level: ONNX Runtime's graph optimizations; an `.ort` file has its own behind it.
         provider: ONNX Runtime's execution provider without the word: "CPU", "CUDA", "OpenVINO".
         delegate: what LiteRT hands its operators to; "none" runs its built-in kernels.
-        runtime: who answers for a Core ML package: Core ML itself ("predict", macOS), or our evaluator of its program;
-            "auto" is the first where there is one.
+        runtime: who answers, by its name in `kinds.KINDS` or of a plugin; "auto" is the first for the format.
         units: what Core ML may compute on.
         function: which function of a Core ML package answers; the one that it names as its default unless given.
+        own: names and values of settings that only the runtime itself knows, in the order of the names.
     """
 
     threads: int = THREADS
     level: OrtLevel = "all"
     provider: str = "CPU"
     delegate: Delegate = "xnnpack"
-    runtime: Coreml = "auto"
+    runtime: str = kinds.AUTO
     units: Units = "all"
     function: str = ""
+    own: tuple[tuple[str, str], ...] = ()
 
     def at_level(self, level: OrtLevel) -> RuntimeOptions:
         return replace(self, level=level)
 
 
-# Format to the settings that its runtime knows.
-_KNOWN: dict[Format, tuple[str, ...]] = {
-    "onnx": ("level", "provider", "threads"),
-    "ort": ("provider", "threads"),
-    "tflite": ("delegate", "threads"),
-    "coreml": ("function", "runtime", "units"),
-}
 _CHOICES = {
     "level": get_args(OrtLevel),
     "delegate": get_args(Delegate),
-    "runtime": get_args(Coreml),
     "units": get_args(Units),
 }
+_FIELDS = frozenset(field.name for field in fields(RuntimeOptions))
 
 
 def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> RuntimeOptions:
@@ -73,16 +67,17 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         option: how the user says it, for messages.
 
     Raises:
-        UsageError: a name that this format's runtime does not know, or a value that it cannot have.
+        UsageError: a name that the runtime does not know, or a value that it cannot have.
+        MissingDependencyError: a runtime of a plugin that cannot be used.
     """
-    known = _KNOWN[format_]
+    kind = kinds.find(format_, given.get("runtime", kinds.AUTO), option)
+    known = sorted((*kind.settings, "runtime"))
     for name in given:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             way_out = f"did you mean {nearest[0]!r}?" if nearest else f"its settings are {', '.join(known)}"
-            raise UsageError(
-                f"{option}: the runtime of {SUFFIXES[format_]} files has no {name!r}", fix=way_out
-            )
+            who = kind.title if "runtime" in given else f"the runtime of {SUFFIXES[format_]} files"
+            raise UsageError(f"{option}: {who} has no {name!r}", fix=way_out)
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
             raise UsageError(
@@ -93,9 +88,10 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         level=given.get("level", "all"),  # type: ignore[arg-type]  # checked against the choices
         provider=given.get("provider", "CPU"),
         delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
-        runtime=given.get("runtime", "auto"),  # type: ignore[arg-type]
+        runtime=given.get("runtime", kinds.AUTO),
         units=given.get("units", "all"),  # type: ignore[arg-type]
         function=given.get("function", ""),
+        own=tuple(sorted((name, value) for name, value in given.items() if name not in _FIELDS)),
     )
 
 
