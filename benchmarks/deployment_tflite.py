@@ -4,9 +4,9 @@
 
 Each model is converted as `onnxport convert --to tflite` would. Our answer is read off the interpreter's operators. The
 witness is the line that LiteRT logs when it gives nodes to a delegate ("Replacing 28 out of 30 node(s) ... yielding 2
-partitions for subgraph 0"), which it prints at a level that only a variable inside the library sets; `nm` (binutils)
-finds it. LiteRT counts the parts of both kinds, ours and its own kernels'; the third figure holds `subsets`, by which the
-GPU delegate's partitions are estimated, to that count.
+partitions for subgraph 0"), at a level that only a variable inside the library sets; `nm` (binutils) finds it. LiteRT
+counts the parts of both kinds, the delegate's and its own kernels'; `subsets`, by which partitions of the GPU delegate
+are estimated, is held to that count. A row is a model, with "; " between its subgraphs where there are several.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pathlib import Path
 
 from fixtures import models
 
-_LINE = re.compile(r"Replacing (\d+) out of (\d+) node\(s\) .*? yielding (\d+) partitions for subgraph (\d+) ")
+_LINE = re.compile(
+    r"Replacing (\d+) out of (\d+) node\(s\) .*? yielding (\d+) partitions for subgraph (\d+) "
+)
 _LEVEL = "tflite::logging_internal::MinimalLogger::minimum_log_severity_"
 _VERBOSE = 0
 # Of the same weights in other clothes, or without any.
@@ -30,8 +32,9 @@ _OTHER = ("light/", "mobilenetv2/", "efficientnet_lite0/")
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--witness"]:
         return _witness(Path(arguments[1]))
+    known = models.keys()
     keys = arguments or [
-        key for key in models.keys() if key.endswith((".onnx", ".tflite")) and not key.startswith(_OTHER)
+        key for key in known if key.endswith((".onnx", ".tflite")) and not key.startswith(_OTHER)
     ]
     wrong = 0
     print("| model | nodes | taken | partitions | LiteRT's log: taken of nodes, parts | our parts | same |")

@@ -101,6 +101,20 @@ RUNTIMES: Mapping[str, Runtime] = {
             needs=("ai-edge-litert",),
             formats=("onnx", "tflite"),
         ),
+        Runtime(
+            "tflite-gpu",
+            "LiteRT, GPU delegate",
+            asker=f"{ASKING}.tflite_gpu",
+            needs=("ai-edge-litert",),
+            formats=("onnx", "tflite"),
+        ),
+        Runtime(
+            "coreml",
+            "Core ML",
+            asker=f"{ASKING}.coreml",
+            needs=("coremltools",),
+            formats=("onnx", "coreml"),
+        ),
     )
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from onnxport.deployment.estimating.graph import Node
+from onnxport.deployment.litert import conditions as tflite
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
 
@@ -71,4 +72,5 @@ CONDITIONS: Mapping[str, Condition] = {
     "known_dimensions": _known_dimensions,
     "last_axis": _last_axis,
     "not_all": _not_all,
+    **tflite.CONDITIONS,
 }

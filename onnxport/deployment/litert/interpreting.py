@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 # For open dimensions, the likeliest first: LiteRT itself takes 1, which is smaller than some windows.
 _SIZES = (1, 64, 224, 512)
+LIKELY = 64  # where one has to be chosen: most windows fit, and little is computed
 _PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 
 
@@ -25,9 +27,7 @@ def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) 
     source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
     failures: list[Exception] = []
     for size in _SIZES:
-        interpreter: Any = Interpreter(
-            **source, num_threads=threads, **({} if delegates else _PLAIN)
-        )
+        interpreter: Any = Interpreter(**source, num_threads=threads, **({} if delegates else _PLAIN))
         opened = False
         for each in interpreter.get_input_details():
             signature = [int(dim) for dim in each["shape_signature"]]
@@ -45,3 +45,17 @@ def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) 
         else:
             return interpreter, size
     raise failures[0]
+
+
+def of_unknown_size(interpreter: Any, candidates: Iterable[int]) -> list[int]:
+    """Those of the tensors `candidates` whose size follows from values: they have no place until the model runs."""
+    found = []
+    for index in candidates:
+        details = interpreter._get_tensor_details(index, 0)
+        if 0 in details["shape"]:
+            continue
+        try:
+            interpreter.tensor(index)()
+        except ValueError:
+            found.append(index)
+    return found

@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from onnxport.deployment.estimating.graph import Node
 from onnxport.deployment.litert.reading import TfliteFile, read
-from onnxport.deployment.record import Fallback, Placement
-from onnxport.errors import CannotConvertError
+from onnxport.deployment.record import Fallback
 from onnxport.model import Model
+from onnxport.shapes import GivenShape
 
 
 @dataclass(frozen=True)
@@ -39,43 +39,29 @@ class Subject:
         )
 
 
-def subject(path: Path, folder: Path) -> Subject:
-    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`.
+def subject(path: Path, folder: Path, shapes: Mapping[str, GivenShape] | None = None) -> Subject:
+    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`, with `shapes` for open sizes.
 
     Raises:
         CannotConvertError: nodes that the converter refuses.
+        UsageError: sizes that do not fit the model.
     """
     if path.suffix == ".tflite":
         return Subject(read(path), {})
     model = Model.load(path)
     made = folder / "product.tflite"
-    _convert(model, made)
+    _convert(model, made, shapes or {})
     sources = {value.name: node for node in model.graph.all_nodes() for value in node.outputs if value.name}
     return Subject(read(made), sources)
 
 
-def refused(path: Path, placement: Placement, error: CannotConvertError) -> Placement:
-    """`placement` of a model that has no product to ask about."""
-    nodes = sum(1 for node in Model.load(path).graph.all_nodes() if node.op_type != "Constant")
-    fallbacks = tuple(Fallback(op=each.op, node=each.node, why=each.why) for each in error.refusals)
-    return placement.model_copy(
-        update={
-            "extent": "none",
-            "nodes": nodes,
-            "taken": 0,
-            "fallbacks": fallbacks,
-            "why": "" if fallbacks else "; ".join(part for part in (error.what, error.why) if part),
-        }
-    )
-
-
-def _convert(model: Model, output: Path) -> None:
+def _convert(model: Model, output: Path, shapes: Mapping[str, GivenShape]) -> None:
     from onnxport.converters.params import TfliteParams
     from onnxport.converters.tflite.compile import TfliteConverter
     from onnxport.manifest import Manifest
     from onnxport.optimizers.prepare import prepare
 
     with TfliteConverter() as converter:
-        prepared = prepare(model, shapes={}, native=converter.native_ops)
+        prepared = prepare(model, shapes=shapes, native=converter.native_ops)
         note = Manifest(model.artifact.digest(), {}, {}, "skipped")
         converter.convert(prepared.model, output, TfliteParams(), note, model)

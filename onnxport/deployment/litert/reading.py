@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,13 @@ from onnxport.errors import InputError
 from onnxport.manifest import KEY, Manifest
 
 # Options that name the subgraphs which an operator runs.
-_BODIES = ("thenSubgraphIndex", "elseSubgraphIndex", "condSubgraphIndex", "bodySubgraphIndex", "initSubgraphIndex")
+_BODIES = (
+    "thenSubgraphIndex",
+    "elseSubgraphIndex",
+    "condSubgraphIndex",
+    "bodySubgraphIndex",
+    "initSubgraphIndex",
+)
 _INNER = re.compile(rf"{re.escape(INNER)}\d*$")
 _OMITTED = -1
 _SUBGRAPHS = 8  # where a Model's vtable has its subgraphs: its third field
@@ -79,7 +84,9 @@ def read(path: Path) -> TfliteFile:
         reader = _Reader(path.read_bytes())
         reader.subgraph(0)
     except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise InputError(f"{path} is truncated or damaged", fix="copy, download or convert it again") from error
+        raise InputError(
+            f"{path} is truncated or damaged", fix="copy, download or convert it again"
+        ) from error
     return TfliteFile(path, tuple(reader.found[index] for index in sorted(reader.found)))
 
 
@@ -113,7 +120,9 @@ class _Reader:
         outputs = table.OutputsAsNumpy() if table.OutputsLength() else ()
         graph = Graph([], 0, frozenset(tensors[i].name for i in outputs))
         self.found[index] = Subgraph(index, graph, tuple(tensors))
-        graph.nodes += _linked([self._node(table.Operators(i), tensors) for i in range(table.OperatorsLength())])
+        graph.nodes += _linked(
+            [self._node(table.Operators(i), tensors) for i in range(table.OperatorsLength())]
+        )
         return graph
 
     def _node(self, operator: Any, tensors: list[Tensor]) -> Node:
@@ -151,7 +160,9 @@ class _Reader:
         buffer = self._model.Buffers(tensor.Buffer())
         if not buffer.DataLength() and not buffer.Size():
             return None
-        shape = tuple(int(size) for size in np.atleast_1d(tensor.ShapeAsNumpy())) if tensor.ShapeLength() else ()
+        shape = (
+            tuple(int(size) for size in np.atleast_1d(tensor.ShapeAsNumpy())) if tensor.ShapeLength() else ()
+        )
         return _Buffer(self._model, tensor.Buffer(), _element_types()[tensor.Type()], shape)
 
     def _ends(self) -> dict[int, str]:
@@ -163,7 +174,8 @@ class _Reader:
                 ends = [signature.Inputs(j) for j in range(signature.InputsLength())]
                 ends += [signature.Outputs(j) for j in range(signature.OutputsLength())]
                 found |= {
-                    end.TensorIndex(): self._onnx_names.get(end.Name().decode(), end.Name().decode()) for end in ends
+                    end.TensorIndex(): self._onnx_names.get(end.Name().decode(), end.Name().decode())
+                    for end in ends
                 }
         return found
 
@@ -183,7 +195,9 @@ def _linked(nodes: list[Node]) -> list[Node]:
     """`nodes`, which know from now on who reads from whom; several tensors may stand for one ONNX value."""
     made = {tensor: node for node in nodes for tensor in node.outputs if tensor is not None}
     for node in nodes:
-        node.producers = list(dict.fromkeys(made[each] for each in node.inputs if each is not None and each in made))
+        node.producers = list(
+            dict.fromkeys(made[each] for each in node.inputs if each is not None and each in made)
+        )
         for producer in node.producers:
             producer.consumers.append(node)
     return nodes
@@ -216,4 +230,6 @@ def _operators() -> dict[int, str]:
 
 @cache
 def _element_types() -> dict[int, str]:
-    return {number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)}
+    return {
+        number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)
+    }

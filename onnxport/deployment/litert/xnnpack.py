@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from onnxport.deployment.estimating.graph import Node, Tensor
-from onnxport.deployment.litert.reading import TfliteFile
 
 _DELEGATE = "DELEGATE"
 
@@ -54,11 +52,16 @@ def reason(node: Node) -> str:
             return f"{tensor.name!r} is {tensor.dtype}, it takes {', '.join(types)}"
         if tensor.shape is not None and len(tensor.shape) > known["most_dimensions"]:
             return f"rank {len(tensor.shape)} of {tensor.name!r}, at most {known['most_dimensions']}"
+    if open_ := next((tensor for tensor in _computed(node) if not tensor.is_static), None):
+        sizes = ", ".join("?" if dim is None else str(dim) for dim in open_.shape or ())
+        return f"the shape of {open_.name!r} is open: [{sizes}]"
     return "XNNPACK does not take this form of it"
 
 
 def _computed(node: Node) -> list[Tensor]:
-    return [tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and not tensor.is_constant]
+    return [
+        tensor for tensor in (*node.inputs, *node.outputs) if tensor is not None and not tensor.is_constant
+    ]
 
 
 @cache
