@@ -4,6 +4,7 @@
     result = onnxport.convert_model("model.onnx", to="tflite")
     report = onnxport.validate_model("model.onnx", "model.tflite")
     report = onnxport.debug_model("model.onnx", "model.tflite")  # report.diagnosis.node
+    report = onnxport.bench_models(["model.onnx", "model.tflite"], threads=(1, 2))  # report.rows
     report = onnxport.run_pipeline("pipeline.yaml", jobs=2)  # report.cells
     with onnxport.load("model.tflite") as runtime:
         answers = runtime.run({"input": array})
@@ -28,16 +29,19 @@ TYPE_CHECKING = False  # type checkers take it for true; the import of typing is
 if TYPE_CHECKING:
     from onnxport.api import (
         ConversionResult,
+        bench_models,
         convert_model,
         debug_model,
         export_model,
         inspect_deployment,
         load,
         optimize_model,
+        profile_model,
         quantize_model,
         validate_model,
     )
     from onnxport.artifact import TensorSpec
+    from onnxport.bench.record import BenchReport
     from onnxport.errors import OnnxportError
     from onnxport.pipelines.outcome import PipelineReport
     from onnxport.validate.custom import metric
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BenchReport",
     "ConversionResult",
     "OnnxportError",
     "PipelineReport",
@@ -54,6 +59,7 @@ __all__ = [
     "Runtime",
     "TensorSpec",
     "__version__",
+    "bench_models",
     "convert_model",
     "debug_model",
     "export_model",
@@ -61,23 +67,27 @@ __all__ = [
     "load",
     "metric",
     "optimize_model",
+    "profile_model",
     "quantize_model",
     "run_pipeline",
     "validate_model",
 ]
 
 _HOMES = {
+    "BenchReport": "onnxport.bench.record",
     "ConversionResult": "onnxport.api",
     "OnnxportError": "onnxport.errors",
     "PipelineReport": "onnxport.pipelines.outcome",
     "Report": "onnxport.validate.report",
     "Runtime": "onnxport.validate.runtimes.base",
     "TensorSpec": "onnxport.artifact",
+    "bench_models": "onnxport.api",
     "convert_model": "onnxport.api",
     "debug_model": "onnxport.api",
     "export_model": "onnxport.api",
     "inspect_deployment": "onnxport.api",
     "optimize_model": "onnxport.api",
+    "profile_model": "onnxport.api",
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom",
     "quantize_model": "onnxport.api",

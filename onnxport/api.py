@@ -20,9 +20,11 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
+    from onnxport.bench.record import BenchReport
     from onnxport.deployment.record import DeploymentReport
     from onnxport.pipelines.outcome import PipelineReport
     from onnxport.pipelines.running.watching import Watcher
+    from onnxport.profiling.record import ProfileReport
     from onnxport.validate.runtimes.base import Runtime
 
 StrPath = str | os.PathLike[str]
@@ -231,6 +233,52 @@ def inspect_deployment(
         raise UsageError("no runtime is named", fix='give runs_on="all", or names of runtimes')
     params = params_of(DeploymentParams, {"runs_on": words, **options}, purpose="inspection")
     return deployment(model, params)
+
+
+def profile_model(model: StrPath, *, progress: Progress | None = None, **options: Any) -> ProfileReport:
+    """Where the time of a run goes, in ONNX Runtime or LiteRT, told in nodes of the ONNX model.
+
+    Args:
+        model: an `.onnx`, `.ort` or `.tflite` file.
+        **options: the fields of ProfileParams: source, runs, warmup, threads, provider, level, shape, inputs, ...
+
+    Raises:
+        MissingDependencyError: a package for Core ML, whose times only Xcode tells.
+        MachineError: the runtime crashed or hung.
+        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    """
+    from onnxport.pipelines import profiles
+    from onnxport.profiling.params import ProfileParams
+
+    params = params_of(ProfileParams, options, purpose="a profile")
+    return profiles.profile(Artifact.open(model), params, progress).report
+
+
+def bench_models(
+    models: StrPath | Iterable[StrPath], *, progress: Progress | None = None, **options: Any
+) -> BenchReport:
+    """Measures how fast, how large and how hungry models are on this machine, each in a process of its own, in turns.
+
+    Args:
+        models: one or several `.onnx`, `.ort`, `.tflite` and `.mlpackage` files.
+        progress: is told which step starts and ends.
+        **options: the fields of BenchParams (bench.params), as the options of `onnxport bench` are spelled: runs,
+            warmup, threads, providers, levels, batch, inputs, shape, ...
+
+    Returns:
+        A row per model and setting. What could not be measured is a row that says why; its `exit_code` and the
+        report's are what the command would have ended with.
+
+    Raises:
+        OnnxportError: nothing was measured: a file that is missing, an option that cannot be meant, a size that nobody
+            gave.
+    """
+    from onnxport.bench.params import BenchParams
+    from onnxport.pipelines import benching
+
+    given = (models,) if isinstance(models, str | os.PathLike) else tuple(models)
+    params = params_of(BenchParams, options, purpose="a bench")
+    return benching.bench([Artifact.open(model) for model in given], params, progress)
 
 
 def run_pipeline(

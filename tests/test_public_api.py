@@ -62,6 +62,12 @@ def export_model(folder: Path) -> None:
     assert "PyTorch" in result.report.reference.runtime
 
 
+def profile_model(_: Path) -> None:
+    report = onnxport.profile_model(DIGITS, runs=5)
+    assert [node.op for node in report.nodes][-1] == "Gemm"
+    assert report.nodes[-1].sources == ("logits",)
+
+
 def inspect_deployment(_: Path) -> None:
     report = onnxport.inspect_deployment(DIGITS, ["ort-cpu"])
     assert [(each.runtime, each.extent) for each in report.placements] == [("ort-cpu", "all")]
@@ -96,6 +102,14 @@ def debug_model(folder: Path) -> None:
     assert report.passed
     assert report.diagnosis is not None
     assert report.diagnosis.node is None
+
+
+def bench_models(folder: Path) -> None:
+    report = onnxport.bench_models(DIGITS, runs=2, warmup=1, threads=1, levels=("disable", "all"))
+    assert isinstance(report, onnxport.BenchReport)
+    assert [row.settings.level for row in report.rows] == ["disable", "all"]
+    assert all(row.latency is not None and row.latency.runs >= 2 for row in report.rows)
+    assert report.exit_code == 0
 
 
 def run_pipeline(folder: Path) -> None:
@@ -138,6 +152,7 @@ def version(folder: Path) -> None:
 
 
 CALLS: dict[str, Callable[[Path], None]] = {
+    "BenchReport": bench_models,
     "ConversionResult": convert_model,
     "OnnxportError": onnxport_error,
     "PipelineReport": run_pipeline,
@@ -145,10 +160,12 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "Runtime": load,
     "TensorSpec": load,
     "__version__": version,
+    "bench_models": bench_models,
     "convert_model": convert_model,
     "debug_model": debug_model,
     "export_model": export_model,
     "inspect_deployment": inspect_deployment,
+    "profile_model": profile_model,
     "optimize_model": optimize_model,
     "load": load,
     "metric": metric,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from onnxport.bench.energy import Counters
 from onnxport.bench.loaders import Chosen, Loaded, Run, loader
+from onnxport.bench.providers import TITLES, installing
 from onnxport.bench.resident import peak, resident
 from onnxport.errors import MissingDependencyError, OnnxportError
 
@@ -45,7 +46,9 @@ class Runner:
 
             self._loader.require()
         except ImportError as error:
-            raise MissingDependencyError(f"{runtime} cannot be imported", why=str(error)) from error
+            raise MissingDependencyError(
+                f"{TITLES[runtime]} cannot be imported", why=str(error), fix=installing(runtime)
+            ) from error
         return {"bare": self._bare, "imported": resident(), "seconds": time.perf_counter() - started}
 
     def load(self, path: str, settings: Chosen) -> dict[str, Any]:

@@ -27,7 +27,9 @@ from onnxport.bench.floors import floor_of
 from onnxport.bench.loaders import Chosen
 from onnxport.bench.pace import Pace
 from onnxport.bench.ports import Ports, ports_of, read, written
+from onnxport.bench.providers import TITLES
 from onnxport.bench.record import Floor, Settings, Status
+from onnxport.bench.statistics import median
 from onnxport.closing import Closing
 from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.isolation import RUN_TIMEOUT, Child, ChildHung
@@ -43,7 +45,9 @@ _LEAST = 0.005  # seconds of a turn, by more runs of a fast model: then no clock
 _MOST = 0.5  # seconds of a turn of more than one run
 _SETTLING = 0.002  # seconds before it: caches that others filled, threads that sleep
 _UNSETTLED = 0.02  # seconds; a run that takes longer hardly notices
-_WARM = 0.1  # seconds of warming up at the least
+_WARM = 0.1  # seconds of warming up at the least,
+_MANY = 1000  # or runs
+_INSTANT = 1e-7  # seconds; no run takes less
 _TARGET = "onnxport.bench.child:Runner"
 _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
@@ -209,7 +213,10 @@ class Contest(Closing):
     def _begin(self, lane: Lane) -> None:
         path, settings = lane.contestant.path, lane.contestant.settings
         self._children[id(lane)] = Child(
-            _TARGET, purpose=f"{settings.runtime} with {path}", timeout=self._timeout, patience=_PATIENCE
+            _TARGET,
+            purpose=f"{TITLES[settings.runtime]} running {path}",
+            timeout=self._timeout,
+            patience=_PATIENCE,
         )
         required = self._call(lane, "require", settings.runtime)
         lane.bare, lane.imported, lane.importing = required["bare"], required["imported"], required["seconds"]
@@ -227,15 +234,16 @@ class Contest(Closing):
         lane.loaded, lane.first = fed["loaded"], fed["first"]
 
     def _warm(self, lane: Lane, runs: int, least: int) -> None:
-        done, taken, estimate = 0, 0.0, lane.first
-        while done < runs or taken < min(_WARM, estimate * 1000):
-            share = max(1, min(max(1, runs - done), int(_MOST / max(estimate, 1e-9))))
+        done, taken, estimate = 0, 0.0, max(lane.first, _INSTANT)
+        while done < runs or (taken < _WARM and done < _MANY):
+            wanted = max(runs - done, math.ceil((_WARM - taken) / estimate))
+            share = max(1, min(wanted, _MANY, int(_MOST / estimate)))
             turn = self._turn(lane, share, 0)
             done, taken = done + share, taken + sum(turn.times)
-            estimate = sorted(turn.times)[len(turn.times) // 2]
-        wanted = max(least, math.ceil(_LEAST / max(estimate, 1e-9)))
-        lane.runs = max(1, min(wanted, int(_MOST / max(estimate, 1e-9))))
-        lane.settling = 0 if estimate > _UNSETTLED else math.ceil(_SETTLING / max(estimate, 1e-9))
+            estimate = max(median(turn.times), _INSTANT)
+        most = max(1, int(_MOST / estimate))
+        lane.runs = min(max(least, math.ceil(_LEAST / estimate)), most)
+        lane.settling = 0 if estimate > _UNSETTLED else math.ceil(_SETTLING / estimate)
 
     def _turn(self, lane: Lane, runs: int, settling: int) -> Turn:
         found = self._call(lane, "turn", runs, settling)
@@ -267,8 +275,11 @@ def rounds(count: int = ROUNDS) -> Stop:
 
 
 def enough(runs: int) -> Stop:
-    """Ends a contest when everybody has at least `runs` timed runs."""
-    return lambda contest: all(len(lane.turns) * lane.runs >= runs for lane in contest.running)
+    """Ends a contest when everybody has at least `runs` timed runs, in ROUNDS rounds unless these are fewer."""
+    return lambda contest: (
+        contest.rounds >= min(ROUNDS, runs)
+        and all(len(lane.turns) * lane.runs >= runs for lane in contest.running)
+    )
 
 
 def _status(error: OnnxportError) -> Status:

@@ -36,17 +36,18 @@ def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence
     """The ends of the model at `path`, of which its runtime told `inputs` and `outputs`."""
     if runtime == "litert":
         return TflitePorts(path, inputs)
-    return NamedPorts(inputs, outputs)
+    if runtime == "ort":
+        from onnxport.validate.runtimes.ort_words import spec_of
+
+        return NamedPorts([spec_of(*each) for each in inputs], [spec_of(*each) for each in outputs])
+    return NamedPorts([TensorSpec(*each) for each in inputs], [TensorSpec(*each) for each in outputs])
 
 
 class NamedPorts:
-    """A runtime that has the source's names and axes: ONNX Runtime."""
+    """A runtime that has the source's names and axes, as ONNX Runtime does."""
 
-    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
-        from onnxport.validate.runtimes.ort_words import spec_of
-
-        self.inputs = tuple(spec_of(*each) for each in inputs)
-        self.outputs = tuple(spec_of(*each) for each in outputs)
+    def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
         """See Ports."""

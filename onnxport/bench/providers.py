@@ -5,6 +5,7 @@ Without any library, since the measuring process imports this too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 # What ONNX Runtime appends to a provider's name.
@@ -35,11 +36,19 @@ _ORT: Mapping[str, str] = {
     "vsinpu": "",
 }
 
+# Runtime to what it calls itself, and to the distribution that has it.
+TITLES: Mapping[str, str] = {"ort": "ONNX Runtime", "litert": "LiteRT", "predict": "Core ML"}
+_DISTRIBUTIONS: Mapping[str, str] = {
+    "ort": "onnxruntime",
+    "litert": "ai-edge-litert",
+    "predict": "coremltools",
+}
+
 # Runtime to what it knows; the first is what a row has of which nobody said anything.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
-    "onnxruntime": tuple(_ORT),
+    "ort": tuple(_ORT),
     "litert": ("xnnpack", "cpu"),
-    "coreml": ("all", "cpu", "cpu-gpu", "cpu-ne"),
+    "predict": ("all", "cpu", "cpu-gpu", "cpu-ne"),
 }
 
 
@@ -49,3 +58,8 @@ def remedy(provider: str) -> str:
     if not distribution:
         return f"no package of the index has it: build ONNX Runtime with --use_{provider}"
     return f"put a build in its place that has it: pip uninstall onnxruntime; pip install {distribution}"
+
+
+def installing(runtime: str) -> str:
+    """The line that brings a runtime."""
+    return f"run: {sys.executable} -m pip install {_DISTRIBUTIONS[runtime]}"

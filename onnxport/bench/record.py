@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.errors import NOT_EQUIVALENT, PROVEN, worst
+from onnxport.errors import MISSING_DEPENDENCY, NOT_EQUIVALENT, PROVEN, worst
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -28,7 +28,7 @@ class Settings(_Record):
         runtime: who runs it, as `--candidate-runtime runtime=` spells it.
         provider: an execution provider, a delegate or compute units, in lower case: "cpu", "xnnpack".
         level: ONNX Runtime's graph optimizations.
-        batch: size of the first axis of every input whose first axis is open; None where none is.
+        batch: size of every input's batch, where that is open or one was asked for.
     """
 
     runtime: str
@@ -212,6 +212,9 @@ class BenchReport(_Record):
 
     @property
     def exit_code(self) -> int:
-        """The worst of the rows'; a row slower than its limit is as an artefact over its budget."""
+        """The worst of the rows'; a row slower than its limit is as an artefact over its budget. Where nothing could be
+        measured, because all of it belongs on another machine, that is missing here."""
         slower = any(row.against is not None and row.against.standing == "slower" for row in self.rows)
-        return worst([NOT_EQUIVALENT if slower else PROVEN, *(row.exit_code for row in self.rows)])
+        found = worst([NOT_EQUIVALENT if slower else PROVEN, *(row.exit_code for row in self.rows)])
+        nothing = not any(row.status == "measured" for row in self.rows)
+        return MISSING_DEPENDENCY if nothing and found == PROVEN else found

@@ -26,8 +26,10 @@ COMMANDS = {
     "plan": "Show what a run of a pipeline would make and why, and what is cached; nothing runs.",
     "cache": "List, prune or clear what runs of a pipeline keep.",
     "validate": "Prove that a model file computes what another one computes.",
+    "bench": "Measure how fast, how large and how hungry model files are on this machine.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",
+    "profile": "Show where the time of a run goes, by node and by the ONNX node that it came from.",
     "doctor": "Show which targets work on this machine, and what the others lack.",
 }
 

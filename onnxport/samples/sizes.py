@@ -74,6 +74,17 @@ class OpenSizes:
         """Whether any dimension is open."""
         return bool(self._batch or self._images or self._sequences)
 
+    @property
+    def untold(self) -> dict[str, tuple[int, ...]]:
+        """Input name to its axes that are open and no batch, of which nobody says what size is usual."""
+        axes = {
+            name: tuple(
+                axis for axis, dim in enumerate(dims) if isinstance(dim, str) and dim not in self._batch
+            )
+            for name, dims in self._shapes.items()
+        }
+        return {name: found for name, found in axes.items() if found}
+
     def proposals(self, batch: int, *, odd: bool = False) -> Iterator[Shapes]:
         """Concrete shapes of all inputs, the most telling first, each once; `odd` ones are proposed on request only."""
         seen = []

@@ -20,7 +20,7 @@ from onnxport.validate.runtimes.base import Feeds
 from tests.validate.tflite_files import CHAIN, chain_manifest, write
 
 DIGITS = Path("fixtures/digits/digits.onnx")
-ORT = Settings(runtime="onnxruntime", provider="cpu", threads=1, level="all")
+ORT = Settings(runtime="ort", provider="cpu", threads=1, level="all")
 
 
 def feeding(specs: Sequence[TensorSpec]) -> Feeds:
@@ -126,13 +126,13 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}} - {{*sys.stdlib
 
 @pytest.mark.parametrize(
     ("runtime", "allowed"),
-    [("onnxruntime", {"onnxruntime"}), ("litert", {"ai_edge_litert", "flatbuffers"})],
+    [("ort", {"onnxruntime"}), ("litert", {"ai_edge_litert", "flatbuffers"})],
 )
 def test_the_measuring_process_has_numpy_and_its_runtime_and_nothing_else(
     runtime: str, allowed: set[str], tmp_path: Path
 ) -> None:
     """Bytes of other libraries would be told as the runtime's."""
-    path = DIGITS if runtime == "onnxruntime" else write(tmp_path / "c.tflite", CHAIN, "xn", "ym")
+    path = DIGITS if runtime == "ort" else write(tmp_path / "c.tflite", CHAIN, "xn", "ym")
     program = LEAN.format(runtime=runtime, path=str(path))
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name for name in found.stdout.split() if not name.startswith("_")}

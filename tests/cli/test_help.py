@@ -11,11 +11,13 @@ import click
 import pytest
 
 import onnxport
+from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import COMMANDS, cli
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.deployment.params import DeploymentParams
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.profiling.params import ProfileParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -28,9 +30,11 @@ OWN = {
     "optimize": {"destination", "no_validate", "keep_rejected", "report_files"},
     "quantize": {"precisions", "destination", "no_latency", "no_validate", "keep_rejected", "report_files"},
     "validate": {"report_files"},
+    "bench": {"report_files"},
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
+    "profile": {"trace_file", "report_files"},
     "inspect": {"report_files", "others", "required_operators"},
     "schema": set(),
     "verify": {"lock", "source"},
@@ -56,7 +60,9 @@ PARAMS = {
     "quantize": (QuantizeParams, ValidateParams),
     "validate": (ValidateParams,),
     "debug": (DebugParams,),
+    "bench": (BenchParams,),
     "inspect": (DeploymentParams,),
+    "profile": (ProfileParams,),
 }
 
 

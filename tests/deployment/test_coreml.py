@@ -15,6 +15,7 @@ def asked(text: str, folder: Path) -> coreml.Placement:
     return coreml.ask(folder / "model.onnx", AskOptions("coreml", "Core ML", folder))
 
 
+@pytest.mark.exhaustive  # coremltools takes its time to import
 def test_a_node_without_an_equivalent_is_named_with_the_reason(tmp_path: Path) -> None:
     answer = asked(
         """<ir_version: 8, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) {

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # Runtime, as `Settings.runtime` has it, to its module.
 LOADERS = {
-    "onnxruntime": f"{__name__}.ort",
+    "ort": f"{__name__}.ort",
     "litert": f"{__name__}.tflite",
-    "coreml": f"{__name__}.coreml",
+    "predict": f"{__name__}.coreml",
 }
 
 # Name or other key, the runtime's own name of the type, the shape as the runtime tells it.

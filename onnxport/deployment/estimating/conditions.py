@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from onnxport.deployment.estimating.graph import Node
+from onnxport.deployment.estimating.graph import Node, Tensor
 from onnxport.deployment.litert import conditions as tflite
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
@@ -66,11 +66,53 @@ def _last_axis(node: Node, name: Any, _: Collection[Node]) -> str:
     return f"{name} is {axis} of rank {len(shape)}, it takes the last one only"
 
 
+def _absent(node: Node, keys: Any, _: Collection[Node]) -> str:
+    """Operands that may not be given."""
+    given = [tensor for key in keys for tensor in node.tensors(key)]
+    return f"it takes no {given[0].name!r}" if given else ""
+
+
+def _not_given(node: Node, names: Any, _: Collection[Node]) -> str:
+    """Attributes that may not be given."""
+    given = [name for name in names if name in node.attributes]
+    return f"it takes no {given[0]}" if given else ""
+
+
+def _settled(node: Node, keys: Any, _: Collection[Node]) -> str:
+    """Operands that have to be known once the sizes of the inputs are: constants, sizes, and what follows from both."""
+    for key in keys:
+        for tensor in node.tensors(key):
+            if not _follows(tensor, node):
+                return (
+                    f"{tensor.name!r} is computed from the inputs' values, it has to follow from their sizes"
+                )
+    return ""
+
+
+def _follows(tensor: Tensor, reader: Node) -> bool:
+    """Whether `tensor`, which `reader` reads, follows from constants and sizes."""
+    waiting, seen = [(tensor, reader)], set()
+    while waiting:
+        each, node = waiting.pop()
+        if each.is_constant or each in seen:
+            continue
+        seen.add(each)
+        maker = next((maker for maker in node.producers if each in maker.outputs), None)
+        if maker is None:
+            return False
+        if maker.op not in ("Shape", "Size"):
+            waiting += [(operand, maker) for operand in maker.inputs if operand is not None]
+    return True
+
+
 CONDITIONS: Mapping[str, Condition] = {
+    "absent": _absent,
     "before": _before,
     "behind": _behind,
     "known_dimensions": _known_dimensions,
     "last_axis": _last_axis,
     "not_all": _not_all,
+    "not_given": _not_given,
+    "settled": _settled,
     **tflite.CONDITIONS,
 }

@@ -11,7 +11,8 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -91,13 +92,9 @@ class CoremlRuntime(Closing):
         """See `Runtime.run`."""
         check_feeds(self.inputs, feeds)
         check_taps(self.taps, taps, str(self._path))
-        given = fed(self._ends.inputs, self._function, feeds)
+        given, held = fed(self._ends.inputs, self._function, feeds), held_states(self._function)
         try:
-            # Core ML keeps states from one prediction to the next, which ONNX does not: each run has its own.
-            held = held_states(self._function)
-            state: Any = self._model.make_state() if held else None
-            for key in held & set(given):
-                state.write_state(key, given.pop(key))
+            state = self._state(given)
             found = self._model.predict(given, **({} if state is None else {"state": state}))
             found = dict(found) | {key: state.read_state(key) for key in held}
         except Exception as error:  # whatever Core ML's own errors and coremltools' checks come as
@@ -106,6 +103,21 @@ class CoremlRuntime(Closing):
                 f"Core ML cannot run {self._path.name} on {shapes}", why=first_line(error)
             ) from error
         return answers(self._ends.outputs, found)
+
+    def prepared(self, feeds: Feeds) -> Callable[[], object]:
+        """One prediction on `feeds`, again and again: what a bench times. A state is kept from one to the next."""
+        given = fed(self._ends.inputs, self._function, feeds)
+        state = self._state(given)
+        return partial(self._model.predict, given, **({} if state is None else {"state": state}))
+
+    def _state(self, given: dict[str, Array]) -> Any:
+        """The state that a run begins with, which is taken out of what the program is fed: Core ML keeps states from
+        one prediction to the next, which ONNX does not, so each run has its own. None where it has none."""
+        held = held_states(self._function)
+        state: Any = self._model.make_state() if held else None
+        for key in held & set(given):
+            state.write_state(key, given.pop(key))
+        return state
 
     def close(self) -> None:
         self._model = None
@@ -145,12 +157,12 @@ def first_line(error: Exception) -> str:
 
 def _compiled(path: Path, units: Units, function: str | None) -> Any:
     """`function` is None for a package that names none, of which Core ML takes no name."""
-    coremltools = _coremltools()
-    unit = getattr(coremltools.ComputeUnit, _UNITS[units][0])
+    library = coremltools()
+    unit = getattr(library.ComputeUnit, _UNITS[units][0])
     try:
         with warnings.catch_warnings():  # what Core ML refuses is a warning there, and an error here
             warnings.simplefilter("ignore")
-            model = coremltools.models.MLModel(os.fspath(path), compute_units=unit, function_name=function)
+            model = library.models.MLModel(os.fspath(path), compute_units=unit, function_name=function)
     except Exception as error:
         raise InputError(f"Core ML cannot load {path}", why=first_line(error)) from error
     if getattr(model, "__proxy__", None) is None:
@@ -159,7 +171,7 @@ def _compiled(path: Path, units: Units, function: str | None) -> Any:
     return model
 
 
-def _coremltools() -> Any:
+def coremltools() -> Any:
     """coremltools, imported without the frameworks that it would drag in."""
     with _hidden():
         return importlib.import_module("coremltools")

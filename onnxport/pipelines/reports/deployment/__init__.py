@@ -5,5 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 FORMATS: Mapping[str, str] = {
+    ".html": "html",
     ".json": "document",
+    ".md": "markdown",
+    ".sarif": "sarif",
+    ".xml": "junit",
 }

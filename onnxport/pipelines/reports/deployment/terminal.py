@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from onnxport.deployment.record import DeploymentReport, Fallback, Placement
 from onnxport.errors import printable
+from onnxport.pipelines.reports.deployment.figures import origin, taken
+from onnxport.pipelines.reports.wording import count as _counted
 
 _SHOWN = 4  # kinds of fallback below a row, and nodes of one kind, unless all are wanted
 
@@ -20,25 +22,6 @@ def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
         said += (f"      {line}" for line in _below(placement, detailed))
     said += report.notes
     return "\n".join(printable(line) for line in said)
-
-
-def taken(placement: Placement) -> str:
-    """ "all 214 nodes", "120 of 214 nodes in 3 groups", "nothing", "unknown"."""
-    if placement.extent == "unknown":
-        return "unknown"
-    if placement.extent == "all":
-        groups = f" in {placement.partitions} groups" if (placement.partitions or 0) > 1 else ""
-        return f"all {placement.nodes} nodes{groups}" if placement.nodes else "all"
-    if placement.extent == "none":
-        return f"nothing: {len(placement.fallbacks)} nodes keep it out" if placement.fallbacks else "nothing"
-    groups = "" if placement.partitions is None else f" in {_counted(placement.partitions, 'group')}"
-    return f"{placement.taken} of {placement.nodes} nodes{groups}"
-
-
-def origin(placement: Placement) -> str:
-    """ "asked, 1.31.1", or "estimated, 1.23, source of 2024-10-01"."""
-    parts = [placement.how, placement.version, f"source of {placement.dated}" if placement.dated else ""]
-    return ", ".join(part for part in parts if part)
 
 
 def _below(placement: Placement, detailed: bool) -> Iterator[str]:
@@ -74,7 +57,3 @@ def _by_operator(fallbacks: Iterable[Fallback]) -> list[list[Fallback]]:
     for each in fallbacks:
         found.setdefault(each.op, []).append(each)
     return sorted(found.values(), key=len, reverse=True)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,213 @@
+"""What the rows are fed: the user's own inputs, or some that are generated inside the domain that a graph implies.
+
+Both are functions of names, shapes and seed alone, so that rows whose inputs are called and sized alike are fed the
+same. A batch is 1 unless told. Any other open size has to come from the user, or from an artefact of the same inputs
+that has it fixed: one that we choose would decide what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxport.artifact import Dim, TensorSpec
+from onnxport.bench.engine import Feeding
+from onnxport.bench.params import BenchParams
+from onnxport.errors import UsageError
+from onnxport.model import Model
+from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
+from onnxport.samples.generator import KINDS, generate
+from onnxport.samples.preprocessing import preprocessing
+from onnxport.samples.readers import find_samples
+from onnxport.samples.sizes import OpenSizes
+from onnxport.samples.states import find_states
+from onnxport.shapes import GivenShape, apply_shapes
+from onnxport.validate.runtimes.base import Array, Feeds
+
+Specs = Sequence[TensorSpec]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a graph tells of inputs of these names."""
+
+    domains: Mapping[str, Domain]
+    states: frozenset[str]
+
+
+class Inputs:
+    """Feeds for all rows of a bench.
+
+    Args:
+        params: where they come from.
+        graphs: those of the models that can be read, which tell what inputs may hold.
+
+    Raises:
+        UsageError: a shape of the user's with a range.
+    """
+
+    def __init__(self, params: BenchParams, graphs: Iterable[Model]) -> None:
+        self._params = params
+        self._graphs = {frozenset(spec.name for spec in graph.inputs): graph for graph in graphs}
+        self._known: dict[frozenset[str], _Known] = {}
+        self._fixed: dict[tuple[str, int], dict[int, int]] = {}
+        for name, dims in params.shape.items():
+            if ranged := [dim for dim in dims if isinstance(dim, str)]:
+                raise UsageError(
+                    f"--shape {name} has {ranged[0]!r}, and a row has one size", fix="give one: a number"
+                )
+
+    @property
+    def origin(self) -> str:
+        """Where they come from, for the report."""
+        if self._params.inputs is None:
+            return f"generated, seed {self._params.seed}"
+        return f"the first of {self._params.inputs}"
+
+    def settle(self, models: Sequence[tuple[str, Specs]]) -> None:
+        """Hears what all models take, by path, and finds a size for every dimension that is no batch.
+
+        Raises:
+            UsageError: an open size that nobody gave, or a shape for an input that there is not.
+        """
+        names = {spec.name for _, specs in models for spec in specs}
+        if unknown := sorted(self._params.shape.keys() - names):
+            fix = f"the inputs are {', '.join(map(repr, sorted(names)))}" if names else ""
+            raise UsageError(f"--shape: no model has an input {unknown[0]!r}", fix=fix)
+        self._fixed = _fixed(specs for _, specs in models)
+        if self._params.inputs is not None:
+            return
+        for path, specs in models:
+            try:
+                lacking = OpenSizes(specs, self._shapes(specs)).untold
+            except UsageError:  # a shape that contradicts this one: its own row says so
+                continue
+            if lacking:
+                raise _unsized(path, specs, lacking)
+
+    def feeding(self, batch: int | None) -> Feeding:
+        """What gives a model its inputs.
+
+        Args:
+            batch: rows of each; None for 1, or for as many as the user's own inputs have.
+        """
+        return lambda specs: self._feeds(specs, batch)
+
+    def batch_of(self, specs: Specs, feeds: Feeds) -> int | None:
+        """Rows of what was fed, where the model leaves their number open."""
+        axes = OpenSizes(specs, {spec.name: spec.shape for spec in specs}).batch_axes
+        sizes = [feeds[name].shape[axis] for name, axis in axes.items() if name in feeds]
+        return int(sizes[0]) if sizes else None
+
+    def _feeds(self, specs: Specs, batch: int | None) -> Feeds:
+        shapes = self._shapes(specs)
+        axes = OpenSizes(specs, shapes).batch_axes
+        if batch is not None and not axes:
+            _check_batch(shapes, batch)
+        if self._params.inputs is not None:
+            return self._read(specs, shapes, axes, batch)
+        sized = next(OpenSizes(specs, shapes).proposals(batch or 1))
+        known = self._of(specs)
+        return generate(
+            {spec.name: (spec, sized[spec.name]) for spec in specs},
+            {spec.name: known.domains[spec.name] for spec in specs},
+            kind=KINDS[0],
+            seed=self._params.seed,
+            index=0,
+        )
+
+    def _read(
+        self, specs: Specs, shapes: Mapping[str, tuple[Dim, ...]], axes: Mapping[str, int], batch: int | None
+    ) -> Feeds:
+        """The first of the user's inputs; a batch that it has not is made of its rows, from the first again."""
+        folder = self._params.inputs
+        assert folder is not None
+        wanted = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in specs]
+        settings = preprocessing(self._params.preprocess, folder)
+        (first,) = find_samples(folder, wanted, 1, settings=settings, optional=self._of(specs).states)
+        feeds = first.load().feeds
+        if batch is None:
+            return feeds
+        return {
+            name: _rows(each, axes[name], batch) if name in axes else each for name, each in feeds.items()
+        }
+
+    def _shapes(self, specs: Specs) -> dict[str, tuple[Dim, ...]]:
+        """The inputs' shapes with the sizes that the user gave, or that other models have fixed."""
+        names = {spec.name for spec in specs}
+        given = {name: dims for name, dims in self._params.shape.items() if name in names}
+        shapes = apply_shapes(specs, given)
+        for name, axes in OpenSizes(specs, shapes).untold.items():
+            fixed = self._fixed.get((name, len(shapes[name])), {})
+            if name not in given and any(axis in fixed for axis in axes):
+                dims: GivenShape = tuple(
+                    fixed.get(axis) if axis in axes else None for axis in range(len(shapes[name]))
+                )
+                given[name] = dims
+        return apply_shapes(specs, given)
+
+    def _of(self, specs: Specs) -> _Known:
+        """What is known of these inputs: by the graph that has them, else by their names alone."""
+        names = frozenset(spec.name for spec in specs)
+        if names not in self._known:
+            graph = next((graph for found, graph in self._graphs.items() if names <= found), None)
+            self._known[names] = _read_off(graph, specs)
+        return self._known[names]
+
+
+def _read_off(graph: Model | None, specs: Specs) -> _Known:
+    if graph is None:
+        return _Known(declared_domains(specs), frozenset())
+    graph = without_functions(graph)
+    known, states = domains(graph), find_states(graph, graph.inputs, graph.outputs)
+    floats = {spec.name for spec in graph.inputs if spec.dtype.startswith("float")}
+    begun = {name: Domain("state") for name in states if name in floats}
+    return _Known({**known, **begun}, frozenset(states))
+
+
+def _fixed(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
+    """Input name and rank to the axes on which all models that fix a size fix the same."""
+    sizes: dict[tuple[str, int], dict[int, set[int]]] = {}
+    for specs in models:
+        for spec in specs:
+            axes = sizes.setdefault((spec.name, len(spec.shape)), {})
+            for axis, dim in enumerate(spec.shape):
+                if isinstance(dim, int):
+                    axes.setdefault(axis, set()).add(dim)
+    return {
+        key: {axis: next(iter(found)) for axis, found in axes.items() if len(found) == 1}
+        for key, axes in sizes.items()
+    }
+
+
+def _unsized(path: str, specs: Specs, lacking: Mapping[str, Sequence[int]]) -> UsageError:
+    known = {spec.name: spec for spec in specs}
+    options = " ".join(
+        f"--shape {name}={','.join(_said(dim, axis in axes) for axis, dim in enumerate(known[name].shape))}"
+        for name, axes in lacking.items()
+    )
+    listed = ", ".join(str(known[name]) for name in lacking)
+    return UsageError(
+        f"{path} leaves sizes open that decide how long it takes: {listed}",
+        fix=f"give them: {options}, or inputs of your own: --inputs DIR",
+    )
+
+
+def _said(dim: Dim, wanted: bool) -> str:
+    return "SIZE" if wanted else str(dim) if isinstance(dim, int) else "?"
+
+
+def _check_batch(shapes: Mapping[str, tuple[Dim, ...]], batch: int) -> None:
+    """Refuses another batch than the fixed one (UsageError)."""
+    firsts = {name: shape[0] for name, shape in shapes.items() if shape}
+    if batch in firsts.values():
+        return
+    name, size = next(iter(firsts.items()), ("", None))
+    fixed = f"its input {name!r} is fixed at {size}" if name else "no input of it has rows"
+    raise UsageError(f"it cannot run at batch {batch}", why=fixed, fix="convert it with an open batch")
+
+
+def _rows(array: Array, axis: int, batch: int) -> Array:
+    return np.asarray(np.take(array, np.arange(batch) % array.shape[axis], axis))

@@ -1,0 +1,113 @@
+"""What a user may set about a bench: command line options and keyword arguments are this one model.
+
+Light on purpose, since every `--help` imports it: a field's description is its help text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from onnxport.isolation import RUN_TIMEOUT
+from onnxport.shapes import Shapes
+from onnxport.validate.params import Preprocess
+
+# Kernel threads: those of every other command, so that figures are of the same thing on any machine.
+THREADS = 2
+
+
+def _listed(given: Any) -> Any:
+    """`1,2` or `("1,2", 4)` as one tuple, each value once."""
+    if isinstance(given, str):
+        return tuple(dict.fromkeys(part.strip() for part in given.split(",")))
+    if isinstance(given, Iterable) and not isinstance(given, bytes):
+        values = [part for each in given for part in (_listed(each) if isinstance(each, str) else (each,))]
+        return tuple(dict.fromkeys(values))
+    return (given,)
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Count = Annotated[int, Field(ge=1, le=256)]
+Batch = Annotated[int, Field(ge=1, le=65536)]
+Level = Literal["disable", "basic", "extended", "all"]
+
+
+class BenchParams(BaseModel):
+    """What is measured, and how."""
+
+    # Deferred: a --help imports this and validates nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    runs: int = Field(
+        default=100,
+        ge=1,
+        le=1_000_000,
+        description="Timed runs of each row at the least; a fast model has more, which fill 5 ms a round.",
+        json_schema_extra={"metavar": "N"},
+    )
+    warmup: int = Field(
+        default=10,
+        ge=0,
+        le=1_000_000,
+        description="Runs before those; a fast model is warmed up for 0.1 s.",
+        json_schema_extra={"metavar": "N"},
+    )
+    threads: Annotated[tuple[Count, ...], BeforeValidator(_listed)] = Field(
+        default=(THREADS,),
+        min_length=1,
+        description=f"Kernel threads, as 1,2,4: a row for each. [default: {THREADS}]",
+        json_schema_extra={"metavar": "N,N"},
+    )
+    providers: Words = Field(
+        default=(),
+        description="Execution providers, delegates or compute units, as cpu,xnnpack,cuda: a row for each that the "
+        "artefact's runtime knows. ONNX Runtime runs on cpu, LiteRT on xnnpack and Core ML on all unless given.",
+        json_schema_extra={"metavar": "NAME,NAME"},
+    )
+    levels: Annotated[tuple[Level, ...], BeforeValidator(_listed)] = Field(
+        default=("all",),
+        min_length=1,
+        description="Graph optimizations of ONNX Runtime, as disable,all: a row for each. [default: all]",
+        json_schema_extra={"metavar": "LEVEL,LEVEL"},
+    )
+    batch: Annotated[tuple[Batch, ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        description="Size of the open batch, as 1,8: a row for each. It is 1 unless given.",
+        json_schema_extra={"metavar": "N,N"},
+    )
+    inputs: Path | None = Field(
+        default=None,
+        description="Folder with inputs of your own, the first of which is fed: images, .npz, .npy, .safetensors or "
+        ".csv files, or ONNX test_data_set_* folders; or one such file.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    preprocess: Preprocess = Field(
+        default={},
+        description="How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
+        "scale, mean, std; a preprocess.yaml in the folder says the same.",
+        json_schema_extra={"metavar": "NAME=VALUE"},
+    )
+    shape: Shapes = Field(
+        default={},
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves the batch open.",
+        json_schema_extra={"metavar": "NAME=DIMS"},
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Seed of the generated inputs.", json_schema_extra={"metavar": "S"}
+    )
+    reference: Path | None = Field(
+        default=None,
+        description="Model whose answers the accuracy of each row is told against; the first .onnx file unless given.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    timeout: float = Field(
+        default=RUN_TIMEOUT,
+        gt=0,
+        le=1_000_000,
+        allow_inf_nan=False,
+        description="Seconds that loading, or one run, may take.",
+        json_schema_extra={"metavar": "SECONDS"},
+    )

@@ -1,0 +1,49 @@
+"""`onnxport bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxport.bench.params import BenchParams
+from onnxport.cli.commands import subcommand
+from onnxport.cli.failures import show_on_stderr
+from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.errors import PROVEN, printable
+
+
+@subcommand(
+    "bench",
+    "onnxport bench model.onnx model.tflite model_int8.onnx",
+    "onnxport bench model.onnx --threads 1,2 --batch 1,8 --json",
+    "onnxport bench a.onnx b.tflite --inputs samples/ --report bench.html",
+)
+@click.argument("models", type=PATH, nargs=-1, required=True, metavar="MODEL...")
+@options_of(BenchParams)
+@report_option
+@output_options
+def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Output, **options: Any) -> int:
+    from onnxport.artifact import Artifact
+    from onnxport.pipelines import benching
+    from onnxport.pipelines.reports import saving
+    from onnxport.pipelines.reports.bench.terminal import bench_lines, failures, notes
+    from onnxport.pipelines.stages import params_of
+
+    with spelled():
+        params = params_of(BenchParams, given(options), purpose="a bench")
+    artifacts = [Artifact.open(model) for model in models]
+    with saving(report_files, "bench", package="onnxport.pipelines.reports.bench") as save:
+        report = benching.bench(artifacts, params, output.progress(), output.arguments)
+        save(report)
+    output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))
+    if not output.quiet and not output.json:
+        for note in notes(report):
+            show_on_stderr(printable(note))
+    if report.exit_code != PROVEN:
+        for failure in failures(report):
+            show_on_stderr(printable(f"error: {failure}"))
+        show_on_stderr(f"exit {report.exit_code}")
+    return report.exit_code

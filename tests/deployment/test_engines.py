@@ -1,0 +1,91 @@
+"""The data files of engines that take a model whole or not at all, and the conditions that they brought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxport.deployment.estimating import estimate
+from onnxport.deployment.estimating.reading import graph_of
+from onnxport.deployment.estimating.table import load_table
+from onnxport.deployment.record import Placement
+from onnxport.model import Model
+from tests.cli.sandbox import DIGITS
+from tests.deployment.test_estimating import model, node, why
+
+ENGINES = ("openvino", "tract", "rten", "candle", "burn", "mnn")
+
+
+def estimated(runtime: str, subject: Model) -> Placement:
+    return estimate(graph_of(subject), load_table(runtime)).placement
+
+
+@pytest.mark.parametrize("runtime", ENGINES)
+def test_a_plain_network_is_taken_whole(runtime: str) -> None:
+    placement = estimated(runtime, Model.load(DIGITS))
+    assert (placement.extent, placement.fallbacks, placement.partitions) == ("all", (), None)
+
+
+def indexed(shape: tuple[Any, ...]) -> Model:
+    """Reshapes x to its own sizes, read off it one by one."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "n"),
+        node("Concat", "n minus", "to", axis=0),
+        node("Reshape", "x to", "y"),
+    ]
+    return model(nodes, shape, {"zero": np.array([0]), "minus": np.array([-1])})
+
+
+def test_what_follows_from_sizes_is_settled() -> None:
+    assert estimated("tract", indexed((1, 3, 8, 8))).extent == "all"
+
+
+def test_what_follows_from_values_is_not_settled() -> None:
+    nodes = [node("NonZero", "x", "where"), node("Shape", "where", "s"), node("Cast", "x", "v", to=7)]
+    nodes += [node("Reshape", "v minus", "flat"), node("Slice", "flat zero four", "to")]
+    weights = {"minus": np.array([-1]), "zero": np.array([0]), "four": np.array([4])}
+    subject = model([*nodes, node("Reshape", "x to", "y")], (1, 1, 2, 2), weights)
+    found = {each.node: each.why for each in estimated("tract", subject).fallbacks}
+    assert found == {
+        "Reshape_y": "'to' is computed from the inputs' values, it has to follow from their sizes"
+    }
+
+
+POOLED = model([node("MaxPool", "x", "y", kernel_shape=[2, 2], pads=[1, 1, 1, 1])])
+RESIZED = model([node("Resize", "x roi scales", "y")], weights={"roi": [0.0], "scales": [1.0, 1.0, 2.0, 2.0]})
+
+
+@pytest.mark.parametrize(
+    ("subject", "op", "rule", "said"),
+    [
+        (RESIZED, "Resize", {"conditions": {"absent": ["roi"]}}, "it takes no 'roi'"),
+        (RESIZED, "Resize", {"conditions": {"absent": ["sizes"]}}, ""),
+        (POOLED, "MaxPool", {"conditions": {"not_given": ["pads"]}}, "it takes no pads"),
+        (POOLED, "MaxPool", {"conditions": {"not_given": ["dilations"]}}, ""),
+    ],
+)
+def test_what_may_not_be_given(subject: Model, op: str, rule: Any, said: str) -> None:
+    assert why(subject, rule, op) == said
+
+
+@pytest.mark.parametrize(
+    ("runtime", "subject", "said"),
+    [
+        ("candle", POOLED, "pads is [1, 1, 1, 1], it takes 0"),
+        ("candle", RESIZED, "nearest_mode is round_prefer_floor, it takes floor"),
+        ("rten", model([node("LRN", "x", "y", size=3)]), "it has no LRN"),
+        (
+            "burn",
+            model([node("LayerNormalization", "x w", "y", axis=1)], weights={"w": np.ones(8)}),
+            "axis is 1",
+        ),
+        ("mnn", model([node("IsNaN", "x", "b"), node("Cast", "b", "y", to=1)]), "it has no IsNaN"),
+    ],
+)
+def test_known_refusals(runtime: str, subject: Model, said: str) -> None:
+    placement = estimated(runtime, subject)
+    assert placement.extent == "none"
+    assert placement.fallbacks[0].why.startswith(said)
