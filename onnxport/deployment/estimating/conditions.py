@@ -114,3 +114,6 @@ CONDITIONS: Mapping[str, Condition] = {
     "not_given": _not_given,
     "settled": _settled,
 }
+
+# Condition to what could mend a node of which it does not hold (`judging.Reason`).
+MENDS: Mapping[str, tuple[str, ...]] = {"known_dimensions": ("shape",)}
