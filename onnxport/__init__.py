@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         inspect_deployment,
         load,
         optimize_model,
+        profile_model,
         quantize_model,
         validate_model,
     )
@@ -66,6 +67,7 @@ __all__ = [
     "load",
     "metric",
     "optimize_model",
+    "profile_model",
     "quantize_model",
     "run_pipeline",
     "validate_model",
@@ -85,6 +87,7 @@ _HOMES = {
     "export_model": "onnxport.api",
     "inspect_deployment": "onnxport.api",
     "optimize_model": "onnxport.api",
+    "profile_model": "onnxport.api",
     "load": "onnxport.api",
     "metric": "onnxport.validate.custom",
     "quantize_model": "onnxport.api",

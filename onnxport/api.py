@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onnxport.deployment.record import DeploymentReport
     from onnxport.pipelines.outcome import PipelineReport
     from onnxport.pipelines.running.watching import Watcher
+    from onnxport.profiling.record import ProfileReport
     from onnxport.validate.runtimes.base import Runtime
 
 StrPath = str | os.PathLike[str]
@@ -232,6 +233,25 @@ def inspect_deployment(
         raise UsageError("no runtime is named", fix='give runs_on="all", or names of runtimes')
     params = params_of(DeploymentParams, {"runs_on": words, **options}, purpose="inspection")
     return deployment(model, params)
+
+
+def profile_model(model: StrPath, *, progress: Progress | None = None, **options: Any) -> ProfileReport:
+    """Where the time of a run goes, in ONNX Runtime or LiteRT, told in nodes of the ONNX model.
+
+    Args:
+        model: an `.onnx`, `.ort` or `.tflite` file.
+        **options: the fields of ProfileParams: source, runs, warmup, threads, provider, level, shape, inputs, ...
+
+    Raises:
+        MissingDependencyError: a package for Core ML, whose times only Xcode tells.
+        MachineError: the runtime crashed or hung.
+        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    """
+    from onnxport.pipelines import profiles
+    from onnxport.profiling.params import ProfileParams
+
+    params = params_of(ProfileParams, options, purpose="a profile")
+    return profiles.profile(Artifact.open(model), params, progress).report
 
 
 def bench_models(

@@ -62,6 +62,12 @@ def export_model(folder: Path) -> None:
     assert "PyTorch" in result.report.reference.runtime
 
 
+def profile_model(_: Path) -> None:
+    report = onnxport.profile_model(DIGITS, runs=5)
+    assert [node.op for node in report.nodes][-1] == "Gemm"
+    assert report.nodes[-1].sources == ("logits",)
+
+
 def inspect_deployment(_: Path) -> None:
     report = onnxport.inspect_deployment(DIGITS, ["ort-cpu"])
     assert [(each.runtime, each.extent) for each in report.placements] == [("ort-cpu", "all")]
@@ -159,6 +165,7 @@ CALLS: dict[str, Callable[[Path], None]] = {
     "debug_model": debug_model,
     "export_model": export_model,
     "inspect_deployment": inspect_deployment,
+    "profile_model": profile_model,
     "optimize_model": optimize_model,
     "load": load,
     "metric": metric,

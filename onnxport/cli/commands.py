@@ -29,6 +29,7 @@ COMMANDS = {
     "bench": "Measure how fast, how large and how hungry model files are on this machine.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
     "inspect": "Show what is in a model file and what is unusual about it.",
+    "profile": "Show where the time of a run goes, by node and by the ONNX node that it came from.",
     "doctor": "Show which targets work on this machine, and what the others lack.",
 }
 

@@ -32,6 +32,7 @@ class Runtime:
         provider: the name that ONNX Runtime has for it, where it is an execution provider: it is asked where the
             installed build has it.
         formats: of files that it can be asked about.
+        mends: what may make more of it take a model, where it is asked, in the words of `Reason.mends`.
         as_stored: whether it is asked about the file with its inner shapes as they are declared, which it may hold
             against the user's sizes.
     """
@@ -43,6 +44,7 @@ class Runtime:
     extra: str = ""
     provider: str = ""
     formats: tuple[Format, ...] = ("onnx",)
+    mends: tuple[str, ...] = ()
     as_stored: bool = False
 
     @property
@@ -85,9 +87,10 @@ def _provider(name: str, title: str, provider: str) -> Runtime:
     )
 
 
-def _engine(name: str, title: str, distribution: str) -> Runtime:
+def _engine(name: str, title: str, distribution: str, *, mends: tuple[str, ...] = ()) -> Runtime:
     """One that validate runs, too (`validate/runtimes/kinds.py`)."""
-    return Runtime(name, title, asker=f"{ASKING}.engines", needs=(distribution,), extra=name, as_stored=True)
+    needs = (distribution,)
+    return Runtime(name, title, f"{ASKING}.engines", needs, extra=name, mends=mends, as_stored=True)
 
 
 # In the order in which they are shown.
@@ -95,6 +98,12 @@ RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
         _provider("ort-cpu", "CPU provider", "CPU"),
+        Runtime(
+            "ort-mobile",
+            "ONNX Runtime's mobile usability checker",
+            asker=f"{ASKING}.ort_mobile",
+            needs=_ORT_BUILDS,
+        ),
         _provider("nnapi", "NNAPI provider", "Nnapi"),
         _provider("coreml-ep", "Core ML provider", "CoreML"),
         _provider("xnnpack", "XNNPACK provider", "Xnnpack"),
@@ -102,8 +111,29 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
+        Runtime(
+            "tflite-cpu",
+            "LiteRT, XNNPACK delegate",
+            asker=f"{ASKING}.tflite_cpu",
+            needs=("ai-edge-litert",),
+            formats=("onnx", "tflite"),
+        ),
+        Runtime(
+            "tflite-gpu",
+            "LiteRT, GPU delegate",
+            asker=f"{ASKING}.tflite_gpu",
+            needs=("ai-edge-litert",),
+            formats=("onnx", "tflite"),
+        ),
+        Runtime(
+            "coreml",
+            "Core ML",
+            asker=f"{ASKING}.coreml",
+            needs=("coremltools",),
+            formats=("onnx", "coreml"),
+        ),
         _engine("openvino", "OpenVINO", "openvino"),
-        _engine("tract", "tract", "tract"),
+        _engine("tract", "tract", "tract", mends=("declared",)),
         Runtime("rten", "rten", asker=f"{ASKING}.rten", needs=("rten-convert",), extra="rten"),
         Runtime("candle", "candle"),
         Runtime("burn", "burn"),

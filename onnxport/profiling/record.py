@@ -18,7 +18,7 @@ class NodeTime(_Record):
 
     Attributes:
         name, op: as the runtime calls them.
-        ms: of one run, the median over the runs.
+        ms: of one run, the mean over the middle half of the runs.
         share: of the sum of all nodes, 0 to 1.
         provider: who ran it: an execution provider, a delegate or a kernel's name.
         sources: names of the ONNX nodes that it computes; empty where nothing tells.
@@ -47,8 +47,10 @@ class ProfileReport(_Record):
     """Where the time of a run goes.
 
     Attributes:
+        inputs: which the model was run on.
         run_ms: of a run without the profiler, median, in the same process.
         profiled_ms: of a run with it.
+        outside_ms: of a run in which nothing is computed: what session and binding take beside the nodes.
         nodes_ms: the sum of the nodes' times.
         nodes: in the order of execution.
         by_op, by_source: groups by the runtime's operator and by the ONNX node that they came from, slowest first.
@@ -61,10 +63,17 @@ class ProfileReport(_Record):
     ran_on: str
     threads: int
     runs: int
+    inputs: str = ""
     run_ms: float
     profiled_ms: float
+    outside_ms: float = 0.0
     nodes_ms: float
     nodes: tuple[NodeTime, ...]
     by_op: tuple[Group, ...]
     by_source: tuple[Group, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def told_share(self) -> float:
+        """Share of the nodes' time of which it is known from which ONNX nodes it comes."""
+        return sum(node.share for node in self.nodes if node.sources)

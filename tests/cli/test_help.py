@@ -17,6 +17,7 @@ from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.deployment.params import DeploymentParams
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.profiling.params import ProfileParams
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -33,6 +34,7 @@ OWN = {
     "debug": {"destination", "report_files"},
     "plan": {"targets", "frozen"},
     "cache": {"size", "calibrations"},
+    "profile": {"trace_file", "report_files"},
     "inspect": {"report_files", "others", "required_operators"},
     "schema": set(),
     "verify": {"lock", "source"},
@@ -60,6 +62,7 @@ PARAMS = {
     "debug": (DebugParams,),
     "bench": (BenchParams,),
     "inspect": (DeploymentParams,),
+    "profile": (ProfileParams,),
 }
 
 

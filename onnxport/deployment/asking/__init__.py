@@ -35,9 +35,7 @@ class AskOptions:
         provider: ONNX Runtime's name of it, if it has one.
         folder: for files on the way; it is removed afterwards.
         threads: kernel threads where something has to run.
-        named: the file as the user names it, for commands.
         shapes: sizes that the user gave of the inputs, for one who is asked about the file as it is stored.
-        is_resized: whether the user's file fixes other sizes than the one that is asked about.
     """
 
     runtime: str
@@ -45,9 +43,7 @@ class AskOptions:
     folder: Path
     provider: str = ""
     threads: int = 1
-    named: str = ""
     shapes: Mapping[str, GivenShape] = field(default_factory=dict)
-    is_resized: bool = False
 
 
 class Asking:

@@ -1,15 +1,14 @@
 """Engines that take a model whole or not at all, asked by loading it and running it once.
 
 They are the runtimes that `validate` runs (`validate/runtimes/foreign`), so that "takes it" means the same in both.
-What one refuses is read off its own words (`refusals`), and what optimize would make of the model is shown to it, too.
+What one refuses is read off its own words (`refusals`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,9 @@ from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.feeding import one_set
 from onnxport.deployment.asking.refusals import READERS
 from onnxport.deployment.estimating.reading import graph_of
-from onnxport.deployment.record import Change, Placement
+from onnxport.deployment.record import Placement
 from onnxport.errors import MachineError, OnnxportError
 from onnxport.model import Model
-from onnxport.optimizers.optimizing import optimized
-from onnxport.optimizers.params import OptimizeParams
-from onnxport.shapes import GivenShape
 from onnxport.validate.runtimes import kinds
 from onnxport.validate.runtimes.base import Runtime
 from onnxport.validate.runtimes.options import RuntimeOptions
@@ -40,7 +36,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
     factory = kind.load()
     model = Model.load(path)
     graph = graph_of(model)
-    trial = _Trial(path, model, one_set(path, model, options.shapes), factory, options)
+    trial = _Trial(one_set(path, model, options.shapes), factory, options)
     answer = Placement(
         runtime=options.runtime,
         title=options.title,
@@ -62,7 +58,6 @@ def ask(path: Path, options: AskOptions) -> Placement:
             "taken": answer.nodes - len(lost) if lost else 0,
             "fallbacks": read.fallbacks,
             "why": read.why,
-            "change": trial.change(max(1, len(lost))),
             "notes": (f"it was asked to run on {trial.sizes_said}",),
         }
     )
@@ -70,10 +65,8 @@ def ask(path: Path, options: AskOptions) -> Placement:
 
 @dataclass(frozen=True)
 class _Trial:
-    """One engine, one model and one set of inputs."""
+    """One engine and one set of inputs."""
 
-    path: Path
-    model: Model
     feeds: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
     factory: Callable[[Path, RuntimeOptions], Runtime]
     options: AskOptions
@@ -97,42 +90,3 @@ class _Trial:
         except OnnxportError as error:
             return str(error.__cause__ or error.why or error)
         return ""
-
-    def change(self, lost: int) -> Change | None:
-        """What of ours makes the engine take the model: each is done to a copy, which it is then asked about."""
-        for params, words, said in self._changes():
-            try:
-                made = optimized(
-                    self.model, params, self.options.folder, (), equivalence=None, phase=_unseen
-                ).model
-                objection = self.objection(made.save(self.options.folder / "changed.onnx").path)
-            except OnnxportError:
-                continue
-            if not objection:
-                name = self.options.named or self.path.name
-                to = f"{self.path.stem}_{self.options.runtime}.onnx"
-                command = shlex.join(["onnxport", "optimize", name, *words, "-o", to])
-                return Change(said=said, command=command, mends=lost)
-        return None
-
-    def _changes(self) -> Iterator[tuple[OptimizeParams, list[str], str]]:
-        """What to try, the mildest first; of a file that fixes other sizes nothing that would write those."""
-        dropped = (
-            OptimizeParams(drop_shapes=True),
-            ["--drop-shapes"],
-            "leaving out the shapes that it declares",
-        )
-        if self.options.is_resized:
-            yield dropped
-            return
-        yield OptimizeParams(), [], "simplifying"
-        if self.options.runtime == "tract":  # which alone holds to what the file declares
-            yield dropped
-        shape: dict[str, GivenShape] = {name: sizes for name, sizes in self.sizes.items() if sizes}
-        written = [f"--shape={name}={','.join(map(str, sizes))}" for name, sizes in shape.items()]
-        yield OptimizeParams(shape=shape), written, "fixing the sizes and simplifying for them"
-
-
-def _unseen(_: str) -> contextlib.AbstractContextManager[None]:
-    """No progress is shown."""
-    return contextlib.nullcontext()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from onnxport.deployment.estimating.graph import Node, follows
+from onnxport.deployment.litert import conditions as tflite
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
 
@@ -97,4 +98,8 @@ CONDITIONS: Mapping[str, Condition] = {
     "not_all": _not_all,
     "not_given": _not_given,
     "settled": _settled,
+    **tflite.CONDITIONS,
 }
+
+# Condition to what could mend a node of which it does not hold (`judging.Reason`).
+MENDS: Mapping[str, tuple[str, ...]] = {"known_dimensions": ("shape",)}

@@ -23,12 +23,14 @@ class Tensor:
         dtype: NumPy's name of its element type; "unknown" where inference does not tell.
         shape: its dimensions; None where not even the rank is known.
         stored: its elements, where it is a constant.
+        is_preset: it has a value that a caller may replace.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...] | None
     stored: Stored | None = None
+    is_preset: bool = False
 
     @property
     def is_constant(self) -> bool:
@@ -132,7 +134,7 @@ def follows(tensor: Tensor, reader: Node) -> bool:
     waiting, seen = [(tensor, reader)], set()
     while waiting:
         each, node = waiting.pop()
-        if each.is_constant or each in seen:
+        if each.is_constant or each.is_preset or each in seen:
             continue
         seen.add(each)
         maker = next((maker for maker in node.producers if each in maker.outputs), None)

@@ -39,7 +39,7 @@ _LARGE = 256 * 2**20  # bytes; what a smaller model takes twice is no more than 
 _SILENT = 4  # severity "fatal": what goes wrong comes as an exception, its echo on stderr would be noise
 
 
-_LEVELS: dict[OrtLevel, str] = {
+LEVELS: dict[OrtLevel, str] = {
     "disable": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
     "extended": "ORT_ENABLE_EXTENDED",
@@ -83,7 +83,7 @@ class OrtRuntime(Closing):
         self._model: Model | None = None
         self._taps: frozenset[str] | None = None
         self._sessions: dict[frozenset[str], Any] = {}
-        self._provider = _provider(options.provider)
+        self._provider = provider_named(options.provider)
         self._exposed = frozenset(expose)
         main = self._session(self._exposed)
         self._inputs = tuple(
@@ -173,7 +173,7 @@ class OrtRuntime(Closing):
 
     def _open(self, source: Path | bytes, folder: Path | None) -> Any:
         options = ort.SessionOptions()
-        level = getattr(ort.GraphOptimizationLevel, _LEVELS[self._options.level])
+        level = getattr(ort.GraphOptimizationLevel, LEVELS[self._options.level])
         options.graph_optimization_level = level
         options.intra_op_num_threads = self._options.threads
         if self._is_ort:
@@ -242,7 +242,7 @@ class OrtRuntime(Closing):
         return proto.SerializeToString(), folder or self._folder
 
 
-def _provider(wanted: str) -> str:
+def provider_named(wanted: str) -> str:
     """ONNX Runtime's full name of a provider; it would run on the CPU without a word if it lacks the provider."""
     available: list[str] = ort.get_available_providers()
     for name in available:

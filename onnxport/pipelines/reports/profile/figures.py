@@ -28,11 +28,14 @@ def summary(report: ProfileReport) -> str:
 
 def totals(report: ProfileReport) -> str:
     """How the figures came about, and how far they add up."""
-    share = report.nodes_ms / report.profiled_ms if report.profiled_ms else 0.0
+    share = report.nodes_ms / report.run_ms if report.run_ms else 0.0
+    outside = (
+        f", {wording.duration(report.outside_ms)} go to the session around them" if report.outside_ms else ""
+    )
     return (
         f"{wording.count(len(report.nodes), 'node')} in {text(report.ran_on)} on "
         f"{wording.count(report.threads, 'thread')}, {wording.count(report.runs, 'run')}; the nodes' times add up to "
-        f"{wording.duration(report.nodes_ms)}, {wording.percent(share)} of a run with the profiler"
+        f"{wording.duration(report.nodes_ms)}, {wording.percent(share)} of a run without the profiler{outside}"
     )
 
 

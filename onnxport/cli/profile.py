@@ -1,0 +1,75 @@
+"""`onnxport profile`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onnxport.cli.commands import subcommand
+from onnxport.cli.failures import show_on_stderr
+from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.errors import UsageError, printable
+from onnxport.profiling.params import ProfileParams
+
+
+@subcommand(
+    "profile",
+    "onnxport profile model.onnx",
+    "onnxport profile model.tflite --source model.onnx",
+    "onnxport profile model.onnx --trace trace.json --report profile.html",
+)
+@click.argument("model", type=PATH)
+@click.option(
+    "--trace",
+    "trace_file",
+    type=PATH,
+    metavar="FILE.json",
+    help="Write every profiled run to FILE.json in the Trace Event Format, for Perfetto.",
+)
+@options_of(ProfileParams)
+@report_option
+@output_options
+def command(
+    model: Path, trace_file: Path | None, report_files: tuple[Path, ...], output: Output, **options: Any
+) -> int:
+    from onnxport.artifact import Artifact, Staging, writing
+    from onnxport.pipelines import profiles
+    from onnxport.pipelines.reports import saving
+    from onnxport.pipelines.reports.profile.terminal import profile_lines
+    from onnxport.pipelines.stages import params_of
+
+    with spelled():
+        params = params_of(ProfileParams, given(options), purpose="a profile")
+    if trace_file is not None:
+        _check_trace(trace_file, report_files)
+    with ExitStack() as stack:
+        save = stack.enter_context(
+            saving(report_files, "profile", package="onnxport.pipelines.reports.profile")
+        )
+        staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
+        found = profiles.profile(Artifact.open(model), params, output.progress(), output.arguments)
+        save(found.report)
+        if staging is not None and trace_file is not None:
+            staged = staging.folder / trace_file.name
+            with writing(trace_file, "--trace"):
+                staged.write_text(found.trace(), encoding="utf-8")
+            staging.commit({staged: trace_file})
+    report = found.report
+    output.result(
+        lambda: report.model_dump_json(indent=2), lambda: profile_lines(report, detailed=output.verbose)
+    )
+    if not output.quiet and not output.json:
+        for note in report.notes:
+            show_on_stderr(printable(f"note: {note}"))
+    return 0
+
+
+def _check_trace(path: Path, reports: tuple[Path, ...]) -> None:
+    if path.suffix.lower() != ".json":
+        raise UsageError(f"--trace {path} is no .json file", fix="give the file a name that ends in .json")
+    if path.resolve() in {each.resolve() for each in reports}:
+        raise UsageError("--trace and --report name one file", fix="give each a file of its own")

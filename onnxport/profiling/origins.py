@@ -1,0 +1,199 @@
+"""From which nodes of a model the nodes that a runtime executes come: told by the names of values.
+
+A runtime fuses nodes, but a value that leaves a fused node keeps its name. So what a node computes is what lies in the
+model between the values that go into it and those that come out: from an output backwards, up to any value that
+another executed node makes. Three things need more than that:
+
+- A value that only the runtime has (a convolution's, in blocks of channels) stands for one of the model's if its node
+  has the name of the model's node, or that of the value, as ONNX Runtime calls what it rewrites.
+- What only moves or converts a value (`ReorderOutput`, an inserted `Cast`) counts for the node for which it does.
+- Where neither helps, nodes that are joined by unknown values share what all of them compute, by operator if that
+  tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from onnxport.profiling.graphs import Graph, Node
+
+# What changes a value's layout, type or place and not the value: inserted by runtimes.
+_MOVES = frozenset(
+    "ReorderInput ReorderOutput Cast Transpose MemcpyFromHost MemcpyToHost Identity QuantizeLinear DequantizeLinear"
+    " Reshape Unsqueeze Squeeze".split()
+)
+# What ONNX Runtime puts before the name of an operator that it fused or rewrote.
+_PREFIXES = ("Fused", "QLinear", "Quantized", "DynamicQuantize", "N")
+_BLOCKED = "_nchwc"  # behind the name of the value, as the name of a node of the blocked layout
+
+Sources = tuple[Node, ...]
+
+
+def origins(executed: Graph, model: Graph) -> dict[int, Sources]:
+    """For each executed node, by `id`, the nodes of `model` that it computes, in their order; none where nothing tells.
+
+    Args:
+        executed: value names are the model's wherever the runtime kept them.
+    """
+    found: dict[int, Sources] = {}
+    _Scope(executed, model).fill(found)
+    return found
+
+
+class _Scope:
+    """One graph of the runtime beside one of the model."""
+
+    def __init__(self, executed: Graph, model: Graph) -> None:
+        self._executed, self._model = executed, model
+        # Those of bodies too, since ONNX Runtime puts a body whose condition is constant in the place of its `If`.
+        nodes = [*model.nodes, *(node for node in model.walk())]
+        self._makers: dict[str, Node] = {}
+        for node in nodes:
+            for name in filter(None, node.outputs):
+                self._makers.setdefault(name, node)
+        self._places = {id(node): place for place, node in enumerate(model.walk())}
+        self._known = {*self._makers, *model.inputs, *model.constants}
+        self._producers = {name: node for node in executed.nodes for name in node.outputs if name}
+        self._consumers: dict[str, list[Node]] = {}
+        for node in executed.nodes:
+            for name in filter(None, node.inputs):
+                self._consumers.setdefault(name, []).append(node)
+        self._stands_for = self._resolved()
+        made = {self._stands_for[name] for name in self._producers if name in self._stands_for}
+        self._there = made | (set(executed.constants) & self._known) | model.inputs | model.constants
+
+    def fill(self, found: dict[int, Sources]) -> None:
+        own = {id(node): self._between(node) for node in self._executed.nodes}
+        for region in self._regions():
+            _share(region, own)
+        for node in self._executed.nodes:
+            if not own[id(node)]:
+                own[id(node)] = self._served(node, own)
+        found |= own
+        for node in self._executed.nodes:
+            self._descend(node, own[id(node)], found)
+
+    def _resolved(self) -> dict[str, str]:
+        """The runtime's values to the model's that they stand for."""
+        stands = {
+            name: name for name in (*self._producers, *self._executed.inputs, *self._executed.constants)
+        }
+        stands = {name: name for name in stands if name in self._known}
+        names = _unique(self._model.nodes)
+        for node in self._executed.nodes:
+            for name, value in zip(node.outputs, self._by_name(node, names), strict=False):
+                if name and value and name not in stands:
+                    stands[name] = value
+        moves = [node for node in self._executed.nodes if _is_move(node)]
+        for node in moves:
+            if node.inputs[0] in stands:
+                stands.setdefault(node.outputs[0], stands[node.inputs[0]])
+        for node in reversed(moves):
+            if node.outputs[0] in stands and node.inputs[0] in self._producers:
+                stands.setdefault(node.inputs[0], stands[node.outputs[0]])
+        return stands
+
+    def _by_name(self, node: Node, names: Mapping[str, Node]) -> Sequence[str]:
+        """What the outputs stand for, as far as the node's own name says."""
+        value = node.name.rpartition(_BLOCKED)[0]
+        if value in self._known:
+            return (value,)
+        source = names.get(node.name)
+        return source.outputs if source is not None and _same(node.op, source.op) else ()
+
+    def _between(self, node: Node) -> Sources:
+        """The model's nodes between the values that go into `node` and those that come out."""
+        # What no node here makes comes from the graph around.
+        inputs = {
+            self._stands_for.get(name, "" if name in self._producers else name)
+            for name in node.inputs
+            if name
+        }
+        outputs = {self._stands_for[name] for name in node.outputs if name in self._stands_for}
+        outputs -= inputs  # what goes through
+        within: dict[int, Node] = {}
+        waiting = [*outputs]
+        while waiting:
+            maker = self._makers.get(waiting.pop())
+            if maker is None or id(maker) in within:
+                continue
+            within[id(maker)] = maker
+            waiting += [name for name in _read(maker) if name not in self._there and name not in inputs]
+        nodes = self._ordered(within.values())
+        return self._reached(nodes, inputs) if "" not in inputs else nodes
+
+    def _reached(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
+        """Those of `nodes` that depend on `inputs`: not the ones that ONNX Runtime did at load time, on constants."""
+        seen = set(inputs) - self._executed.constants - self._model.constants
+        kept = []
+        for node in nodes:
+            if not seen.isdisjoint(_read(node)):
+                kept.append(node)
+                seen.update(node.outputs)
+        return tuple(kept) or nodes
+
+    def _regions(self) -> list[list[Node]]:
+        """Executed nodes that are joined by values of which nobody knows what they stand for."""
+        region_of: dict[int, list[Node]] = {}
+        for name, producer in self._producers.items():
+            if name in self._stands_for:
+                continue
+            merged: list[Node] = []
+            for node in (producer, *self._consumers.get(name, ())):
+                merged += [each for each in region_of.get(id(node), [node]) if each not in merged]
+            for node in merged:
+                region_of[id(node)] = merged
+        return list({id(region): region for region in region_of.values()}.values())
+
+    def _served(self, node: Node, own: Mapping[int, Sources]) -> Sources:
+        """The sources of the node for which `node` moves or converts a value."""
+        if not _is_move(node):
+            return ()
+        before = self._producers.get(node.inputs[0])
+        after = [each for each in self._consumers.get(node.outputs[0], ()) if own[id(each)]]
+        comes_in = node.inputs[0] in self._known and node.outputs[0] not in self._known
+        if before is not None and own[id(before)] and not (comes_in and after):
+            return own[id(before)]
+        return own[id(after[0])] if after else ()
+
+    def _descend(self, node: Node, sources: Sources, found: dict[int, Sources]) -> None:
+        """Bodies beside the bodies of the one source that has as many."""
+        theirs = next((each.bodies for each in sources if len(each.bodies) == len(node.bodies)), ())
+        for body, original in zip(node.bodies, theirs, strict=False):
+            _Scope(body, original).fill(found)
+
+    def _ordered(self, nodes: Iterable[Node]) -> Sources:
+        real = [node for node in nodes if node.op != "Constant"]
+        return tuple(sorted(real, key=lambda node: self._places[id(node)]))
+
+
+def _share(region: Sequence[Node], own: dict[int, Sources]) -> None:
+    together = {id(source): source for node in region for source in own[id(node)]}
+    for node in region:
+        alike = tuple(source for source in together.values() if _same(node.op, source.op))
+        if alike or not _is_move(node):
+            own[id(node)] = alike or tuple(together.values())
+
+
+def _read(node: Node) -> list[str]:
+    """The values that a node reads, those that its bodies take from around them included."""
+    inner = [each for body in node.bodies for each in body.walk()]
+    made = {name for each in inner for name in each.outputs}
+    outer = [name for each in inner for name in each.inputs if name not in made]
+    return [name for name in (*node.inputs, *outer) if name]
+
+
+def _unique(nodes: Iterable[Node]) -> dict[str, Node]:
+    """Nodes by their names, of names that only one has."""
+    named: dict[str, Node | None] = {}
+    for node in nodes:
+        named[node.name] = None if node.name in named else node
+    return {name: node for name, node in named.items() if name and node is not None}
+
+
+def _is_move(node: Node) -> bool:
+    return node.op in _MOVES and len(node.outputs) == 1 and bool(node.inputs and node.inputs[0])
+
+
+def _same(executed: str, source: str) -> bool:
+    return executed == source or any(executed == f"{prefix}{source}" for prefix in _PREFIXES)

@@ -1,0 +1,136 @@
+"""One profile: the runtime in a process of its own, its nodes told in those of the ONNX model."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.artifact import Artifact
+from onnxport.bench.inputs import Inputs
+from onnxport.bench.params import BenchParams
+from onnxport.errors import MissingDependencyError, UsageError
+from onnxport.isolation import Child
+from onnxport.model import Model
+from onnxport.profiling.chrome import chrome_trace
+from onnxport.profiling.graphs import Node, onnx_graph
+from onnxport.profiling.origins import origins
+from onnxport.profiling.params import ProfileParams
+from onnxport.profiling.record import NodeTime, ProfileReport
+from onnxport.profiling.recording import Recording
+from onnxport.profiling.summary import by_op, by_source, node_times
+from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
+
+_TARGETS = {
+    "onnx": ("onnxport.profiling.ort:OrtProfiler", "ONNX Runtime"),
+    "ort": ("onnxport.profiling.ort:OrtProfiler", "ONNX Runtime"),
+}
+_PATIENCE = "give it more time with --timeout SECONDS, fewer --runs, or smaller inputs"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Attributes:
+    recording: what the report sums up.
+    sources: `id` of an executed node to the model's nodes that it computes.
+    """
+
+    report: ProfileReport
+    recording: Recording
+    sources: Mapping[int, Sequence[Node]]
+
+    def trace(self) -> str:
+        """All runs in the Trace Event Format."""
+        return chrome_trace(self.recording, self.sources, self.report.model)
+
+
+def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
+    """Runs the model and finds where its time goes.
+
+    Raises:
+        MissingDependencyError: only macOS can profile it.
+        UsageError: settings or sizes that do not fit the model.
+        InputError: it cannot be loaded.
+        MachineError: the runtime crashed or hung.
+    """
+    check_profiler(artifact)
+    options = _options(artifact, params)
+    target, runtime = _TARGETS[artifact.format]
+    purpose = f"{runtime} profiling {artifact.path}"
+    with Child(target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE) as child:
+        child.ask("open", artifact.path, options)
+        source = params.source or (artifact.path if artifact.format == "onnx" else None)
+        inputs = _inputs(params, source)
+        specs = child.answer()
+        inputs.settle([(str(artifact.path), specs)])
+        feeds = inputs.feeding(None)(specs)
+        recording: Recording = child.call("record", feeds, params.runs, params.warmup)
+    sources = origins(recording.executed, recording.executed if source is None else onnx_graph(source))
+    nodes = node_times(recording, sources)
+    report = ProfileReport(
+        command=command,
+        model=str(artifact.path),
+        format=artifact.format,
+        ran_on=recording.ran_on,
+        threads=params.threads,
+        runs=len(recording.runs),
+        inputs=inputs.origin,
+        run_ms=1000 * statistics.median(recording.plain),
+        profiled_ms=1000 * statistics.median(recording.profiled),
+        outside_ms=recording.outside / 1000,
+        nodes_ms=sum(node.ms for node in nodes),
+        nodes=nodes,
+        by_op=by_op(nodes),
+        by_source=by_source(nodes),
+        notes=(*recording.notes, *_notes(recording, nodes)),
+    )
+    return Profile(report, recording, sources)
+
+
+def check_profiler(artifact: Artifact) -> None:
+    """Refuses a format that nothing here can profile (MissingDependencyError)."""
+    if artifact.format not in _TARGETS:
+        raise MissingDependencyError(
+            f"{artifact.path} cannot be profiled by onnxport",
+            why="Core ML tells where a model spends its time in Xcode alone",
+            fix="open the package in Xcode on a Mac and make a performance report",
+        )
+
+
+def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
+    given = {"threads": str(params.threads)}
+    if artifact.format == "onnx":
+        given["level"] = params.level
+    elif params.level != "all":
+        raise UsageError(
+            f"--level is for .onnx files, and {artifact.path} is none",
+            fix="leave it out: the file is optimized already",
+        )
+    if params.provider:
+        given["delegate" if artifact.format == "tflite" else "provider"] = params.provider
+    return runtime_options(artifact.format, given, "--provider")
+
+
+def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
+    """Where inputs come from, as for a bench; the ONNX model tells what they may hold."""
+    graphs = [] if source is None else [Model.load(source)]
+    told = {name: getattr(params, name) for name in ("shape", "inputs", "preprocess", "seed")}
+    return Inputs(BenchParams.model_construct(**told), graphs)
+
+
+def _notes(recording: Recording, nodes: Sequence[NodeTime]) -> list[str]:
+    notes = []
+    if recording.overhead:
+        notes.append(
+            f"the profiler adds {recording.overhead:.1f} µs to each node's time, "
+            "as nodes that do next to nothing tell; that is taken off"
+        )
+    untold = [node for node in nodes if not node.sources]
+    if untold:
+        share = sum(node.share for node in untold)
+        notes.append(
+            f"of {len(untold)} of {len(nodes)} nodes nothing tells from which ONNX nodes they come "
+            f"({100 * share:.1f} % of the time)"
+        )
+    return notes

@@ -1,0 +1,88 @@
+"""A recording as a report: times of nodes and of groups of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from onnxport.profiling.graphs import Node
+from onnxport.profiling.record import Group, NodeTime
+from onnxport.profiling.recording import Recording, Run, Span
+
+_LISTED = 3  # sources by name; of more the first, the last and how many
+UNKNOWN = "(not told)"
+
+
+def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> tuple[NodeTime, ...]:
+    """Every node that was executed, in the order of execution.
+
+    Args:
+        sources: `id` of an executed node to the model's nodes that it computes.
+    """
+    nodes = list(recording.executed.walk())
+    runs = _middle_half(recording.runs)
+    order: dict[tuple[int, str, str], Span] = {}
+    taken: dict[tuple[int, str, str], float] = {}
+    for run in runs:
+        for span in run.spans:
+            key = (span.node, span.name, span.op)
+            order.setdefault(key, span)
+            taken[key] = taken.get(key, 0.0) + span.own
+    # What the profiler takes is an average, and a node may take less.
+    times = {key: max(0.0, microseconds) / len(runs) / 1000 for key, microseconds in taken.items()}
+    whole = sum(times.values()) or 1.0
+    found = []
+    for key, span in order.items():
+        origin = sources.get(id(nodes[span.node]), ()) if span.node >= 0 else ()
+        found.append(
+            NodeTime(
+                name=span.name,
+                op=span.op,
+                ms=times[key],
+                share=times[key] / whole,
+                provider=span.provider,
+                sources=tuple(node.shown for node in origin),
+                source_ops=tuple(node.op for node in origin),
+            )
+        )
+    return tuple(found)
+
+
+def _middle_half(runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs that are neither among the fastest nor among the slowest quarter.
+
+    Means over them add up to what such a run takes; medians of nodes would not, since a disturbance hits another node
+    in every run.
+    """
+    ordered = sorted(runs, key=lambda run: run.duration)
+    return ordered[len(runs) // 4 : len(runs) - len(runs) // 4]
+
+
+def by_op(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
+    return _grouped((node.op, node) for node in nodes)
+
+
+def by_source(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
+    """By the ONNX nodes that were computed together."""
+    return _grouped((_joined(node.sources), node) for node in nodes)
+
+
+def _joined(sources: Sequence[str]) -> str:
+    if len(sources) > _LISTED:
+        return f"{sources[0]} + … + {sources[-1]} ({len(sources)} nodes)"
+    return " + ".join(sources) or UNKNOWN
+
+
+def _grouped(named: Iterable[tuple[str, NodeTime]]) -> tuple[Group, ...]:
+    members: dict[str, list[NodeTime]] = {}
+    for name, node in named:
+        members.setdefault(name, []).append(node)
+    groups = [
+        Group(
+            name=name,
+            count=len(nodes),
+            ms=sum(node.ms for node in nodes),
+            share=sum(node.share for node in nodes),
+        )
+        for name, nodes in members.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: -group.ms))

@@ -1,0 +1,161 @@
+"""The file that ONNX Runtime's profiler writes: events of nodes and of runs, in microseconds."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxport.profiling.graphs import Graph, Node
+from onnxport.profiling.recording import Run, Span
+
+_KERNEL = "_kernel_time"
+_RUN = "model_run"
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Microseconds.
+
+    Attributes:
+        within: of each node's time, what the profiler takes.
+        between: from one node's end to the next one's start.
+        outside: of a run without the profiler, what is spent before and after all nodes.
+    """
+
+    within: float
+    between: float
+    outside: float
+
+
+@dataclass
+class _Executed:
+    """One execution of a node, and those in its bodies."""
+
+    event: Event
+    inner: list[_Executed]
+
+    @property
+    def label(self) -> tuple[str, str]:
+        return self.event["name"].removesuffix(_KERNEL), self.event["args"].get("op_name", "")
+
+    @property
+    def duration(self) -> float:
+        return middle(self.event["dur"])
+
+
+def middle(duration: int) -> float:
+    """What a duration of whole microseconds, cut off, stands for."""
+    return duration + 0.5
+
+
+def read_events(file: Path) -> list[Event]:
+    """All events of the file. Names in it are not escaped: what is no UTF-8 or a control character is let through."""
+    events: list[Event] = json.loads(file.read_bytes().decode(errors="replace"), strict=False)
+    return events
+
+
+def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
+    """Every run with the nodes that were executed in it. Not by their order: it is that of their ends in some versions
+    of ONNX Runtime and that of their starts in others."""
+    runs = sorted((each for each in events if each["name"] == _RUN), key=lambda run: run["ts"])
+    starts = [run["ts"] for run in runs]
+    kernels: list[list[Event]] = [[] for _ in runs]
+    for event in events:
+        if event["cat"] == "Node" and event["name"].endswith(_KERNEL):
+            place = bisect.bisect_right(starts, event["ts"]) - 1
+            if place >= 0:
+                kernels[place].append(event)
+    return list(zip(runs, kernels, strict=True))
+
+
+def run_of(run: Event, kernels: Sequence[Event], graph: Graph, costs: Costs) -> Run:
+    """One run with its nodes found in `graph`, which is what ONNX Runtime wrote down of itself."""
+    places = {id(node): place for place, node in enumerate(graph.walk())}
+    spans: list[Span] = []
+    _find(_nested(kernels, _holders(graph)), graph, places, costs, spans)
+    return Run(run["ts"], run["dur"], tuple(sorted(spans, key=lambda span: span.start)))
+
+
+def _holders(graph: Graph) -> frozenset[tuple[str, str]]:
+    """Nodes with bodies."""
+    return frozenset((node.name, node.op) for node in graph.walk() if node.bodies)
+
+
+def _nested(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Executed]:
+    """The executions of the main graph, those of bodies below the ones that hold them."""
+    found = [_Executed(event, []) for event in kernels]
+    # Of two that start in the same microsecond the one with bodies holds the other.
+    found.sort(key=lambda each: (each.event["ts"], each.label not in holders))
+    top: list[_Executed] = []
+    open_: list[_Executed] = []
+    for each in found:
+        while open_ and each.event["ts"] > open_[-1].event["ts"] + open_[-1].event["dur"]:
+            open_.pop()
+        (open_[-1].inner if open_ else top).append(each)
+        if each.label in holders:
+            open_.append(each)
+    return top
+
+
+def _find(
+    executed: Sequence[_Executed],
+    graph: Graph,
+    places: Mapping[int, int],
+    costs: Costs,
+    spans: list[Span],
+) -> None:
+    for each, node in zip(executed, _matched(executed, graph), strict=True):
+        name, op = each.label
+        inner = sum(one.duration + costs.between for one in each.inner)
+        spans.append(
+            Span(
+                node=-1 if node is None else places[id(node)],
+                name=name,
+                op=op,
+                provider=each.event["args"].get("provider", ""),
+                start=each.event["ts"],
+                duration=each.event["dur"],
+                own=each.duration - inner - costs.within,
+            )
+        )
+        if each.inner:
+            _find(each.inner, _body(each.inner, node), places, costs, spans)
+
+
+def _matched(executed: Sequence[_Executed], graph: Graph) -> list[Node | None]:
+    """The node of each execution: by order, which is that of the file, or else by name."""
+    count = len(graph.nodes)
+    if count and len(executed) % count == 0:  # bodies of loops once per turn
+        cycled = [graph.nodes[place % count] for place in range(len(executed))]
+        if all(each.label[1] == node.op for each, node in zip(executed, cycled, strict=True)):
+            return list(cycled)
+    named: dict[tuple[str, str], list[Node]] = {}
+    for node in graph.nodes:
+        named.setdefault((node.name, node.op), []).append(node)
+    seen: dict[tuple[str, str], int] = {}
+    found: list[Node | None] = []
+    for each in executed:
+        candidates = named.get(each.label)
+        turn = seen[each.label] = seen.get(each.label, -1) + 1
+        found.append(candidates[turn % len(candidates)] if candidates else None)
+    return found
+
+
+def _body(inner: Sequence[_Executed], node: Node | None) -> Graph:
+    """The body of `node` that was executed: the one that has most of the nodes."""
+    if node is None or not node.bodies:
+        return Graph(())
+    labels = [each.label for each in inner]
+
+    def known(body: Graph) -> int:
+        names = {(one.name, one.op) for one in body.nodes}
+        ops = {one.op for one in body.nodes if not one.name}
+        return sum(label in names or label[1] in ops for label in labels)
+
+    return max(node.bodies, key=known)

@@ -1,0 +1,37 @@
+"""Two ways to run one model, timed in turns: what slows the machine down slows both."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+
+Run = Callable[[], object]
+
+# Seconds that one of the two goes on before the other has its turn: caches are its own for most of that.
+_TURN = 0.003
+_LEAST_TURNS = 5
+
+
+def in_turns(first: Run, second: Run, runs: int, warmup: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of each of `runs` runs of both, after `warmup` of both."""
+    warm = [timed(run) for _ in range(warmup) for run in (first, second)]
+    length = math.ceil(_TURN / max(statistics.median(warm), 1e-7)) if warm else 1
+    length = max(1, min(length, math.ceil(runs / _LEAST_TURNS)))
+    times: tuple[list[float], list[float]] = ([], [])
+    turn = 0
+    while len(times[0]) < runs:
+        count = min(length, runs - len(times[0]))
+        for which in (0, 1) if turn % 2 else (1, 0):
+            run = (first, second)[which]
+            times[which].extend(timed(run) for _ in range(count))
+        turn += 1
+    return tuple(times[0]), tuple(times[1])
+
+
+def timed(run: Run) -> float:
+    """Seconds of one run."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
