@@ -128,7 +128,7 @@ KINDS = (
         "openvino",
     ),
     Kind("ncnn", "ncnn", ("onnx",), f"{_FOREIGN}.ncnn:NcnnRuntime", ("ncnn", "pnnx"), ("threads",), "ncnn"),
-    Kind("mnn", "MNN", ("onnx",), f"{_FOREIGN}.mnn:MnnRuntime", ("MNN",), ("threads",), "mnn"),
+    Kind("mnn", "MNN", ("onnx",), f"{_FOREIGN}.mnn:MnnRuntime", ("MNN",), ("threads", "winograd"), "mnn"),
 )
 RESERVED = frozenset((AUTO, *(kind.name for kind in KINDS)))
 

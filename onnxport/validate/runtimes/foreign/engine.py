@@ -49,6 +49,7 @@ class Work:
         wanted: names of the outputs.
         sizes: of every input; None where the engine takes any.
         threads: of its kernels.
+        own: settings that only this engine knows.
     """
 
     file: Path
@@ -57,6 +58,7 @@ class Work:
     wanted: tuple[str, ...]
     sizes: Sizes | None
     threads: int
+    own: Mapping[str, str]
 
 
 class EngineRuntime(Closing):
@@ -66,7 +68,7 @@ class EngineRuntime(Closing):
 
     Args:
         path: the `.onnx` file.
-        options: `threads`, where the engine knows them.
+        options: `threads` and `own`, where the engine knows them.
 
     Raises:
         InputError: no ONNX model, or one that the engine refuses; the cause is the engine's.
@@ -84,7 +86,7 @@ class EngineRuntime(Closing):
     types: ClassVar[frozenset[str]]
 
     def __init__(self, path: Path, options: RuntimeOptions) -> None:
-        self._path, self._threads = path, options.threads
+        self._path, self._options = path, options
         self._model = Model.load(path)
         self._inputs, self._outputs = self._model.inputs, self._model.outputs
         self._sessions: dict[tuple[object, ...], Session] = {}
@@ -152,7 +154,8 @@ class EngineRuntime(Closing):
                 inputs=self._inputs,
                 wanted=self._wanted(taps),
                 sizes=sizes if self.fixes_sizes else None,
-                threads=self._threads,
+                threads=self._options.threads,
+                own=dict(self._options.own),
             )
             try:
                 session = self._load(work)
