@@ -87,6 +87,12 @@ RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
         _provider("ort-cpu", "CPU provider", "CPU"),
+        Runtime(
+            "ort-mobile",
+            "ONNX Runtime's mobile usability checker",
+            asker=f"{ASKING}.ort_mobile",
+            needs=_ORT_BUILDS,
+        ),
         _provider("nnapi", "NNAPI provider", "Nnapi"),
         _provider("coreml-ep", "Core ML provider", "CoreML"),
         _provider("xnnpack", "XNNPACK provider", "Xnnpack"),

@@ -102,3 +102,15 @@ def test_a_runtime_that_crashes_or_hangs_is_a_row(
     assert answer is not None
     assert (answer.how, answer.extent) == ("asked", "unknown")
     assert said in answer.why
+
+
+def test_the_mobile_checker_answers(tmp_path: Path) -> None:
+    path = tmp_path / "digits.onnx"
+    path.write_bytes(DIGITS.read_bytes())
+    fixed = onnxport.inspect_deployment(path, "ort-mobile", shape={"image": (1, 1, 8, 8)}).placements[0]
+    assert (fixed.how, fixed.extent, fixed.nodes, fixed.partitions) == ("asked", "all", 7, 1)
+    # Its tables know Conv and its like, but want every size.
+    opened = onnxport.inspect_deployment(path, "ort-mobile").placements[0]
+    assert opened.extent != "all"
+    assert {each.why for each in opened.fallbacks} == {"the shape of an input is open"}
+    assert list(tmp_path.iterdir()) == [path]
