@@ -15,6 +15,7 @@ from onnxport.bench.params import BenchParams
 from onnxport.bench.record import BenchReport, Machine
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
+from onnxport.validate.runtimes import kinds
 
 
 def bench(
@@ -34,6 +35,7 @@ def bench(
         Artifact.open(params.reference)
     found = measured(artifacts, params, Clock(progress))
     libraries = {name for artifact in artifacts for name in RUNS_ON[artifact.format]}
+    libraries |= {name for row in found.rows for name in kinds.distributions(row.settings.runtime)}
     return BenchReport(
         command=shlex.join(("onnxport", "bench", *arguments)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

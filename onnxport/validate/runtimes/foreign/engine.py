@@ -120,7 +120,7 @@ class EngineRuntime(Closing):
         check_feeds(self._inputs, feeds)
         if taps:
             check_taps(self.taps, taps, str(self._path))
-        session = self._session({name: array.shape for name, array in feeds.items()}, tuple(taps))
+        session = self._session(_sizes(feeds), tuple(taps))
         try:
             values = session.run(feeds)
         except OnnxportError:
@@ -130,6 +130,11 @@ class EngineRuntime(Closing):
         found = dict(zip(self._wanted(taps), values, strict=True))
         declared = {spec.name: spec.dtype for spec in self._outputs}
         return {name: self._as_declared(name, found[name], declared.get(name)) for name in found}
+
+    def prepare(self, feeds: Feeds) -> None:
+        """Loads the model for the sizes of `feeds`, so that no run has to (UsageError, InputError as `run`)."""
+        check_feeds(self._inputs, feeds)
+        self._session(_sizes(feeds), ())
 
     def close(self) -> None:
         self._sessions.clear()
@@ -205,13 +210,16 @@ class EngineRuntime(Closing):
         )
 
     def _failed(self, feeds: Feeds, why: str) -> RunError:
-        sizes = {name: array.shape for name, array in feeds.items()}
-        return RunError(f"{self.title} cannot run {self._path} on {_said(sizes)}", why=why)
+        return RunError(f"{self.title} cannot run {self._path} on {_said(_sizes(feeds))}", why=why)
 
 
 def one_line(error: Exception) -> str:
     """An engine's message in one line that fits a terminal."""
     return " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+
+
+def _sizes(feeds: Feeds) -> Sizes:
+    return {name: array.shape for name, array in feeds.items()}
 
 
 def _said(sizes: Sizes) -> str:

@@ -86,12 +86,16 @@ class _Loaded:
         self._held, self._manager, self._net = held, manager, net
 
     def run(self, feeds: Feeds) -> Sequence[Array]:
-        with listening() as heard:
-            found = self._net.forward([_variable(feeds[name], held) for name, held in self._held.items()])
-            values = [_array(each) for each in found]
+        values = self._values(feeds)
         if any(value is None for value in values):
+            with listening() as heard:  # it says why on the way only
+                self._values(feeds)
             raise Refusal(_last_words(heard.text))
         return [value for value in values if value is not None]
+
+    def _values(self, feeds: Feeds) -> list[Array | None]:
+        found = self._net.forward([_variable(feeds[name], held) for name, held in self._held.items()])
+        return [_array(each) for each in found]
 
 
 def _variable(array: Array, dtype: str) -> Any:
