@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from onnxport.deployment.estimating.graph import Node, Tensor
+from onnxport.deployment.litert import conditions as tflite
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
 
@@ -113,4 +114,5 @@ CONDITIONS: Mapping[str, Condition] = {
     "not_all": _not_all,
     "not_given": _not_given,
     "settled": _settled,
+    **tflite.CONDITIONS,
 }
