@@ -26,8 +26,8 @@ from onnxport.validate.runtimes.foreign.listening import listening
 
 @contextlib.contextmanager
 def _passive() -> Iterator[None]:
-    """Within it an OpenMP is loaded whose threads wait without spinning: beside others that compute, ncnn's would take a
-    thousand times as long. It reads the setting then, and only then; that of the user is left as it is."""
+    """Within it an OpenMP is loaded whose threads wait without spinning: beside others that compute, ncnn's would take
+    a thousand times as long. It reads the setting then, and only then; the user's own is left as it is."""
     name = "OMP_WAIT_POLICY"
     is_set = name in os.environ
     os.environ.setdefault(name, "PASSIVE")
