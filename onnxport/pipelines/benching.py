@@ -18,6 +18,7 @@ from onnxport.bench.params import BenchParams
 from onnxport.bench.record import BenchReport, Machine
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
+from onnxport.validate.runtimes import kinds
 
 
 def bench(
@@ -40,6 +41,7 @@ def bench(
     until = gate.until(enough(params.runs), params)
     found = measured(everybody, params, Clock(progress), until)
     libraries = {name for artifact in everybody for name in RUNS_ON[artifact.format]}
+    libraries |= {name for row in found.rows for name in kinds.distributions(row.settings.runtime)}
     taken = {"python": platform.python_version()} | versions(sorted(libraries))
     rows = gate.judged(found.rows, Conditions(found.pace_ms, found.others))
     if doubted := {row.artifact for row in gate.doubted(rows)}:
