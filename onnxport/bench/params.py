@@ -79,6 +79,12 @@ class BenchParams(BaseModel):
         description=f"Kernel threads, as 1,2,4: a row for each. [default: {THREADS}]",
         json_schema_extra={"metavar": "N,N"},
     )
+    runtimes: Words = Field(
+        default=(),
+        description="Who runs them, as ort,tract,openvino,ncnn,mnn: a row for each that runs the artefact's format. "
+        "ONNX Runtime, LiteRT and Core ML run theirs unless given.",
+        json_schema_extra={"metavar": "NAME,NAME"},
+    )
     providers: Words = Field(
         default=(),
         description="Execution providers, delegates or compute units, as cpu,xnnpack,cuda: a row for each that the "

@@ -20,6 +20,7 @@ from onnxport.errors import InputError
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
 from onnxport.pipelines.sources import unchanged
+from onnxport.validate.runtimes import kinds
 
 
 def bench(
@@ -46,6 +47,7 @@ def bench(
     with unchanged(*everybody):
         found = measured(everybody, params, Clock(progress), until)
     libraries = {name for artifact in everybody for name in RUNS_ON[artifact.format]}
+    libraries |= {name for row in found.rows for name in kinds.distributions(row.settings.runtime)}
     taken = {"python": platform.python_version()} | versions(sorted(libraries))
     rows = gate.judged(found.rows, Conditions(found.pace_ms, found.others))
     if doubted := {row.artifact for row in gate.doubted(rows)}:
