@@ -87,6 +87,12 @@ RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
         _provider("ort-cpu", "CPU provider", "CPU"),
+        Runtime(
+            "ort-mobile",
+            "ONNX Runtime's mobile usability checker",
+            asker=f"{ASKING}.ort_mobile",
+            needs=_ORT_BUILDS,
+        ),
         _provider("nnapi", "NNAPI provider", "Nnapi"),
         _provider("coreml-ep", "Core ML provider", "CoreML"),
         _provider("xnnpack", "XNNPACK provider", "Xnnpack"),
@@ -94,6 +100,27 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
+        Runtime(
+            "tflite-cpu",
+            "LiteRT, XNNPACK delegate",
+            asker=f"{ASKING}.tflite_cpu",
+            needs=("ai-edge-litert",),
+            formats=("onnx", "tflite"),
+        ),
+        Runtime(
+            "tflite-gpu",
+            "LiteRT, GPU delegate",
+            asker=f"{ASKING}.tflite_gpu",
+            needs=("ai-edge-litert",),
+            formats=("onnx", "tflite"),
+        ),
+        Runtime(
+            "coreml",
+            "Core ML",
+            asker=f"{ASKING}.coreml",
+            needs=("coremltools",),
+            formats=("onnx", "coreml"),
+        ),
         Runtime("openvino", "OpenVINO", needs=("openvino",), extra="openvino"),
         Runtime("tract", "tract", needs=("tract",), extra="tract"),
         Runtime("rten", "rten", needs=("rten-convert",), extra="rten"),

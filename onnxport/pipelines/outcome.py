@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from onnxport.errors import NOT_EQUIVALENT, PROVEN, PipelineFailedError, worst
-from onnxport.pipelines.report import RunReport
+from onnxport.pipelines.report import Latency, RunReport
 
 if TYPE_CHECKING:
     from onnxport.pipelines.spec.document import Line
@@ -112,6 +112,8 @@ class CellRecord(_Record):
         verdict: the judge's, made worse by a limit that is not kept; "failed" where an error ended the node, "not run"
             where one before failed.
         reason: why it did not pass, in a sentence; empty where it did.
+        latency: what it takes beside the model, where a limit had that measured; where its precision was lowered, its
+            node's run has it.
         at: where the file has its target; None where that is not known.
     """
 
@@ -124,6 +126,7 @@ class CellRecord(_Record):
     verdict: str
     reason: str = ""
     limits: tuple[LimitRecord, ...] = ()
+    latency: Latency | None = None
     exit_code: int
     at: PlaceRecord | None = None
 

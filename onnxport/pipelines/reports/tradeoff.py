@@ -142,9 +142,10 @@ def _plot(choices: Sequence[Choice], page: str) -> Plot:
     names = {choice.number: choice.name for choice in choices if choice.number in leading}
     room = Room(_LEFT, width - 2, height - _BOTTOM)
     whiskers = [_line(spot) for spot in large if spot.whisker is not None]
-    labels = placed(large, names, room, small, (*pairwise(corners), *whiskers)) or placed(
-        large, names, room, small
-    )
+    # What is drawn besides is left clear as far as there is room.
+    clear: list[list[Line]] = [[*pairwise(corners), *whiskers], whiskers, []]
+    tried = (placed(large, names, room, small, lines) for lines in clear)
+    labels = next(filter(None, tried), ())
     return Plot(
         width=width,
         height=height,

@@ -55,8 +55,13 @@ def delivered(
         return found.model_copy(update={"verdict": verdict})
     try:
         artifact = entry.report.artifacts[0]
-        limits = held(cell.limits, artifact, timed(cell, entry))
-        judged = {"limits": limits, "verdict": verdict_of(limits, artifact.report.verdict)}
+        worth = timed(cell, entry)
+        limits = held(cell.limits, artifact, worth)
+        judged = {
+            "limits": limits,
+            "latency": worth.latency if worth is not None else None,
+            "verdict": verdict_of(limits, artifact.report.verdict),
+        }
         if reason := reason_of(limits):
             return found.model_copy(update=judged | {"reason": reason, "exit_code": NOT_EQUIVALENT})
         deliver(entry, cell.output, partial(seal, cell))

@@ -131,6 +131,15 @@ class Bench:
             yield Lead("least memory", self.label(least), wording.human_size(added), beside)
 
     @property
+    def rivals(self) -> str:
+        """Whom the interval of the fastest row's time does not tell from it: "b.onnx is", "3 others are"."""
+        timed = sorted((row for row in self.measured if row.latency is not None), key=self.time)
+        first, *others = [(row, row.latency) for row in timed if row.latency is not None]
+        most = first[1].high / self.samples(first[0])
+        near = [row for row, latency in others if latency.low / self.samples(row) <= most]
+        return f"{self.label(near[0])} is" if len(near) == 1 else f"{len(near)} others are" if near else ""
+
+    @property
     def kind(self) -> str:
         """What the page is about in a word: of the rows that failed, else of those beside a baseline."""
         standings = {row.against.standing for row in self.rows if row.against is not None}
@@ -165,7 +174,8 @@ class Bench:
             return "nothing could be measured"
         fastest = next((lead for lead in self.leads if lead.what == "fastest"), None)
         if fastest is not None:
-            return f"{fastest.label} is fastest: {fastest.figure}"
+            doubt = f"; {self.rivals} as fast within the noise" if self.rivals else ""
+            return f"{fastest.label} is fastest: {fastest.figure}{doubt}"
         row = self.measured[0]
         time = wording.duration(row.latency.median) if row.latency is not None else "not timed"
         return f"{self.label(row)}: {time}"
@@ -237,6 +247,7 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "interval": interval,
     "p90": lambda row: _of(row, "p90"),
     "p99": lambda row: _of(row, "p99"),
+    "CPU time": lambda row: "" if row.floor is None else wording.duration(row.floor.cpu),
     "samples": _rate,
     "first run": lambda row: wording.duration(row.first_ms),
     "load": lambda row: wording.duration(row.load_ms),
@@ -267,6 +278,8 @@ def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
     yield "memory", wording.human_size(found.memory)
     yield "system", text(found.system)
     yield "busy before", f"{wording.number(found.load)} programs a core"
+    if report.others is not None:
+        yield "others had", f"{wording.percent(report.others)} of the cores' time meanwhile"
     yield "measured", text(report.created)
 
 

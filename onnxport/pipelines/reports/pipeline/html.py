@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from onnxport.pipelines.outcome import NodeRecord, PipelineReport
-from onnxport.pipelines.reports import charts
+from onnxport.pipelines.reports import charts, tradeoff
 from onnxport.pipelines.reports.html import CAPS, page
 from onnxport.pipelines.reports.pipeline import matrix
+from onnxport.pipelines.reports.pipeline.choices import choices
 from onnxport.pipelines.reports.pipeline.matrix import Row
 from onnxport.pipelines.reports.pipeline.plot import plot
 
@@ -27,6 +28,9 @@ def view(report: PipelineReport) -> str:
         rows=rows,
         grid=_Grid(rows),
         plots={name: found for name, found in plots.items() if found is not None},
+        tradeoffs=tradeoff.plots(choices(rows)),
+        enough=tradeoff.ENOUGH,
+        untimed=sum(row.made is not None and row.latency is None for row in rows),
         faults=matrix.faults(report),
         verdict=matrix.verdict(report),
         environment=matrix.environment(report),

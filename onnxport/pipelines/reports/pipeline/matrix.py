@@ -51,7 +51,9 @@ class Row:
 
     @property
     def latency(self) -> Latency | None:
-        return self.made.worth.latency if self.made is not None and self.made.worth is not None else None
+        """Where a limit had it measured, or its precision was lowered."""
+        made = self.made.worth.latency if self.made is not None and self.made.worth is not None else None
+        return self.cell.latency or made
 
     @property
     def telling(self) -> OutputReport | None:

@@ -16,7 +16,7 @@ from onnxport.bench.record import (
     Spread,
     Standard,
 )
-from onnxport.errors import CANNOT_CONVERT, MACHINE_FAILED, MISSING_DEPENDENCY
+from onnxport.errors import CANNOT_CONVERT, MACHINE_FAILED
 from tests.pipelines.reports.handmade import NASTY
 
 MB = 1_000_000
@@ -120,7 +120,6 @@ def whole() -> BenchReport:
                 "out/mobilenetv2.mlpackage",
                 "not here",
                 "Core ML runs on macOS only: run this command there",
-                MISSING_DEPENDENCY,
             ),
         ],
         notes=("the machine was busy before: 0.34 programs wanted each core",),

@@ -1,0 +1,174 @@
+"""ONNX Runtime's real assignment against what `inspect --runs-on` reports of it, and the estimator against both.
+
+    python -m benchmarks.deployment_ort                             # the providers of the installed build, all models
+    python -m benchmarks.deployment_ort --estimate FOLDER           # and the estimate by FOLDER/docs/OperatorKernels.md
+    python -m benchmarks.deployment_ort KEY...                      # these models
+
+The witness is none of ours: what ONNX Runtime logs as "Node placements" when a session is made, in a process of its own
+and at the level of optimization after which providers are asked. It names the nodes of every provider; of one that
+compiles groups it has a node per group. A build with such a provider (onnxruntime-openvino) needs an environment of
+its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnxruntime
+
+from fixtures import models
+from onnxport.artifact import Artifact
+from onnxport.deployment.answering import Subject
+from onnxport.deployment.estimating import estimate
+from onnxport.deployment.estimating.table import Table
+from onnxport.deployment.record import Placement
+from onnxport.deployment.runtimes import RUNTIMES
+from onnxport.deployment.workshop import Workshop
+
+CPU = "CPUExecutionProvider"
+# Made here of others' parts, or for other questions: not among the 34 of models.md.
+_OTHERS = ("light/", "mobilenetv2/", "efficientnet_lite0/", "minilm/")
+
+_WITNESS = """
+import sys, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 0
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+onnxruntime.InferenceSession(sys.argv[1], options, providers=list(dict.fromkeys([sys.argv[2], "CPUExecutionProvider"])))
+"""
+_PLACED = re.compile(
+    r"VerifyEachNodeIsAssignedToAnEp\]\s+(All nodes|Node\(s\)) placed on \[(\w+)\]\. Number of nodes: (\d+)"
+)
+_NODE = re.compile(r"VerifyEachNodeIsAssignedToAnEp\]\s{3,}(\w+) \((.*)\)$")
+
+
+@dataclass
+class Witness:
+    """What ONNX Runtime logged.
+
+    Attributes:
+        counts: provider to nodes.
+        names: provider to operators and names, where it names them: it does where there are several providers.
+        failed: it made no session.
+    """
+
+    counts: dict[str, int]
+    names: dict[str, Counter[tuple[str, str]]]
+    failed: bool
+
+
+def witness(path: Path, provider: str) -> Witness:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITNESS, str(path), provider],
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    seen = Witness({}, {}, done.returncode != 0)
+    current = ""
+    for line in (done.stdout + done.stderr).splitlines():
+        if found := _PLACED.search(line):
+            current = found[2]
+            seen.counts[current] = int(found[3])
+            seen.names[current] = Counter()
+        elif current and (found := _NODE.search(line)):
+            seen.names[current][found[1], found[2]] += 1
+    return seen
+
+
+def reported(path: Path, runtime: str) -> Placement:
+    """What the installed command says, in a fresh process."""
+    command = [sys.executable, "-m", "onnxport", "inspect", str(path), "--runs-on", runtime, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return Placement.model_validate(json.loads(done.stdout)["placements"][0])
+
+
+def disagreement(said: Placement, seen: Witness, provider: str) -> str:
+    """Where the two differ; empty where they say the same."""
+    if seen.failed or said.why:
+        return (
+            ""
+            if seen.failed and said.extent == "none"
+            else f"reported {said.why!r}, a session was made: {not seen.failed}"
+        )
+    compiled = provider != CPU
+    own = seen.counts.get(provider, 0)
+    if (said.partitions if compiled else said.taken) != own:
+        return f"{said.partitions if compiled else said.taken} of {provider}'s, the log has {own}"
+    others = sum(count for name, count in seen.counts.items() if name != provider)
+    if others != len(said.fallbacks):
+        return f"{len(said.fallbacks)} fall back, the log has {others}"
+    if provider not in seen.counts:  # all on one: it names none
+        return ""
+    named = Counter((each.op.rpartition("::")[2], each.node) for each in said.fallbacks)
+    logged = sum((names for name, names in seen.names.items() if name != provider), Counter())
+    return "" if named == logged else f"fallbacks differ: {list((named - logged) + (logged - named))[:3]}"
+
+
+def estimated(path: Path, table: Table) -> Placement:
+    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
+        subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
+        return estimate(subject.loaded, table).placement
+
+
+def cpu_table(source: Path) -> Table:
+    """ONNX Runtime's CPU provider, which no one has to estimate, by the document that others are estimated by."""
+    from benchmarks.deployment_tables import table
+
+    head = {
+        "runtime": "ort-cpu",
+        "title": "",
+        "kind": "provider",
+        "version": "",
+        "sources": [""],
+        "dated": "2026-01-01",
+    }
+    return Table.model_validate({**head, **table(source, CPU), "fallback": "nobody"})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("keys", nargs="*")
+    parser.add_argument("--estimate", type=Path)
+    given = parser.parse_args(arguments)
+    known = models.keys()
+    keys = given.keys or [key for key in known if key.endswith(".onnx") and not key.startswith(_OTHERS)]
+    here = [each for each in RUNTIMES.values() if each.provider in onnxruntime.get_available_providers()]
+    print(
+        f"onnxruntime {onnxruntime.__version__}: {', '.join(each.name for each in here)}; {len(keys)} models"
+    )
+    table = cpu_table(given.estimate) if given.estimate else None
+    wrong, nodes, missed = 0, 0, Counter[str]()
+    for key in keys:
+        path = models.path(key)
+        for runtime in here:
+            said = reported(path, runtime.name)
+            difference = disagreement(said, witness(path, runtime.provider), runtime.provider)
+            wrong += bool(difference)
+            groups = "" if said.partitions is None else f" in {said.partitions} groups"
+            taken = f"{said.taken:4} of {said.nodes:4}{groups:14}"
+            print(f"{key:45} {runtime.name:12} {taken} {difference or 'as logged'} {said.why[:60]}")
+        if table:
+            guess = estimated(path, table)
+            nodes += guess.nodes
+            missed.update(f"{each.op}: {each.why}" for each in guess.fallbacks)
+    print(f"{wrong} of {len(keys) * len(here)} reports differ from ONNX Runtime's log")
+    if table:
+        refused = f"{sum(missed.values())} of {nodes} nodes that the CPU provider takes"
+        print(f"estimated: {refused} are refused: {dict(missed)}")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Core ML, by way of our own conversion: which nodes have no equivalent in it.
+
+Which of the compute units runs an operation only Core ML tells, on the device (MLComputePlan): nothing is said of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from onnxport.converters.coreml.compile import CoremlConverter
+from onnxport.converters.params import CoremlParams
+from onnxport.deployment.asking import AskOptions
+from onnxport.deployment.asking.converting import node_count, refused, with_change
+from onnxport.deployment.record import Placement
+from onnxport.errors import CannotConvertError
+from onnxport.manifest import Manifest
+from onnxport.model import Model
+from onnxport.optimizers.prepare import prepare
+from onnxport.shapes import GivenShape
+
+_LIKELY = 64  # for an open dimension that is fixed
+_UNITS = "which compute unit runs what is known on the device alone (MLComputePlan)"
+_PACKAGE = "only Core ML tells whether it loads a package and on which compute units it runs: ask on macOS"
+
+
+def ask(path: Path, options: AskOptions) -> Placement:
+    """Lowers the model; of a package only Core ML itself could tell more than that it is one."""
+    answer = Placement(
+        runtime=options.runtime,
+        title=options.title,
+        how="asked",
+        extent="unknown",
+        version=f"coremltools {version('coremltools')}",
+    )
+    if path.suffix != ".onnx":
+        return _of_package(path, answer)
+    answer = answer.model_copy(update={"notes": (_UNITS,)})
+    return with_change(path, "coreml", _LIKELY, lambda shapes: _asked(path, options, answer, shapes))
+
+
+def _asked(path: Path, options: AskOptions, answer: Placement, shapes: Mapping[str, GivenShape]) -> Placement:
+    model = Model.load(path)
+    try:
+        with CoremlConverter() as converter:
+            prepared = prepare(model, shapes=shapes, native=converter.native_ops, unrolls=True)
+            note = Manifest(model.artifact.digest(), {}, {}, "skipped")
+            converter.lower(prepared.model, options.folder, CoremlParams(), note)
+    except CannotConvertError as error:
+        return refused(path, answer, error)
+    nodes = node_count(model)
+    return answer.model_copy(update={"extent": "all", "nodes": nodes, "taken": nodes})
+
+
+def _of_package(path: Path, answer: Placement) -> Placement:
+    from onnxport.validate.runtimes.mil.program import read_package
+
+    package = read_package(path)  # refuses what is damaged
+    operations = [each for function in package.functions.values() for each in function.block.operations]
+    count = sum(each.type != "const" for each in operations)
+    return answer.model_copy(update={"nodes": count, "why": _PACKAGE})

@@ -1,0 +1,90 @@
+"""TFLite's GPU delegate: no GPU is asked, but the rules are the delegate's own, and sizes are what LiteRT says.
+
+Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from onnxport.deployment.asking import AskOptions
+from onnxport.deployment.asking.converting import refused, with_change
+from onnxport.deployment.litert.gpu import Estimated, estimated, table
+from onnxport.deployment.litert.interpreting import LIKELY, allocated, of_unknown_size
+from onnxport.deployment.litert.product import Subject, subject
+from onnxport.deployment.litert.reading import Subgraph
+from onnxport.deployment.record import Extent, Placement
+from onnxport.errors import CannotConvertError
+from onnxport.shapes import GivenShape
+
+_DYNAMIC = "the size of {} is known at run time only, and the delegate takes graphs of known sizes alone"
+_BODIES = "it is in a body of a graph that the delegate does not take"
+
+
+def ask(path: Path, options: AskOptions) -> Placement:
+    """Loads the file and holds its operators against the rules; nothing runs."""
+    return with_change(path, "tflite", LIKELY, lambda shapes: _asked(path, options, shapes))
+
+
+def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) -> Placement:
+    rules = table()
+    answer = Placement(
+        runtime=options.runtime,
+        title=options.title,
+        how="estimated",
+        extent="none",
+        version=rules.version,
+        source=rules.sources[0],
+        dated=rules.dated.isoformat(),
+        notes=rules.notes,
+    )
+    try:
+        return _placed(answer, subject(path, options.folder, shapes), options.threads)
+    except CannotConvertError as error:
+        return refused(path, answer, error)
+    except (RuntimeError, ValueError) as error:
+        why = f"LiteRT cannot load it: {' '.join(str(error).split())[:300]}"
+        return answer.model_copy(update={"extent": "unknown", "why": why})
+
+
+def _placed(answer: Placement, about: Subject, threads: int) -> Placement:
+    found: list[Estimated] = []
+    why = ""
+    for each in about.file.subgraphs:
+        if why:
+            found.append(Estimated(left=dict.fromkeys(each.graph.nodes, _BODIES)))
+            continue
+        dynamic = _dynamic(about, each, threads)
+        if dynamic:
+            why = _DYNAMIC.format(repr(dynamic[0]) + (f" and {len(dynamic) - 1} more" if dynamic[1:] else ""))
+            found.append(Estimated(left=dict.fromkeys(each.graph.nodes, "")))
+        else:
+            found.append(estimated(each.graph))
+    left = {node: reason for each in found for node, reason in each.left.items()}
+    taken = [group for each in found for group in each.taken]
+    count = sum(map(len, taken))
+    extent: Extent = "all" if not left else "part" if count else "none"
+    return answer.model_copy(
+        update={
+            "extent": extent,
+            "nodes": count + len(left),
+            "taken": count,
+            "partitions": len(taken),
+            "fallbacks": tuple(about.fallback(node, reason) for node, reason in left.items() if reason),
+            "why": why,
+        }
+    )
+
+
+def _dynamic(about: Subject, subgraph: Subgraph, threads: int) -> list[str]:
+    """The values whose size follows from others' elements; names of the nodes that make them."""
+    model = about.file.content(subgraph.index) if subgraph.index else about.file.path
+    interpreter, _ = allocated(model, threads, delegates=False)
+    made = {tensor for node in subgraph.graph.nodes for tensor in node.outputs}
+    candidates = [
+        index
+        for index, tensor in enumerate(subgraph.tensors)
+        if tensor in made and tensor.dtype != "resource"
+    ]
+    return [subgraph.tensors[index].name for index in of_unknown_size(interpreter, candidates)]

@@ -1,0 +1,1 @@
+"""`.tflite` files and what LiteRT's delegates make of them."""

@@ -1,0 +1,67 @@
+"""Our own conversion of an ONNX model, made to be asked about and thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from onnxport.deployment.estimating.graph import Node
+from onnxport.deployment.litert.reading import TfliteFile, read
+from onnxport.deployment.record import Fallback
+from onnxport.model import Model
+from onnxport.shapes import GivenShape
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The `.tflite` file that a question is about, and the words in which the answer is given.
+
+    Attributes:
+        file: what is in the file.
+        sources: ONNX's name of a value to the node that makes it, in the model that the file was made of; empty where
+            the user gave the file itself.
+    """
+
+    file: TfliteFile
+    sources: Mapping[str, ir.Node]
+
+    def fallback(self, node: Node, why: str) -> Fallback:
+        """In the terms of the model that the user named."""
+        source = self.sources.get(node.name)
+        if source is None:
+            return Fallback(op=node.op, node=node.name, why=why)
+        domain = "" if source.domain in ("", "ai.onnx") else f"{source.domain}::"
+        return Fallback(
+            op=f"{domain}{source.op_type}", node=source.name or node.name, why=f"{node.op}: {why}"
+        )
+
+
+def subject(path: Path, folder: Path, shapes: Mapping[str, GivenShape] | None = None) -> Subject:
+    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`, with `shapes` for open sizes.
+
+    Raises:
+        CannotConvertError: nodes that the converter refuses.
+        UsageError: sizes that do not fit the model.
+    """
+    if path.suffix == ".tflite":
+        return Subject(read(path), {})
+    model = Model.load(path)
+    made = folder / "product.tflite"
+    _convert(model, made, shapes or {})
+    sources = {value.name: node for node in model.graph.all_nodes() for value in node.outputs if value.name}
+    return Subject(read(made), sources)
+
+
+def _convert(model: Model, output: Path, shapes: Mapping[str, GivenShape]) -> None:
+    from onnxport.converters.params import TfliteParams
+    from onnxport.converters.tflite.compile import TfliteConverter
+    from onnxport.manifest import Manifest
+    from onnxport.optimizers.prepare import prepare
+
+    with TfliteConverter() as converter:
+        prepared = prepare(model, shapes=shapes, native=converter.native_ops)
+        note = Manifest(model.artifact.digest(), {}, {}, "skipped")
+        converter.convert(prepared.model, output, TfliteParams(), note, model)
