@@ -56,7 +56,7 @@ def with_change(path: Path, target: str, size: int, ask: Ask) -> Placement:
         return answer
     given = " ".join(f"--shape {name}={','.join(map(str, sizes))}" for name, sizes in fixed.items())
     change = Change(
-        said="fixed sizes",
+        said="fixing the open sizes",
         command=f"onnxport convert {path.name} --to {target} {given}",
         mends=mends,
     )

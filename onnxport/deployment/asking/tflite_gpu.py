@@ -19,7 +19,6 @@ from onnxport.errors import CannotConvertError
 from onnxport.shapes import GivenShape
 
 _DYNAMIC = "the size of {} is known at run time only, and the delegate takes graphs of known sizes alone"
-_BODIES = "it is in a body of a graph that the delegate does not take"
 
 
 def ask(path: Path, options: AskOptions) -> Placement:
@@ -52,15 +51,11 @@ def _placed(answer: Placement, about: Subject, threads: int) -> Placement:
     found: list[Estimated] = []
     why = ""
     for each in about.file.subgraphs:
-        if why:
-            found.append(Estimated(left=dict.fromkeys(each.graph.nodes, _BODIES)))
-            continue
-        dynamic = _dynamic(about, each, threads)
+        dynamic = [] if why else _dynamic(about, each, threads)
         if dynamic:
             why = _DYNAMIC.format(repr(dynamic[0]) + (f" and {len(dynamic) - 1} more" if dynamic[1:] else ""))
-            found.append(Estimated(left=dict.fromkeys(each.graph.nodes, "")))
-        else:
-            found.append(estimated(each.graph))
+        # LiteRT stops at the first graph that the delegate refuses as a whole, and what was taken before stays so.
+        found.append(Estimated(left=dict.fromkeys(each.graph.nodes, "")) if why else estimated(each.graph))
     left = {node: reason for each in found for node, reason in each.left.items()}
     taken = [group for each in found for group in each.taken]
     count = sum(map(len, taken))

@@ -21,8 +21,8 @@ class Subject:
 
     Attributes:
         file: what is in the file.
-        sources: ONNX's name of a value to the node that makes it, in the model that the file was made of; empty where
-            the user gave the file itself.
+        sources: name of a node, and of a value that it makes, to the node in the model that the file was made of;
+            empty where the user gave the file itself.
     """
 
     file: TfliteFile
@@ -51,8 +51,11 @@ def subject(path: Path, folder: Path, shapes: Mapping[str, GivenShape] | None = 
     model = Model.load(path)
     made = folder / "product.tflite"
     _convert(model, made, shapes or {})
-    sources = {value.name: node for node in model.graph.all_nodes() for value in node.outputs if value.name}
-    return Subject(read(made), sources)
+    nodes = list(model.graph.all_nodes())
+    # Tensors inside a lowering are called as the node is, all others as the value that they hold.
+    by_name = {node.name: node for node in nodes if node.name}
+    by_value = {value.name: node for node in nodes for value in node.outputs if value.name}
+    return Subject(read(made), by_name | by_value)
 
 
 def _convert(model: Model, output: Path, shapes: Mapping[str, GivenShape]) -> None:
