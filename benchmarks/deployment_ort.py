@@ -27,11 +27,12 @@ import onnxruntime
 
 from fixtures import models
 from onnxport.artifact import Artifact
-from onnxport.deployment.deploying import Subject
+from onnxport.deployment.answering import Subject
 from onnxport.deployment.estimating import estimate
 from onnxport.deployment.estimating.table import Table
 from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import RUNTIMES
+from onnxport.deployment.workshop import Workshop
 
 CPU = "CPUExecutionProvider"
 # Made here of others' parts, or for other questions: not among the 34 of models.md.
@@ -114,8 +115,8 @@ def disagreement(said: Placement, seen: Witness, provider: str) -> str:
 
 
 def estimated(path: Path, table: Table) -> Placement:
-    with tempfile.TemporaryDirectory() as folder:
-        subject = Subject.of(Artifact.open(path), {}, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
+        subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
         return estimate(subject.loaded, table).placement
 
 

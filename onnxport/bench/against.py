@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.bench.floors import is_single
 from onnxport.bench.record import BenchReport, Floor, Row, Settings, Standard
 from onnxport.errors import UsageError, printable
 
@@ -23,10 +22,12 @@ from onnxport.errors import UsageError, printable
 _LEAST_NOISE = 0.01
 # Of what the machine's pace changed by, the part that a model need not follow: memory has another clock.
 _UNKNOWN = 1 / 3
-# Of the cores that a model had at once, what has to be there again.
-_AS_MANY = 0.95
+# Of the cores that a model wants at once, what has to be there; one of two that is gone half of the time is less.
+AS_MANY = 0.85
 # Turns below which nothing is settled: the fifth of them that count is a dozen.
 ENOUGH = 60
+# By which the fastest runs of a floor may differ that an alarm stands on.
+ALIKE = 1.03
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ class Comparison:
     Attributes:
         ratio: of the times, now over then.
         low, high: an interval of it.
-        had_cores: whether the model now had as many cores at once as then.
-        had_fewer: whether it was the baseline that had fewer.
+        turns: how many there were now.
+        had_cores: whether the model had all its cores at once, for long enough to tell.
+        had_fewer: whether the baseline never had them.
     """
 
     ratio: float
@@ -74,46 +76,68 @@ class Comparison:
         }
         times = f"{self.ratio:.2f} times as long as then ({self.low:.2f}-{self.high:.2f})"
         if self.had_fewer and self.ratio < 1 / limit:
-            said = f"{times}: the baseline never had as many cores at once; measure it again"
+            said = f"{times}: the baseline never had all its cores; measure it again"
             return Standard(standing="unclear", said=said, **figures)
         if self.ratio <= limit:
             return Standard(standing="kept", said=times, **figures)
         if not self.had_cores:
-            said = f"{times}, but never with as many cores at once as then: other programs had them"
+            said = f"{times}, but other programs had the cores: too few runs had all of theirs"
             return Standard(standing="unclear", said=said, **figures)
         if self.low <= 1:
             return Standard(standing="unclear", said=f"{times}: the noise hides which", **figures)
         return Standard(standing="slower", said=f"{times} where {limit:g} is the most", **figures)
 
     def is_settled(self, limit: float) -> bool:
-        """Whether more turns would hardly say otherwise."""
-        if self.turns < ENOUGH or not self.had_cores:
-            return False
-        return not self.low <= limit <= self.high
+        """Whether more turns could not help: what is above the limit may still come down."""
+        return self.turns >= ENOUGH and self.high < limit
 
 
-def compare(now: Floor, then: Floor, at: Conditions, was: Conditions) -> Comparison:
-    """Two floors of one row, each with what the machine was like."""
+def compare(
+    now: Floor, then: Floor, at: Conditions, was: Conditions, *, threads: int | None = None
+) -> Comparison:
+    """Two floors of one row, each with what the machine was like.
+
+    Args:
+        threads: the model's; None for as many as there are cores.
+    """
+    single = threads == 1
     change = math.log(at.pace / was.pace) if at.pace and was.pace else 0.0
-    single = is_single(now, then)
-    if single:
-        ratio = math.log(now.cpu / then.cpu)
-        below = math.hypot(_above(now.cpu_low, now.cpu), _above(then.cpu, then.cpu_high))
-        above = math.hypot(_above(now.cpu, now.cpu_high), _above(then.cpu_low, then.cpu))
-    else:
-        ratio = math.log(now.wall / then.wall)
-        # The fastest run is not yet the floor; how far it is from that, those that come next tell.
-        below, above = _above(now.wall, now.wall_next), _above(then.wall, then.wall_next)
+    mine, yours = _level(now, single), _level(then, single)
+    ratio = math.log(mine.value / yours.value)
+    below, above = math.hypot(mine.below, yours.above), math.hypot(mine.above, yours.below)
     doubt = _UNKNOWN * abs(change)
     centre = ratio - change
     return Comparison(
         ratio=math.exp(centre),
         low=math.exp(centre - max(_LEAST_NOISE, below) - doubt),
         high=math.exp(centre + max(_LEAST_NOISE, above) + doubt),
-        turns=min(now.turns, then.turns),
-        had_cores=single or at.is_calm or now.cores >= _AS_MANY * then.cores,
-        had_fewer=not single and not was.is_calm and then.cores < _AS_MANY * now.cores,
+        turns=now.turns,
+        had_cores=single or at.is_calm or had_cores(now, threads),
+        had_fewer=not (single or was.is_calm or had_cores(then, threads)),
     )
+
+
+def had_cores(floor: Floor, threads: int | None) -> bool:
+    """Whether the fastest runs had a core for every thread, as far as there are such, and tell the same."""
+    cores = os.cpu_count() or 1
+    wanted = min(threads or cores, cores)
+    return floor.turns >= ENOUGH and floor.cores >= AS_MANY * wanted and floor.wall_next <= ALIKE * floor.wall
+
+
+@dataclass(frozen=True)
+class _Level:
+    """What a floor comes to, and by how much, in logarithms, it may be less or more."""
+
+    value: float
+    below: float
+    above: float
+
+
+def _level(floor: Floor, single: bool) -> _Level:
+    if single and floor.cpu < floor.wall:
+        return _Level(floor.cpu, _log(floor.cpu, floor.cpu_low), _log(floor.cpu_high, floor.cpu))
+    # The fastest run is not yet the floor; how far it is from that, those that come next tell.
+    return _Level(floor.wall, _log(floor.wall_next, floor.wall), 0.0)
 
 
 class Baseline:
@@ -133,15 +157,22 @@ class Baseline:
 
     def counterpart(self, artifact: str, settings: Settings) -> Row | None:
         """The row of the baseline that an artefact under these settings is compared with."""
-        found = self._by_path.get((_plain(artifact), settings))
-        return found or self._by_name.get((_name(artifact), settings))
+        found = self._by_path.get((_plain(artifact), settings)) or self._by_name.get(
+            (_name(artifact), settings)
+        )
+        if found is None and settings.batch is None:  # not known before the model was loaded
+            settings = settings.model_copy(update={"batch": 1})
+            found = self._by_path.get((_plain(artifact), settings)) or self._by_name.get(
+                (_name(artifact), settings)
+            )
+        return found
 
     def compared(self, artifact: str, settings: Settings, floor: Floor, at: Conditions) -> Comparison | None:
         """None where the baseline has no figures."""
         then = self.counterpart(artifact, settings)
         if then is None or then.floor is None:
             return None
-        return compare(floor, then.floor, at, self.was)
+        return compare(floor, then.floor, at, self.was, threads=settings.threads)
 
     def standard(self, row: Row, at: Conditions) -> Standard | None:
         """Of a row that was measured; None of others, which have a reason of their own."""
@@ -173,8 +204,8 @@ class Baseline:
                 )
 
 
-def _above(low: float, high: float) -> float:
-    return math.log(high / low) if low > 0 and high > low else 0.0
+def _log(more: float, less: float) -> float:
+    return math.log(more / less) if more > less > 0 else 0.0
 
 
 def _plain(artifact: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ _SAME: dict[str, str] = {
     "processor": "the processor",
     "instruction_sets": "the instruction sets",
     "cores": "the number of cores",
-    "system": "the system",
 }
 
 
@@ -63,7 +62,7 @@ def check_machine(path: Path, then: Machine, now: Machine) -> None:
         raise UsageError(
             f"{path} was measured on another machine",
             why=differing,
-            fix="measure a baseline here, give the earlier model with --beside, or compare all the same with --force",
+            fix="measure a baseline here, say --against OLD_MODEL, or compare all the same with --force",
         )
 
 
@@ -73,14 +72,22 @@ def differences(then: Machine, now: Machine) -> Iterator[str]:
         before, after = getattr(then, name), getattr(now, name)
         if before != after:
             yield printable(f"{said}: {before} then, {after} now")
+    if _kind(then.system) != _kind(now.system):
+        yield printable(f"the system: {then.system} then, {now.system} now")
 
 
-def renewed(then: BenchReport, now: BenchReport) -> Iterator[str]:
+def renewed(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """Which libraries are of another version than they were: a change of speed may be theirs."""
-    for name in sorted({*then.versions, *now.versions}):
-        before, after = then.versions.get(name), now.versions.get(name)
-        if before and after and before != after:
-            yield printable(f"{name} was {before}, it is {after}")
+    for name in sorted({*then} & {*now}):
+        if then[name] != now[name]:
+            yield printable(
+                f"{name} was {then[name]} in the baseline and is {now[name]}: a change may be its own"
+            )
+
+
+def _kind(system: str) -> str:
+    """Of "Linux-6.1.0-x86_64-with-glibc2.36" the first word: another patch of a kernel is no other machine."""
+    return system.partition("-")[0]
 
 
 def _bytes(path: Path) -> bytes:

@@ -15,6 +15,7 @@ from onnxport.bench.energy import Counters
 from onnxport.bench.loaders import Chosen, Loaded, Run, loader
 from onnxport.bench.providers import TITLES, installing
 from onnxport.bench.resident import peak, resident
+from onnxport.bench.spent import Spent
 from onnxport.errors import MissingDependencyError, OnnxportError
 
 T = TypeVar("T")
@@ -100,18 +101,20 @@ class Runner:
         return files
 
     def _turn(self, runs: int, settling: int) -> dict[str, Any]:
-        run, clock, times = self._run, time.perf_counter_ns, []
+        run, clock, spent = self._run, time.perf_counter_ns, Spent().nanoseconds
+        times, cpu = [], []
         for _ in range(settling):
             run()
-        before, idle = self._counters.read(), time.process_time()
+        before = self._counters.read()
         for _ in range(runs):
+            idle = spent()
             started = clock()
             run()
             times.append(clock() - started)
-        cores = time.process_time() - idle
+            cpu.append(spent() - idle)
         used = self._counters.joules(before, self._counters.read())
         self._quiet()
-        return {"times": times, "joules": used, "cpu": cores / runs, "spent": time.process_time()}
+        return {"times": times, "joules": used, "cpu": cpu, "spent": time.process_time_ns()}
 
     def _quiet(self) -> None:
         """Waits until no thread of this process computes."""

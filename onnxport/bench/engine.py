@@ -82,12 +82,12 @@ class Turn:
     Attributes:
         times: seconds of each run.
         joules: of all of them; None where nobody tells.
-        cpu: seconds that a run spent on cores, all threads together.
+        cpu: seconds that each of them spent on cores, all threads together.
     """
 
     times: list[float]
     joules: float | None
-    cpu: float
+    cpu: list[float]
 
 
 @dataclass
@@ -114,9 +114,7 @@ class Lane:
     @property
     def floor(self) -> Floor:
         """What a run takes when nobody is in its way; there have been turns."""
-        return floor_of(
-            [(min(turn.times), sum(turn.times) / len(turn.times), turn.cpu) for turn in self.turns]
-        )
+        return floor_of([(turn.times, turn.cpu) for turn in self.turns])
 
     @property
     def times(self) -> list[float]:
@@ -247,8 +245,9 @@ class Contest(Closing):
 
     def _turn(self, lane: Lane, runs: int, settling: int) -> Turn:
         found = self._call(lane, "turn", runs, settling)
-        lane.spent = found["spent"]
-        return Turn([each * 1e-9 for each in found["times"]], found["joules"], found["cpu"])
+        lane.spent = found["spent"] * 1e-9
+        times, cpu = ([each * 1e-9 for each in found[name]] for name in ("times", "cpu"))
+        return Turn(times, found["joules"], cpu)
 
     def _call(self, lane: Lane, method: str, *args: object) -> Any:
         return self._children[id(lane)].call(method, *args)

@@ -1,19 +1,22 @@
 """What a model takes when nobody is in its way: what two times on a busy machine can be compared by.
 
 Other programs only ever add, so the low end of many runs is the model's own and the middle is the machine's. What the
-low end is depends on how many cores the model keeps busy:
+low end is depends on how many threads the model has:
 
-one: the time it spent on its core, which waiting for one is no part of. A fifth of the turns lie below what is told;
-the least of all is no good, a system's books of who had which core are off by a few per cent either way.
+one: the time that passed in the fastest run, or what it spent on its core, if that is less: waiting for one is no part
+of that. A fifth of the turns lie below what is told of it; the least of all is no good, since a system's books of who
+had which core are off by a few per cent either way.
 
 several: the time that passed in the fastest run. Time on the cores says nothing here: threads that wait for one that
 lost its core compute in circles, and a model that no longer spreads its work over all cores spends no more of it. That
-all of them were to be had shows in the turn that had the most of them at once (`Floor.cores`).
+all of them were to be had shows in the fastest runs, which kept that many of them busy (`Floor.cores`).
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+import statistics
 from collections.abc import Sequence
 
 from onnxport.bench.record import Floor
@@ -21,19 +24,19 @@ from onnxport.bench.record import Floor
 _SHARE = 0.2
 _Z = 1.96  # 95 %
 _ALIKE = 3  # runs of different turns that a floor stands on
-_ONE = 1.1  # cores; a clock's error above one
+_FASTEST = 5  # runs
 MILLI = 1000.0
 
 
-def floor_of(turns: Sequence[tuple[float, float, float]]) -> Floor:
+def floor_of(turns: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Floor:
     """The floor of some turns, of which there is one at the least.
 
     Args:
-        turns: of each the seconds of its fastest run, the mean of its runs, and those that a run spent on cores, all
-            threads together.
+        turns: of each the seconds that its runs took, and those that they spent on cores, all threads together.
     """
-    fastest = sorted(least for least, _, _ in turns)
-    spent = sorted(cpu for _, _, cpu in turns)
+    fastest = sorted(min(times) for times, _ in turns)
+    spent = sorted(sum(cpu) / len(cpu) for _, cpu in turns)
+    runs = heapq.nsmallest(_FASTEST, (run for times, cpu in turns for run in zip(times, cpu, strict=True)))
     low, middle, high = _ranks(len(spent))
     return Floor(
         wall=_ms(fastest[0]),
@@ -41,14 +44,9 @@ def floor_of(turns: Sequence[tuple[float, float, float]]) -> Floor:
         cpu=_ms(spent[middle]),
         cpu_low=_ms(spent[low]),
         cpu_high=_ms(spent[high]),
-        cores=round(max(cpu / mean for _, mean, cpu in turns if mean > 0), 3),
+        cores=round(statistics.median(cpu / max(time, 1e-9) for time, cpu in runs), 3),
         turns=len(turns),
     )
-
-
-def is_single(*floors: Floor) -> bool:
-    """Whether all of them are of models that keep one core busy."""
-    return all(each.cores <= _ONE for each in floors)
 
 
 def _ranks(count: int) -> tuple[int, int, int]:

@@ -111,3 +111,29 @@ class BenchParams(BaseModel):
         description="Seconds that loading, or one run, may take.",
         json_schema_extra={"metavar": "SECONDS"},
     )
+    against: Path | None = Field(
+        default=None,
+        description="JSON of an earlier bench on this machine, or an earlier model, which then runs in turns with the "
+        "others: exit 1 if a row is slower than --max-slowdown allows.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    max_slowdown: float | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        allow_inf_nan=False,
+        description="How many times as long as then a row may take. Only with --against. [default: 1.1]",
+        json_schema_extra={"metavar": "RATIO"},
+    )
+    force: bool = Field(
+        default=False, description="Compare with a baseline of another machine. Only with --against."
+    )
+    patience: float | None = Field(
+        default=None,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Seconds that measuring may go on where a busy machine has said too little. [default: 6, and none "
+        "without --against where --runs is below 100]",
+        json_schema_extra={"metavar": "SECONDS"},
+    )

@@ -66,7 +66,7 @@ class Floor(_Record):
         wall: of the fastest run; wall_next: of the fastest in the turn that is third by that.
         cpu: spent on cores, all threads together, by what a fifth of the turns stay below.
         cpu_low, cpu_high: the interval that holds it with 95 %.
-        cores: the most that it kept busy over a turn.
+        cores: how many the fastest runs kept busy.
         turns: how many there were.
     """
 
@@ -193,7 +193,7 @@ class BenchReport(_Record):
     """All rows of a run.
 
     Attributes:
-        pace_ms: what a fixed piece of work took between the rounds at the least, for a later comparison.
+        pace_ms: what a fixed piece of work took between the rounds, for a later comparison.
         others: of the cores' time during the rounds, the share that others had; None where nobody tells.
     """
 

@@ -10,6 +10,9 @@ import shlex
 from collections.abc import Sequence
 
 from onnxport.artifact import Artifact
+from onnxport.bench.against import Conditions
+from onnxport.bench.engine import enough
+from onnxport.bench.gate import confirmed, gate_of
 from onnxport.bench.measuring import measured
 from onnxport.bench.params import BenchParams
 from onnxport.bench.record import BenchReport, Machine
@@ -27,25 +30,34 @@ def bench(
 
     Raises:
         UsageError: settings that none of the artefacts can follow, or an open size that nobody gave.
-        InputError: the reference is no model.
+        InputError: the reference is no model, or what `params` compare with is no baseline.
     """
     about = machine()  # before anything of ours keeps it busy
     if params.reference is not None:
         Artifact.open(params.reference)
-    found = measured(artifacts, params, Clock(progress))
-    libraries = {name for artifact in artifacts for name in RUNS_ON[artifact.format]}
+    gate = gate_of(artifacts, params, about)
+    everybody = (*artifacts, *gate.beside)
+    until = gate.until(enough(params.runs), params)
+    found = measured(everybody, params, Clock(progress), until)
+    libraries = {name for artifact in everybody for name in RUNS_ON[artifact.format]}
+    taken = {"python": platform.python_version()} | versions(sorted(libraries))
+    rows = gate.judged(found.rows, Conditions(found.pace_ms, found.others))
+    if doubted := {row.artifact for row in gate.doubted(rows)}:
+        suspects = (*(each for each in artifacts if str(each.path) in doubted), *gate.beside)
+        again = measured(suspects, params, Clock(progress), gate.until(enough(params.runs), params))
+        rows = confirmed(rows, gate.judged(again.rows, Conditions(again.pace_ms, again.others)))
     return BenchReport(
         command=shlex.join(("onnxport", "bench", *arguments)),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         machine=about,
-        versions={"python": platform.python_version()} | versions(sorted(libraries)),
+        versions=taken,
         runs=params.runs,
         warmup=params.warmup,
         inputs=found.inputs,
-        rows=found.rows,
+        rows=rows,
         pace_ms=found.pace_ms,
         others=found.others,
-        notes=found.notes,
+        notes=(*found.notes, *gate.notes(rows, taken)),
     )
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import onnx
+import onnx.version_converter
 import pytest
 
 import onnxport
-from onnxport.deployment.deploying import Subject, _asked
+from onnxport.deployment.answering import Subject, asked
 from onnxport.deployment.record import DeploymentReport
 from onnxport.deployment.runtimes import Runtime
+from onnxport.deployment.workshop import Workshop
 from tests.cli.sandbox import DIGITS, Sandbox
 
 
@@ -98,7 +101,7 @@ def test_a_runtime_that_crashes_or_hangs_is_a_row(
     (tmp_path / "foreign.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     runtime = Runtime("x", "Foreign", asker="foreign")
-    answer = _asked(Subject(DIGITS, None, tmp_path), runtime, timeout=2)
+    answer = asked(Subject(DIGITS, None, tmp_path, Workshop()), runtime, timeout=2)
     assert answer is not None
     assert (answer.how, answer.extent) == ("asked", "unknown")
     assert said in answer.why
@@ -114,3 +117,29 @@ def test_the_mobile_checker_answers(tmp_path: Path) -> None:
     assert opened.extent != "all"
     assert {each.why for each in opened.fallbacks} == {"the shape of an input is open"}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_command_that_is_told_mends_as_much_as_is_told(sandbox: Sandbox) -> None:
+    """Of a network with open sizes the providers of phones take nothing, and with fixed ones all."""
+    ask = ("--runs-on", "ort-mobile,xnnpack", "--json")
+    before = DeploymentReport.model_validate_json(sandbox.run("inspect", "model.onnx", *ask).stdout)
+    mobile, xnnpack = before.placements
+    assert mobile.change is not None
+    assert (len(mobile.fallbacks), mobile.change.mends) == (7, 7)
+    assert xnnpack.change is None  # which has no Flatten, whatever the sizes
+    assert mobile.change.command == "onnxport optimize model.onnx --shape image=1,1,8,8"
+    done = sandbox.run(*shlex.split(mobile.change.command)[1:])
+    assert done.code == 0
+    after = DeploymentReport.model_validate_json(
+        sandbox.run("inspect", "model_optimized.onnx", *ask).stdout
+    ).placements[0]
+    assert len(after.fallbacks) == len(mobile.fallbacks) - mobile.change.mends
+
+
+def test_an_opset_that_is_too_new_is_brought_down(tmp_path: Path) -> None:
+    path = tmp_path / "new.onnx"
+    onnx.save(onnx.version_converter.convert_version(onnx.load(DIGITS), 22), path)
+    found = onnxport.inspect_deployment(path, "xnnpack").placements[0]
+    assert any(each.why == "Conv of opset 22, only 11" for each in found.fallbacks)
+    assert found.change is not None
+    assert found.change.command.endswith("--opset 21")

@@ -116,3 +116,6 @@ CONDITIONS: Mapping[str, Condition] = {
     "settled": _settled,
     **tflite.CONDITIONS,
 }
+
+# Condition to what could mend a node of which it does not hold (`judging.Reason`).
+MENDS: Mapping[str, tuple[str, ...]] = {"known_dimensions": ("shape",)}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from onnxport.deployment.estimating.conditions import CONDITIONS
+import onnx
+
+from onnxport.deployment.estimating.conditions import CONDITIONS, MENDS
 from onnxport.deployment.estimating.graph import Node, Tensor
 from onnxport.deployment.estimating.table import Range, Rule, Table
 
@@ -50,10 +53,20 @@ def refusal(node: Node, table: Table, refused: Collection[Node]) -> Reason | Non
 
 
 def _older(node: Node) -> tuple[str, ...]:
-    """What may bring a node of an operator that is not there to others that are."""
-    return (
-        ("optimize", f"opset {node.version - 1}") if not node.domain and node.version > 1 else ("optimize",)
-    )
+    """What may bring a node of an operator that is not there to others that are: it is younger than they are."""
+    forms = _forms(node.op) if not node.domain else ()
+    return ("optimize", f"opset {forms[0] - 1}") if forms and forms[0] > 1 else ("optimize",)
+
+
+@cache
+def _forms(op: str) -> tuple[int, ...]:
+    """The opsets that brought the forms of one of ONNX's own operators."""
+    return tuple(sorted({each.since_version for each in _schemas() if each.name == op and each.domain == ""}))
+
+
+@cache
+def _schemas() -> list[onnx.defs.OpSchema]:
+    return list(onnx.defs.get_all_schemas_with_history())
 
 
 def _refusals(node: Node, rule: Rule, table: Table, refused: Collection[Node]) -> Iterator[Reason]:
@@ -82,14 +95,16 @@ def _refusals(node: Node, rule: Rule, table: Table, refused: Collection[Node]) -
             yield Reason(f"{count} {what}, {allowed}")
     for name, argument in rule.conditions.items():
         if why := CONDITIONS[name](node, argument, refused):
-            yield Reason(why)
+            yield Reason(why, mends=MENDS.get(name, ()))
 
 
 def _of_version(node: Node, version: Range) -> Reason:
-    mends = (f"opset {version.most}",) if version.most is not None and node.version > version.most else ()
+    why = f"{node.op} of opset {node.version}, {version}"
     if version.least is not None and node.version < version.least:
-        mends = (f"opset {version.least}",)
-    return Reason(f"{node.op} of opset {node.version}, {version}", "version", mends)
+        return Reason(why, "version", (f"opset {version.least}",))
+    # The newest opset in which the operator still has a form that is taken.
+    beyond = [form for form in _forms(node.op) if version.most is not None and form > version.most]
+    return Reason(why, "version", (f"opset {beyond[0] - 1}",) if beyond and not node.domain else ())
 
 
 def _of_shapes(node: Node, rule: Rule) -> Iterator[Reason]:

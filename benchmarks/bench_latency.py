@@ -1,0 +1,118 @@
+"""Warm latency by `onnxport bench` beside everybody's own loops, for the same settings.
+
+    python -m benchmarks.bench_latency [--threads 2] [--tools]
+
+Each of eight real models as `.onnx` and as our `.tflite` is measured by the installed command and by a plain loop of
+`session.run` or `invoke`, in fresh processes that take turns; the ratio of a turn is ours over the loop's, and that of
+a model the median of its turns. Target: each within 5 %. `--tools` adds what the wheels bring for the purpose:
+`litert-benchmark`, and `onnxruntime_test`, which knows no threads but its default and tells the mean.
+
+On a busy machine both are what the others leave them; the target is one for a quiet one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.benching.cases import MODELS, Case, cases
+
+_TARGET = 0.05
+WARMUP = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--formats", nargs="+", default=[".onnx", ".tflite"], choices=[".onnx", ".tflite"])
+    parser.add_argument("--tools", action="store_true", help="the runtimes' own tools beside the loops")
+    parser.add_argument("models", nargs="*", default=list(MODELS), metavar="KEY")
+    given = parser.parse_args()
+    table = Table(title=f"milliseconds, {given.threads} threads, median of {given.turns} turns")
+    for heading in ("model", "onnxport bench", "loop", "ratio", "lowest", "highest", "tool", "ratio"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    outside = []
+    with cases(given.models, given.formats) as found:
+        for case in found:
+            tool = _tool(case) if given.tools else None
+            turns = [_turn(case, given.threads, given.runs, tool, bool(n % 2)) for n in range(given.turns)]
+            ratios = [ours / loop for ours, loop, _ in turns]
+            ratio = statistics.median(ratios)
+            ours, loop, told = (statistics.median(each) for each in zip(*turns, strict=True))
+            outside += [case.name] if abs(ratio - 1) > _TARGET else []
+            row = [f"{ours:.4g}", f"{loop:.4g}", f"{ratio:.3f}", f"{min(ratios):.3f}", f"{max(ratios):.3f}"]
+            beside = statistics.median(mine / theirs for mine, _, theirs in turns) if told else 0
+            table.add_row(case.name, *row, *((f"{told:.4g}", f"{beside:.3f}") if told else ("", "")))
+            print(case.name, *row, f"{told:.4g}", f"{beside:.3f}", file=sys.stderr)
+    console = Console()
+    console.print(table)
+    said = f", outside: {', '.join(outside)}" if outside else ""
+    console.print(
+        f"{len(found) - len(outside)} of {len(found)} within {_TARGET:.0%}{said}; {os.cpu_count()} cores"
+    )
+
+
+def _turn(
+    case: Case, threads: int, runs: int, tool: Callable[[int, int], float] | None, reverse: bool
+) -> tuple[float, float, float]:
+    """Milliseconds by the command, by the loop and by the tool."""
+    by: list[Callable[[], float]] = [
+        lambda: json.loads(_said(case.ours(threads, runs, WARMUP)))["rows"][0]["latency"]["median"],
+        lambda: float(_said(case.loop(threads, runs, WARMUP))),
+        lambda: tool(threads, runs) if tool else 0.0,
+    ]
+    order = range(len(by))[:: -1 if reverse else 1]
+    found = {place: by[place]() for place in order}
+    return found[0], found[1], found[2]
+
+
+def _tool(case: Case) -> Callable[[int, int], float]:
+    return (
+        (lambda t, n: _by_litert(case, t, n))
+        if case.path.suffix == ".tflite"
+        else (lambda t, n: _by_ort(case, n))
+    )
+
+
+def _by_litert(case: Case, threads: int, runs: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        options = [f"--num_threads={threads}", f"--num_runs={runs}", f"--warmup_runs={WARMUP}"]
+        _said([_script("litert-benchmark"), f"--model={case.path}", *options, f"--result_json={report}"])
+        return float(json.loads(report.read_text())["latency"]["median_ms"])
+
+
+def _by_ort(case: Case, runs: int) -> float:
+    if case.shape:
+        return 0.0  # it makes every open size 1
+    said = _said([_script("onnxruntime_test"), str(case.path), str(runs)])
+    return float(said.partition("avg latency:")[2].split()[0])
+
+
+def _script(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def _said(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-500:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""One runtime and one model: what it answers where it is here, and what its data file says where it is not."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import onnx_ir as ir
+
+from onnxport.artifact import Artifact
+from onnxport.deployment.asking import AskOptions, NotHere
+from onnxport.deployment.estimating import Estimate, estimate
+from onnxport.deployment.estimating.graph import Graph
+from onnxport.deployment.estimating.reading import graph_of
+from onnxport.deployment.estimating.table import View, load_table
+from onnxport.deployment.record import Placement
+from onnxport.deployment.runtimes import ASKING, Runtime
+from onnxport.deployment.workshop import Workshop
+from onnxport.errors import InputError, MachineError, MissingDependencyError
+from onnxport.isolation import Child, ChildBug
+from onnxport.model import Model
+from onnxport.optimizers.pinning import pinned
+from onnxport.shapes import GivenShape
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model that runtimes are asked about.
+
+    Attributes:
+        path: the file that askers read, with the user's sizes in it.
+        model: the same in memory; None in formats other than ONNX.
+        folder: for files on the way.
+        workshop: who makes what ONNX Runtime leaves of it.
+    """
+
+    path: Path
+    model: Model | None
+    folder: Path
+    workshop: Workshop
+
+    @classmethod
+    def of(
+        cls, artifact: Artifact, shapes: Mapping[str, GivenShape], folder: Path, workshop: Workshop
+    ) -> Subject:
+        """The file itself, or a copy with the user's sizes in `folder`.
+
+        Raises:
+            UsageError: sizes that do not fit the model.
+            InputError: the model cannot be read.
+        """
+        if artifact.format != "onnx":
+            return cls(artifact.path, None, folder, workshop)
+        model = Model.load(artifact.path)
+        if not shapes:
+            return cls(artifact.path, model, folder, workshop)
+        fixed = model.clone()
+        pinned(fixed, shapes)
+        return cls(fixed.save(folder / artifact.path.name).path, fixed, folder, workshop)
+
+    def graph(self, view: View) -> Graph:
+        return self.loaded if view == "loaded" else self.stored
+
+    @cached_property
+    def stored(self) -> Graph:
+        """The graph of the file."""
+        assert self.model is not None
+        return graph_of(self.model)
+
+    @cached_property
+    def loaded(self) -> Graph:
+        """What ONNX Runtime leaves of it; the graph of the file where ONNX Runtime cannot load that."""
+        assert self.model is not None
+        to = self.folder / f"{self.path.stem}.loaded.onnx"
+        try:
+            self.workshop.load(self.path, self.model.weight_bytes, to)
+        except (InputError, MachineError, ChildBug):
+            return self.stored
+        return graph_of(Model(ir.load(to), to))
+
+
+def estimated(subject: Subject, runtime: Runtime) -> Estimate:
+    """What the data file of `runtime` says of an ONNX model."""
+    table = load_table(runtime.name)
+    return estimate(subject.graph(table.sees), table)
+
+
+def asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | None:
+    """What the runtime says; None where it is not here after all. A crash or a hang is "unknown", with the reason."""
+    with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
+        options = AskOptions(runtime.name, runtime.title, Path(folder), runtime.provider)
+        patience = "give it more time with --timeout SECONDS"
+        child = Child(f"{ASKING}:Asking", purpose=runtime.title, timeout=timeout, patience=patience)
+        with child:
+            try:
+                placement: Placement = child.call("ask", runtime.asker, subject.path, options)
+                return placement
+            except (NotHere, MissingDependencyError):
+                return None
+            except (InputError, MachineError) as error:
+                return _unknown(runtime, str(error))
+            except ChildBug as bug:
+                return _unknown(runtime, f"it failed: {str(bug).strip().splitlines()[-1]}")
+
+
+def _unknown(runtime: Runtime, why: str) -> Placement:
+    return Placement(
+        runtime=runtime.name, title=runtime.title, how="asked", extent="unknown", version="", why=why
+    )

@@ -1,0 +1,97 @@
+"""What rows are fed: the same wherever inputs are called and sized alike, and no size that nobody gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxport.artifact import TensorSpec
+from onnxport.bench.inputs import Inputs
+from onnxport.bench.params import BenchParams
+from onnxport.errors import UsageError
+from onnxport.model import Model
+
+IMAGE = (TensorSpec("image", "float32", ("N", 3, "H", "W")),)
+IDS = (TensorSpec("ids", "int64", ("batch", "length")),)
+
+
+def inputs(graphs: tuple[Model, ...] = (), **options: object) -> Inputs:
+    return Inputs(BenchParams.model_validate(options), graphs)
+
+
+def embedding(folder: Path, rows: int) -> Model:
+    """Looks ids up in a table of so many rows."""
+    table = helper.make_tensor("table", TensorProto.FLOAT, [rows, 2], np.zeros(2 * rows))
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "ids"], ["y"])],
+        "embedding",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length", 2])],
+        [table],
+    )
+    path = folder / "embedding.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return Model.load(path)
+
+
+def test_a_size_that_nobody_gave_is_asked_for_by_the_option_that_gives_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        inputs().settle([("m.onnx", IMAGE)])
+    assert caught.value.what.startswith("m.onnx leaves sizes open")
+    assert "--shape image=?,3,SIZE,SIZE" in caught.value.fix
+
+
+def test_given_sizes_are_fed_and_the_batch_is_one_unless_told() -> None:
+    given = inputs(shape="image=?,3,32,48")
+    given.settle([("m.onnx", IMAGE)])
+    assert given.feeding(None)(IMAGE)["image"].shape == (1, 3, 32, 48)
+    assert given.feeding(8)(IMAGE)["image"].shape == (8, 3, 32, 48)
+    assert given.batch_of(IMAGE, given.feeding(8)(IMAGE)) == 8
+
+
+def test_a_size_that_another_artefact_has_fixed_is_taken_and_both_are_fed_the_same() -> None:
+    fixed = (TensorSpec("image", "float32", (1, 3, 64, 96)),)
+    shared = inputs()
+    shared.settle([("m.onnx", IMAGE), ("m.tflite", fixed)])
+    ours, theirs = shared.feeding(None)(IMAGE), shared.feeding(None)(fixed)
+    assert ours["image"].shape == (1, 3, 64, 96)
+    np.testing.assert_array_equal(ours["image"], theirs["image"])
+    assert shared.batch_of(fixed, theirs) is None
+
+
+def test_a_batch_that_is_fixed_is_not_what_was_asked_for() -> None:
+    fixed = (TensorSpec("image", "float32", (4, 3, 8, 8)),)
+    assert inputs().feeding(4)(fixed)["image"].shape == (4, 3, 8, 8)
+    with pytest.raises(UsageError, match="cannot run at batch 8: its input 'image' is fixed at 4"):
+        inputs().feeding(8)(fixed)
+
+
+def test_generated_ids_lie_in_the_table_that_the_graph_looks_them_up_in(tmp_path: Path) -> None:
+    known = inputs((embedding(tmp_path, rows=5),), shape="ids=?,400")
+    ids = known.feeding(2)(IDS)["ids"]
+    assert (ids.min(), ids.max()) == (0, 4)
+
+
+def test_the_users_own_inputs_tell_all_sizes_and_are_repeated_for_a_larger_batch(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).random((2, 3, 8, 6), np.float32)
+    np.savez(tmp_path / "own.npz", image=images)
+    own = inputs(inputs=tmp_path)
+    own.settle([("m.onnx", IMAGE)])
+    np.testing.assert_array_equal(own.feeding(None)(IMAGE)["image"], images)
+    np.testing.assert_array_equal(own.feeding(3)(IMAGE)["image"], images[[0, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ("picture=1,3,8,8", "no model has an input 'picture'; the inputs are 'image'"),
+        ("image=1,3,8..16,8", "has '8..16', and a row has one size"),
+    ],
+)
+def test_a_shape_that_cannot_be_meant_is_refused(shape: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says.replace(".", r"\.")):
+        inputs(shape=shape).settle([("m.onnx", IMAGE)])

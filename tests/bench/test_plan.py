@@ -1,0 +1,66 @@
+"""Rows are every artefact under all settings that its runtime knows, each once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnxport.artifact import FORMATS, Artifact
+from onnxport.bench.params import BenchParams
+from onnxport.bench.plan import planned
+from onnxport.errors import UsageError
+
+
+def rows(*names: str, **options: object) -> list[tuple[object, ...]]:
+    artifacts = [Artifact(Path(name), FORMATS[Path(name).suffix]) for name in names]
+    plans = planned(artifacts, BenchParams.model_validate(options))
+    settings = [plan.settings for plan in plans]
+    return [
+        (plan.artifact.path.name, each.provider, each.threads, each.level, each.batch)
+        for plan, each in zip(plans, settings, strict=True)
+    ]
+
+
+def test_a_runtime_has_its_own_defaults_and_only_what_it_knows() -> None:
+    assert rows("m.onnx", "m.ort", "m.tflite", levels="disable,all") == [
+        ("m.onnx", "cpu", 2, "disable", None),
+        ("m.onnx", "cpu", 2, "all", None),
+        ("m.ort", "cpu", 2, None, None),
+        ("m.tflite", "xnnpack", 2, None, None),
+    ]
+
+
+def test_lists_may_be_written_with_commas_repeated_or_in_python() -> None:
+    expected = [("m.tflite", p, t, None, b) for p in ("xnnpack", "cpu") for t in (1, 2) for b in (1, 8)]
+    for threads, batch in (("1,2", "1,8"), (("1", "2"), ("1,8",)), ((1, 2), [1, 8, 1])):
+        assert rows("m.tflite", providers="XNNPACK,cpu", threads=threads, batch=batch) == expected
+
+
+def test_an_artefact_is_run_by_those_of_the_providers_that_it_can_have() -> None:
+    assert [row[:2] for row in rows("m.onnx", "m.tflite", "m.tflite", providers="cuda,xnnpack")] == [
+        ("m.onnx", "cuda"),
+        ("m.onnx", "xnnpack"),
+        ("m.tflite", "xnnpack"),
+    ]
+
+
+def test_one_that_can_have_none_of_them_is_listed_and_fails_nothing() -> None:
+    artifacts = [Artifact(Path("m.tflite"), "tflite")]
+    (row,) = planned(artifacts, BenchParams.model_validate({"providers": "cuda"}))
+    assert row.failure is not None
+    assert row.failure.status == "not here"
+    assert "LiteRT knows nothing of cuda" in str(row.failure.error)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there Core ML is here")
+def test_core_ml_is_not_tried_off_macos() -> None:
+    (row,) = planned([Artifact(Path("m.mlpackage"), "coreml")], BenchParams())
+    assert row.failure is not None
+    assert "run this command on macOS" in str(row.failure.error)
+
+
+def test_a_provider_that_nobody_has_is_misspelt() -> None:
+    with pytest.raises(UsageError, match="nobody has a provider 'cdua'; did you mean 'cuda'"):
+        rows("m.onnx", providers="cdua")

@@ -1,0 +1,133 @@
+"""`onnxport bench`: a row for everything that was asked for, with figures or with the reason why there are none."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.sandbox import DIGITS, Sandbox
+from tests.cli.test_disturbances import children, is_alive, until
+from tests.validate.tflite_files import CHAIN, write
+
+# A runtime that dies at one model and never comes back from another.
+BROKEN = """
+import sys
+if any("bench.child" in word for word in sys.orig_argv):
+    import os, signal, time
+    from onnxport.bench import child
+    load = child.Runner.load
+    def broken(self, path, settings):
+        if path == "crash.onnx":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if path == "hang.onnx":
+            time.sleep(600)
+        return load(self, path, settings)
+    child.Runner.load = broken
+"""
+QUICK = ("--runs", "2", "--warmup", "1")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there Core ML is here")
+def test_what_fails_has_its_row_and_the_others_go_on(sandbox: Sandbox) -> None:
+    sandbox.patch(BROKEN)
+    for name in ("crash.onnx", "hang.onnx"):
+        (sandbox.folder / name).write_bytes(DIGITS.read_bytes())
+    (sandbox.folder / "no.onnx").write_text("no model")
+    (sandbox.folder / "m.mlpackage").mkdir()
+    (sandbox.folder / "m.mlpackage" / "Manifest.json").write_text("{}")
+    before = sandbox.contents()
+    models = ("crash.onnx", "hang.onnx", "no.onnx", "m.mlpackage", "model.onnx")
+    outcome = sandbox.run("bench", *models, *QUICK, "--timeout", "10", "--json")
+    rows = {row["artifact"]: row for row in outcome.document["rows"]}
+    assert {name: (row["status"], row["exit_code"]) for name, row in rows.items()} == {
+        "crash.onnx": ("crashed", 6),
+        "hang.onnx": ("hung", 6),
+        "no.onnx": ("refused", 4),
+        "m.mlpackage": ("not here", 0),
+        "model.onnx": ("measured", 0),
+    }
+    assert outcome.code == 6
+    assert "signal SIGSEGV" in rows["crash.onnx"]["why"]
+    assert "no answer within 10 s" in rows["hang.onnx"]["why"]
+    assert "Protobuf parsing failed" in rows["no.onnx"]["why"]
+    assert "run this command on macOS" in rows["m.mlpackage"]["why"]
+    assert rows["model.onnx"]["latency"]["runs"] >= 2
+    assert outcome.stderr.splitlines()[-1] == "exit 6"
+    assert sandbox.contents() == before
+
+
+def test_a_table_of_one_line_a_row_says_what_all_have_in_common(sandbox: Sandbox) -> None:
+    write(sandbox.folder / "chain.tflite", CHAIN, "xn", "ym")
+    outcome = sandbox.run("bench", "model.onnx", "chain.tflite", *QUICK, "--batch", "1,8", "--threads", "1")
+    assert outcome.code == 0, outcome.stderr
+    head, columns, *rows = outcome.stdout.splitlines()
+    assert head == "1 thread, level all; 2 runs after 1 to warm up; inputs: generated, seed 0"
+    assert columns.split()[:2] == ["batch", "size"]
+    assert [row.split()[:2] for row in rows] == [
+        ["model.onnx", "1"],
+        ["model.onnx", "8"],
+        ["chain.tflite", "1"],
+        ["chain.tflite", "8"],
+    ]
+    assert max(map(len, outcome.stdout.splitlines())) <= 100
+    assert "exact" in rows[0]
+    assert outcome.stderr.splitlines()[0] == "read ..."
+
+
+def test_a_provider_of_another_build_is_named_with_the_line_that_mends_it(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("bench", "model.onnx", *QUICK, "--providers", "cpu,tensorrt", "--json")
+    here, missing = outcome.document["rows"]
+    assert outcome.code == 5
+    assert (here["status"], missing["status"]) == ("measured", "not here")
+    assert "pip install onnxruntime-gpu" in missing["why"]
+    assert here["settings"]["batch"] == 1
+    assert here["accuracy"]["sqnr"] == "Infinity"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there Core ML is here")
+def test_nothing_that_could_be_measured_here_is_what_is_missing(sandbox: Sandbox) -> None:
+    (sandbox.folder / "m.mlpackage").mkdir()
+    (sandbox.folder / "m.mlpackage" / "Manifest.json").write_text("{}")
+    outcome = sandbox.run("bench", "m.mlpackage")
+    assert outcome.code == 5
+    assert "run this command on macOS" in outcome.stdout
+    assert outcome.stderr.splitlines()[-1] == "exit 5"
+
+
+def test_interrupted_command_ends_all_processes_and_leaves_nothing(sandbox: Sandbox) -> None:
+    before = sandbox.contents()
+    running = subprocess.Popen(
+        sandbox.command("bench", "model.onnx", "--levels", "disable,all", "--runs", "1000000"),
+        cwd=sandbox.folder,
+        env=sandbox.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr is not None
+    assert any(line == "measure ...\n" for line in iter(running.stderr.readline, ""))
+    born = children(running.pid)
+    assert len(born) == 2
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert until(lambda: not any(map(is_alive, born)), 10)
+    assert sandbox.contents() == before
+
+
+def test_inputs_of_the_users_and_a_reference_beside_the_rows(sandbox: Sandbox) -> None:
+    np.savez(sandbox.folder / "own.npz", image=np.ones((3, 1, 8, 8), np.float32))
+    other = Path("other.onnx")
+    (sandbox.folder / other).write_bytes(DIGITS.read_bytes())
+    outcome = sandbox.run(
+        "bench", "model.onnx", *QUICK, "--inputs", "own.npz", "--reference", str(other), "--json"
+    )
+    (row,) = outcome.document["rows"]
+    assert outcome.document["inputs"] == "the first of own.npz"
+    assert row["accuracy"]["reference"] == "other.onnx"
+    assert row["accuracy"]["sqnr"] == "Infinity"
