@@ -49,7 +49,7 @@ def with_change(path: Path, target: str, size: int, ask: Ask) -> Placement:
         return answer
     try:
         better = ask(fixed)
-    except (OnnxportError, RuntimeError, ValueError):
+    except OnnxportError:  # sizes that do not fit the model
         return answer
     mends = _missed(answer) - _missed(better)
     if mends <= 0 or better.extent not in ("all", "part"):

@@ -14,7 +14,7 @@ from typing import Any
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.converting import refused, with_change
 from onnxport.deployment.estimating.graph import Node
-from onnxport.deployment.litert.interpreting import LIKELY, allocated
+from onnxport.deployment.litert.interpreting import LIKELY, NotLoadedError, allocated
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph, TfliteFile
 from onnxport.deployment.litert.xnnpack import delegated, reason
@@ -45,9 +45,8 @@ def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) ->
         return _placed(answer, about, partitions_of(about.file, options.threads))
     except CannotConvertError as error:
         return refused(path, answer, error)
-    except (RuntimeError, ValueError) as error:
-        why = f"LiteRT cannot load it: {' '.join(str(error).split())[:300]}"
-        return answer.model_copy(update={"extent": "unknown", "why": why})
+    except NotLoadedError as error:
+        return answer.model_copy(update={"extent": error.extent, "why": str(error)})
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,14 @@ def partitions_of(file: TfliteFile, threads: int) -> Partitions:
     """Asks the interpreter about the main graph, and about the bodies of IF and WHILE, each in the main graph's place.
 
     Raises:
-        RuntimeError, ValueError: the interpreter does not load the file at any of the sizes that are tried.
+        NotLoadedError: the interpreter does not load the file at any of the sizes that are tried.
     """
     interpreter, size = allocated(file.path, threads)
     taken, unasked = _taken(file.main, interpreter), set[Node]()
     for body in file.subgraphs[1:]:
         try:
             taken += _taken(body, allocated(file.content(body.index), threads)[0])
-        except (RuntimeError, ValueError):
+        except NotLoadedError:
             unasked.update(body.graph.nodes)
     return Partitions(tuple(taken), size, frozenset(unasked))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.converting import refused, with_change
 from onnxport.deployment.litert.gpu import Estimated, estimated, table
-from onnxport.deployment.litert.interpreting import LIKELY, allocated, of_unknown_size
+from onnxport.deployment.litert.interpreting import LIKELY, NotLoadedError, allocated, of_unknown_size
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph
 from onnxport.deployment.record import Extent, Placement
@@ -42,9 +42,8 @@ def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) ->
         return _placed(answer, subject(path, options.folder, shapes), options.threads)
     except CannotConvertError as error:
         return refused(path, answer, error)
-    except (RuntimeError, ValueError) as error:
-        why = f"LiteRT cannot load it: {' '.join(str(error).split())[:300]}"
-        return answer.model_copy(update={"extent": "unknown", "why": why})
+    except NotLoadedError as error:
+        return answer.model_copy(update={"extent": error.extent, "why": str(error)})
 
 
 def _placed(answer: Placement, about: Subject, threads: int) -> Placement:
