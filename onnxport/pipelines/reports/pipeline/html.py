@@ -30,6 +30,7 @@ def view(report: PipelineReport) -> str:
         plots={name: found for name, found in plots.items() if found is not None},
         tradeoffs=tradeoff.plots(choices(rows)),
         enough=tradeoff.ENOUGH,
+        untimed=sum(row.made is not None and row.latency is None for row in rows),
         faults=matrix.faults(report),
         verdict=matrix.verdict(report),
         environment=matrix.environment(report),

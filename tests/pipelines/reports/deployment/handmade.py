@@ -66,7 +66,13 @@ def whole() -> DeploymentReport:
                     mends=26,
                 ),
             ),
-            placement("nnapi", "ONNX Runtime, NNAPI provider", "all", partitions=1),
+            placement(
+                "nnapi",
+                "ONNX Runtime, NNAPI provider",
+                "all",
+                partitions=1,
+                notes=("it runs on a phone alone",),
+            ),
             asked(
                 "tract",
                 "tract",

@@ -157,6 +157,7 @@ def test_page_says_all_that_was_found() -> None:
         "the output's size is 40, it computes 39",
         "/neck/Transpose_3 and 22 more",
         "constant nodes are not counted",
+        "ONNX Runtime, NNAPI provider: it runs on a phone alone",
         "onnxport inspect models/face_detection.onnx --runs-on ort-cpu,xnnpack,nnapi,tract,rten,mnn",
     ):
         assert said in page.text

@@ -53,3 +53,10 @@ def test_without_times_there_is_no_such_drawing() -> None:
     assert choices(matrix.rows(crowd())) == []
     assert "Size against latency" not in view.view(crowd())
     assert "Size against latency" in view.view(mixed())
+
+
+def test_cells_that_were_not_timed_are_counted() -> None:
+    run, plain = timed((10.0, 2.0)), node("net/plain", passing())
+    both = run.model_copy(update={"nodes": (*run.nodes, plain), "cells": (*run.cells, cell(plain))})
+    assert "1 artefact was not timed." in view.view(both)
+    assert "not timed" not in view.view(run)
