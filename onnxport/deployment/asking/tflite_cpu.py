@@ -5,22 +5,20 @@ Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from onnxport.deployment.asking import AskOptions
-from onnxport.deployment.asking.converting import refused, with_change
+from onnxport.deployment.asking.converting import refused
 from onnxport.deployment.estimating.graph import Node
-from onnxport.deployment.litert.interpreting import LIKELY, NotLoadedError, allocated
+from onnxport.deployment.litert.interpreting import NotLoadedError, allocated
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph, TfliteFile
 from onnxport.deployment.litert.xnnpack import delegated, reason
 from onnxport.deployment.record import Extent, Placement
 from onnxport.errors import CannotConvertError
-from onnxport.shapes import GivenShape
 
 _FALLBACK = "what XNNPACK does not take LiteRT's own kernels compute, on the CPU too"
 _SIZES = "open sizes were taken as {}, since LiteRT does not load it with 1"
@@ -29,10 +27,6 @@ _UNASKED = "it is in a body that LiteRT does not load by itself, so that it cann
 
 def ask(path: Path, options: AskOptions) -> Placement:
     """Loads the file and has the interpreter delegate; nothing runs."""
-    return with_change(path, "tflite", LIKELY, lambda shapes: _asked(path, options, shapes))
-
-
-def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) -> Placement:
     answer = Placement(
         runtime=options.runtime,
         title=options.title,
@@ -41,7 +35,7 @@ def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) ->
         version=version("ai-edge-litert"),
     )
     try:
-        about = subject(path, options.folder, shapes)
+        about = subject(path, options.folder)
         return _placed(answer, about, partitions_of(about.file, options.threads))
     except CannotConvertError as error:
         return refused(path, answer, error)

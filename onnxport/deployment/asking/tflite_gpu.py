@@ -5,28 +5,22 @@ Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from onnxport.deployment.asking import AskOptions
-from onnxport.deployment.asking.converting import refused, with_change
+from onnxport.deployment.asking.converting import refused
 from onnxport.deployment.litert.gpu import Estimated, estimated, table
-from onnxport.deployment.litert.interpreting import LIKELY, NotLoadedError, allocated, of_unknown_size
+from onnxport.deployment.litert.interpreting import NotLoadedError, allocated, of_unknown_size
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph
 from onnxport.deployment.record import Extent, Placement
 from onnxport.errors import CannotConvertError
-from onnxport.shapes import GivenShape
 
 _DYNAMIC = "the size of {} is known at run time only, and the delegate takes graphs of known sizes alone"
 
 
 def ask(path: Path, options: AskOptions) -> Placement:
     """Loads the file and holds its operators against the rules; nothing runs."""
-    return with_change(path, "tflite", LIKELY, lambda shapes: _asked(path, options, shapes))
-
-
-def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) -> Placement:
     rules = table()
     answer = Placement(
         runtime=options.runtime,
@@ -39,7 +33,7 @@ def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) ->
         notes=rules.notes,
     )
     try:
-        return _placed(answer, subject(path, options.folder, shapes), options.threads)
+        return _placed(answer, subject(path, options.folder), options.threads)
     except CannotConvertError as error:
         return refused(path, answer, error)
     except NotLoadedError as error:

@@ -12,7 +12,6 @@ from onnxport.deployment.record import Extent
 
 # For open dimensions, the likeliest first: LiteRT itself takes 1, which is smaller than some windows.
 _SIZES = (1, 64, 224, 512)
-LIKELY = 64  # where one has to be chosen: most windows fit, and little is computed
 _PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 
 
