@@ -134,7 +134,8 @@ class _Level:
 
 
 def _level(floor: Floor, single: bool) -> _Level:
-    if single and floor.cpu < floor.wall:
+    # A system under load keeps its books of who had which core badly: they count where the clock has nothing better.
+    if single and floor.cpu < floor.wall and floor.wall_next > ALIKE * floor.wall:
         return _Level(floor.cpu, _log(floor.cpu, floor.cpu_low), _log(floor.cpu_high, floor.cpu))
     # The fastest run is not yet the floor; how far it is from that, those that come next tell.
     return _Level(floor.wall, _log(floor.wall_next, floor.wall), 0.0)

@@ -212,7 +212,7 @@ class Contest(Closing):
         path, settings = lane.contestant.path, lane.contestant.settings
         self._children[id(lane)] = Child(
             _TARGET,
-            purpose=f"{TITLES[settings.runtime]} running {path}",
+            purpose=f"{TITLES.get(settings.runtime, settings.runtime)} running {path}",
             timeout=self._timeout,
             patience=_PATIENCE,
         )

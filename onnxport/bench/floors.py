@@ -3,9 +3,9 @@
 Other programs only ever add, so the low end of many runs is the model's own and the middle is the machine's. What the
 low end is depends on how many threads the model has:
 
-one: the time that passed in the fastest run, or what it spent on its core, if that is less: waiting for one is no part
-of that. A fifth of the turns lie below what is told of it; the least of all is no good, since a system's books of who
-had which core are off by a few per cent either way.
+one: the time that passed in the fastest run; where the fastest ones of three turns do not agree, what it spent on its
+core, if that is less: waiting for one is no part of that. A fifth of the turns lie below what is told of it; the least
+of all is no good, since a system's books of who had which core are off by a few per cent either way.
 
 several: the time that passed in the fastest run. Time on the cores says nothing here: threads that wait for one that
 lost its core compute in circles, and a model that no longer spreads its work over all cores spends no more of it. That

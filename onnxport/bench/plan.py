@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from onnxport.artifact import Artifact, Format
+from onnxport.artifact import SUFFIXES, Artifact, Format
 from onnxport.bench.engine import Failure
 from onnxport.bench.params import BenchParams
 from onnxport.bench.providers import PROVIDERS, TITLES
 from onnxport.bench.record import Settings
 from onnxport.errors import MissingDependencyError, UsageError
+from onnxport.validate.runtimes import kinds
 
 # Who runs a format, as `--candidate-runtime runtime=` spells it.
 RUNTIMES: dict[Format, str] = {"onnx": "ort", "ort": "ort", "tflite": "litert", "coreml": "predict"}
@@ -44,15 +45,34 @@ def planned(artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned
     """All rows, those of an artefact side by side; each once.
 
     Raises:
-        UsageError: a provider that no runtime has.
+        UsageError: a provider that no runtime has, or a runtime that there is not.
+        MissingDependencyError: a runtime of a plugin that cannot be used.
     """
     _check(params.providers)
+    _check_runtimes(params.runtimes)
     rows = [row for artifact in artifacts for row in _of(artifact, params)]
     return tuple({(row.artifact.path, row.settings): row for row in rows}.values())
 
 
 def _of(artifact: Artifact, params: BenchParams) -> list[Planned]:
-    runtime, known = RUNTIMES[artifact.format], _KNOWN[artifact.format]
+    own, among = RUNTIMES[artifact.format], kinds.names(artifact.format)
+    runtimes = [name for name in params.runtimes or (own,) if name in among and _runs(name, artifact)]
+    if not runtimes:
+        error = MissingDependencyError(
+            f"none of {', '.join(params.runtimes)} runs {SUFFIXES[artifact.format]} files"
+        )
+        return [Planned(artifact, Settings(runtime=own), Failure("not here", error))]
+    return [row for name in runtimes for row in (_own if name == own else _others)(artifact, name, params)]
+
+
+def _runs(name: str, artifact: Artifact) -> bool:
+    kind = kinds.named(name)
+    return kind is not None and artifact.format in kind.formats
+
+
+def _own(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
+    """The rows of a runtime whose providers and settings are known here."""
+    known = _KNOWN[artifact.format]
     providers = [each.lower() for each in params.providers if each.lower() in PROVIDERS[runtime]]
     absent = _absent(artifact, runtime, params.providers if not providers else ())
     combined = product(
@@ -68,6 +88,17 @@ def _of(artifact: Artifact, params: BenchParams) -> list[Planned]:
             absent,
         )
         for provider, threads, level, batch in combined
+    ]
+
+
+def _others(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
+    """The rows of an engine of others, or of a plugin's runtime; providers and levels are not theirs."""
+    kind = kinds.named(runtime)
+    knows_threads = kind is not None and "threads" in kind.settings
+    combined = product(params.threads if knows_threads else (None,), params.batch or (None,))
+    return [
+        Planned(artifact, Settings(runtime=runtime, threads=threads, batch=batch))
+        for threads, batch in combined
     ]
 
 
@@ -95,3 +126,17 @@ def _check(names: Sequence[str]) -> None:
             nearest = difflib.get_close_matches(name.lower(), known, n=1)
             fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
             raise UsageError(f"--providers: nobody has a provider {name!r}", fix=fix)
+
+
+def _check_runtimes(given: Sequence[str]) -> None:
+    """Refuses what is no runtime; the evaluator of ML programs computes answers, in nobody's time."""
+    known = [
+        name
+        for name in dict.fromkeys(each for fmt in SUFFIXES for each in kinds.names(fmt))
+        if name != "evaluator"
+    ]
+    for name in given:
+        if name not in known:
+            nearest = difflib.get_close_matches(name.lower(), known, n=1)
+            fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+            raise UsageError(f"--runtimes: nothing that can be measured is called {name!r}", fix=fix)

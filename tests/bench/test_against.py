@@ -167,3 +167,11 @@ def test_a_gate_that_would_compare_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing that this run measures") as caught:
         old.check([("b.onnx", SETTINGS)])
     assert "a.onnx" in caught.value.why
+
+
+def test_books_of_who_had_which_core_count_only_where_the_clock_has_nothing_better() -> None:
+    """Under load they can be short by a third: with three turns that took the same, those are believed."""
+    clocked = floor(5.0).model_copy(update={"cpu": 3.0, "cpu_low": 2.9, "cpu_high": 3.1})
+    assert standing(floor(5.0), clocked, threads=1) == "kept"
+    disturbed = floor(9.0, noise=0.4).model_copy(update={"cpu": 5.0, "cpu_low": 4.9, "cpu_high": 5.1})
+    assert standing(disturbed, floor(5.0), at=BUSY, threads=1) == "kept"

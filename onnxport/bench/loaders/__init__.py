@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 if TYPE_CHECKING:
     from onnxport.errors import OnnxportError
 
-# Runtime, as `Settings.runtime` has it, to its module.
+# Runtime, as `Settings.runtime` has it, to its module; kinds.py is that of all others.
 LOADERS = {
     "ort": f"{__name__}.ort",
     "litert": f"{__name__}.tflite",
@@ -59,7 +59,7 @@ class Loaded(Protocol):
 
 
 class Loader(Protocol):
-    """A module of this package."""
+    """A module of this package, or an object of kinds.py."""
 
     def require(self) -> None:
         """Imports the runtime (MissingDependencyError)."""
@@ -76,5 +76,9 @@ class Loader(Protocol):
 
 
 def loader(runtime: str) -> Loader:
+    if runtime not in LOADERS:
+        from onnxport.bench.loaders.kinds import KindLoader
+
+        return KindLoader(runtime)
     found: Loader = importlib.import_module(LOADERS[runtime])
     return found

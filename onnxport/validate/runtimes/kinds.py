@@ -128,7 +128,7 @@ KINDS = (
         "openvino",
     ),
     Kind("ncnn", "ncnn", ("onnx",), f"{_FOREIGN}.ncnn:NcnnRuntime", ("ncnn", "pnnx"), ("threads",), "ncnn"),
-    Kind("mnn", "MNN", ("onnx",), f"{_FOREIGN}.mnn:MnnRuntime", ("MNN",), ("threads",), "mnn"),
+    Kind("mnn", "MNN", ("onnx",), f"{_FOREIGN}.mnn:MnnRuntime", ("MNN",), ("threads", "winograd"), "mnn"),
 )
 RESERVED = frozenset((AUTO, *(kind.name for kind in KINDS)))
 
@@ -150,19 +150,34 @@ def find(format_: Format, name: str = AUTO, option: str = "runtime") -> Kind:
         UsageError: there is none of that name, or it runs other files.
         MissingDependencyError: two claim the name, or the one that has it cannot be used.
     """
-    plugin = None if name == AUTO else extending.named("runtime", name, RESERVED)
-    if plugin is None:
-        for kind in KINDS:
-            is_meant = kind.name == name or (name == AUTO and kind.system in ("", sys.platform))
-            if format_ in kind.formats and is_meant:
-                return kind
+    if name == AUTO:
+        return next(kind for kind in KINDS if format_ in kind.formats and kind.system in ("", sys.platform))
+    kind = named(name)
+    if kind is None or (kind in KINDS and format_ not in kind.formats):
         known = ", ".join((AUTO, *names(format_)))
         raise UsageError(f"{option}: runtime has the value {name!r}", fix=f"give {known}")
-    kind = _brought(plugin)
     if format_ not in kind.formats:
         runs = ", ".join(SUFFIXES[each] for each in SUFFIXES if each in kind.formats)
         raise UsageError(f"{option}: {kind.title} runs no {SUFFIXES[format_]} files, it runs {runs}")
     return kind
+
+
+def named(name: str) -> Kind | None:
+    """The runtime of that name, whatever it runs; None where there is none.
+
+    Raises:
+        MissingDependencyError: two claim the name, or the plugin that has it cannot be used.
+    """
+    plugin = extending.named("runtime", name, RESERVED)
+    if plugin is not None:
+        return _brought(plugin)
+    return next((kind for kind in KINDS if kind.name == name), None)
+
+
+def distributions(name: str) -> tuple[str, ...]:
+    """Of the runtime of that name, whose versions a report tells; none of one that there is not."""
+    kind = named(name)
+    return () if kind is None else kind.distributions
 
 
 @functools.cache

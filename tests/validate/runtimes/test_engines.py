@@ -14,7 +14,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
+from onnxport.artifact import Artifact
 from onnxport.errors import InputError, UsageError
+from onnxport.validate.judge import Judge
+from onnxport.validate.params import ValidateParams
 from onnxport.validate.runtimes import load
 from onnxport.validate.runtimes.base import RunError, Runtime
 from onnxport.validate.runtimes.options import RuntimeOptions
@@ -94,11 +97,11 @@ def test_one_changed_weight_is_caught(name: str, explicit: Path, tmp_path: Path)
     values[0, 0] += 0.05
     weight.CopyFrom(numpy_helper.from_array(values, weight.name))
     onnx.save(changed, tmp_path / "changed.onnx")
-    runtime = {"runtime": name}
-    same = onnxport.validate_model(explicit, explicit, inputs=SAMPLES, candidate_runtime=runtime)
-    other = onnxport.validate_model(
-        explicit, tmp_path / "changed.onnx", inputs=SAMPLES, candidate_runtime=runtime
-    )
+    np.savez(tmp_path / "few.npz", image=images(4))
+    params = ValidateParams(inputs=tmp_path / "few.npz", candidate_runtime={"runtime": name})
+    with Judge(Artifact.open(explicit), params) as judge:
+        same = judge.verdict(Artifact.open(explicit))
+        other = judge.verdict(Artifact.open(tmp_path / "changed.onnx"))
     assert (same.verdict, other.verdict) == ("proven", "not equivalent")
     assert same.candidate.runtime.startswith(ENGINES[name])
 

@@ -49,6 +49,7 @@ class Work:
         wanted: names of the outputs.
         sizes: of every input; None where the engine takes any.
         threads: of its kernels.
+        own: settings that only this engine knows.
     """
 
     file: Path
@@ -57,6 +58,7 @@ class Work:
     wanted: tuple[str, ...]
     sizes: Sizes | None
     threads: int
+    own: Mapping[str, str]
 
 
 class EngineRuntime(Closing):
@@ -66,7 +68,7 @@ class EngineRuntime(Closing):
 
     Args:
         path: the `.onnx` file.
-        options: `threads`, where the engine knows them.
+        options: `threads` and `own`, where the engine knows them.
 
     Raises:
         InputError: no ONNX model, or one that the engine refuses; the cause is the engine's.
@@ -84,7 +86,7 @@ class EngineRuntime(Closing):
     types: ClassVar[frozenset[str]]
 
     def __init__(self, path: Path, options: RuntimeOptions) -> None:
-        self._path, self._threads = path, options.threads
+        self._path, self._options = path, options
         self._model = Model.load(path)
         self._inputs, self._outputs = self._model.inputs, self._model.outputs
         self._sessions: dict[tuple[object, ...], Session] = {}
@@ -118,7 +120,7 @@ class EngineRuntime(Closing):
         check_feeds(self._inputs, feeds)
         if taps:
             check_taps(self.taps, taps, str(self._path))
-        session = self._session({name: array.shape for name, array in feeds.items()}, tuple(taps))
+        session = self._session(_sizes(feeds), tuple(taps))
         try:
             values = session.run(feeds)
         except OnnxportError:
@@ -128,6 +130,11 @@ class EngineRuntime(Closing):
         found = dict(zip(self._wanted(taps), values, strict=True))
         declared = {spec.name: spec.dtype for spec in self._outputs}
         return {name: self._as_declared(name, found[name], declared.get(name)) for name in found}
+
+    def prepare(self, feeds: Feeds) -> None:
+        """Loads the model for the sizes of `feeds`, so that no run has to (UsageError, InputError as `run`)."""
+        check_feeds(self._inputs, feeds)
+        self._session(_sizes(feeds), ())
 
     def close(self) -> None:
         self._sessions.clear()
@@ -152,7 +159,8 @@ class EngineRuntime(Closing):
                 inputs=self._inputs,
                 wanted=self._wanted(taps),
                 sizes=sizes if self.fixes_sizes else None,
-                threads=self._threads,
+                threads=self._options.threads,
+                own=dict(self._options.own),
             )
             try:
                 session = self._load(work)
@@ -202,13 +210,16 @@ class EngineRuntime(Closing):
         )
 
     def _failed(self, feeds: Feeds, why: str) -> RunError:
-        sizes = {name: array.shape for name, array in feeds.items()}
-        return RunError(f"{self.title} cannot run {self._path} on {_said(sizes)}", why=why)
+        return RunError(f"{self.title} cannot run {self._path} on {_said(_sizes(feeds))}", why=why)
 
 
 def one_line(error: Exception) -> str:
     """An engine's message in one line that fits a terminal."""
     return " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+
+
+def _sizes(feeds: Feeds) -> Sizes:
+    return {name: array.shape for name, array in feeds.items()}
 
 
 def _said(sizes: Sizes) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.errors import UsageError
 from onnxport.validate.runtimes.base import Array, Feeds
 from onnxport.validate.runtimes.foreign.engine import EngineRuntime, Refusal, Session, Work
 from onnxport.validate.runtimes.foreign.listening import listening
@@ -34,8 +35,13 @@ _HELD = {
 _TYPES = {"float32": MNN.expr.float, "int8": MNN.expr.int8, "int32": MNN.expr.int, "uint8": MNN.expr.uint8}
 
 
+_WINOGRAD_MEMORY_LEVEL = 3  # of MNN's enum of hints, which its Python package does not name
+_WINOGRAD = {"on": None, "off": 0}  # setting to level; None leaves it at MNN's own
+
+
 class MnnRuntime(EngineRuntime):
-    """A model in MNN, at high precision: float32 stays float32."""
+    """A model in MNN, at high precision: float32 stays float32. `winograd=off` has it compute convolutions without
+    Winograd's transforms, of which it otherwise takes large ones for speed: they cost up to three digits."""
 
     title = "MNN"
     distribution = "MNN"
@@ -43,12 +49,17 @@ class MnnRuntime(EngineRuntime):
     types = frozenset(_HELD)
 
     def _load(self, work: Work) -> Session:
+        winograd = work.own.get("winograd", "on")
+        if winograd not in _WINOGRAD:
+            raise UsageError(f"winograd has the value {winograd!r}", fix=f"give {', '.join(_WINOGRAD)}")
         with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
             converted = Path(folder, "model.mnn")
             _convert(work.file, converted)
             settings = {"backend": "CPU", "numThread": work.threads, "precision": "high"}
             with listening():
                 manager = MNN.nn.create_runtime_manager((settings,))
+                if (level := _WINOGRAD[winograd]) is not None:
+                    manager.set_hint(_WINOGRAD_MEMORY_LEVEL, level)
                 inputs = [spec.name for spec in work.inputs]
                 net = MNN.nn.load_module_from_file(
                     str(converted), inputs, list(work.wanted), runtime_manager=manager
@@ -75,12 +86,16 @@ class _Loaded:
         self._held, self._manager, self._net = held, manager, net
 
     def run(self, feeds: Feeds) -> Sequence[Array]:
-        with listening() as heard:
-            found = self._net.forward([_variable(feeds[name], held) for name, held in self._held.items()])
-            values = [_array(each) for each in found]
+        values = self._values(feeds)
         if any(value is None for value in values):
+            with listening() as heard:  # it says why on the way only
+                self._values(feeds)
             raise Refusal(_last_words(heard.text))
         return [value for value in values if value is not None]
+
+    def _values(self, feeds: Feeds) -> list[Array | None]:
+        found = self._net.forward([_variable(feeds[name], held) for name, held in self._held.items()])
+        return [_array(each) for each in found]
 
 
 def _variable(array: Array, dtype: str) -> Any:

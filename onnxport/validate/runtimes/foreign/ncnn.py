@@ -6,6 +6,7 @@ writes a script that shows how to feed them, which alone tells which axis of eac
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -13,15 +14,32 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import ncnn
 import numpy as np
 
 from onnxport.validate.runtimes.base import Array, Feeds
 from onnxport.validate.runtimes.foreign.engine import EngineRuntime, Refusal, Session, Work
 from onnxport.validate.runtimes.foreign.listening import listening
+
+
+@contextlib.contextmanager
+def _passive() -> Iterator[None]:
+    """Within it an OpenMP is loaded whose threads wait without spinning: beside others that compute, ncnn's would take
+    a thousand times as long. It reads the setting then, and only then; the user's own is left as it is."""
+    name = "OMP_WAIT_POLICY"
+    is_set = name in os.environ
+    os.environ.setdefault(name, "PASSIVE")
+    try:
+        yield
+    finally:
+        if not is_set:
+            del os.environ[name]
+
+
+with _passive():
+    import ncnn
 
 # What ncnn holds, by what the model declares: four bytes an element.
 _HELD = {"float32": "float32", "int32": "int32", "int64": "int32"}
@@ -73,19 +91,25 @@ class _Loaded:
             raise Refusal(_last_line(heard.text))
 
     def run(self, feeds: Feeds) -> list[Array]:
-        with listening() as heard, self._net.create_extractor() as extractor:
+        values = self._values(feeds)
+        if len(values) < len(self._shapes):
+            with listening() as heard:  # it says why on the way only
+                self._values(feeds)
+            raise Refusal(f"output {len(values)}: {_last_line(heard.text)}")
+        return values
+
+    def _values(self, feeds: Feeds) -> list[Array]:
+        """The outputs up to the first that fails."""
+        found = []
+        with self._net.create_extractor() as extractor:
             for name, spec in self._inputs.items():
                 held = np.ascontiguousarray(feeds[spec.name], dtype=_HELD[spec.dtype])
                 extractor.input(name, ncnn.Mat(held, batch_index=self._axes[name]).clone())
-            found = []
             for place, shape in enumerate(self._shapes):
-                name = f"out{place}"
-                failed, mat = extractor.extract(name)
+                failed, mat = extractor.extract(f"out{place}")
                 if failed:
                     break
-                found.append(_array(mat.numpy(batch_index=self._axes[name]), shape))
-        if len(found) < len(self._shapes):
-            raise Refusal(f"{name}: {_last_line(heard.text)}")
+                found.append(_array(mat.numpy(batch_index=self._axes[f"out{place}"]), shape))
         return found
 
 

@@ -1,0 +1,83 @@
+"""The same network with more to do: a chain of matrix products beside it, which no optimization takes away.
+
+The chain begins with a value of the input and ends as an output of its own. How long it has to be for a given share of
+the network's time is found out by the bench's own engine, both models in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxport.bench.engine import Contest, Contestant, rounds
+from onnxport.bench.record import Settings
+from onnxport.validate.runtimes.base import Feeds
+
+_SIZE = 64
+_FIRST = 40  # products, to learn what one takes
+_ROUNDS = 150
+_TRIES = 6
+_NEAR = 0.04  # of the share
+
+
+def slower(path: Path, made: Path, share: float, feeding: Callable[..., Feeds], threads: int) -> float:
+    """Writes the network with about `share` more to do to `made`; how much more it came to."""
+    products, tried = _FIRST, dict[int, float]()
+    for _ in range(_TRIES):
+        _write(path, made, products)
+        tried[products] = _more(path, made, feeding, threads)
+        if abs(tried[products] / share - 1) < _NEAR:
+            break
+        products = max(1, round(products * share / max(tried[products], share / 8)))
+    best = min(tried, key=lambda count: abs(tried[count] - share))
+    _write(path, made, best)
+    return tried[best]
+
+
+def _more(path: Path, made: Path, feeding: Callable[..., Feeds], threads: int) -> float:
+    settings = Settings(runtime="ort", provider="cpu", threads=threads, level="all")
+    with Contest([Contestant(each, settings, feeding) for each in (path, made)]) as contest:
+        contest.load()
+        contest.feed()
+        contest.warm_up(10)
+        contest.run(rounds(_ROUNDS))
+        for lane in contest.lanes:
+            if lane.failure is not None:
+                raise lane.failure.error
+        before, after = (lane.floor for lane in contest.lanes)
+    if threads == 1:
+        return min(after.cpu, after.wall) / min(before.cpu, before.wall) - 1
+    return after.wall / before.wall - 1
+
+
+def _write(path: Path, made: Path, products: int) -> None:
+    model = onnx.load(path)
+    graph = model.graph
+    constants = {each.name for each in graph.initializer}
+    source = next(each for each in graph.input if each.name not in constants)
+    turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(_SIZE, _SIZE)))
+    for name, value in (
+        ("more_w", turn.astype(np.float32)),
+        ("more_first", np.zeros(1, np.int64)),
+        ("more_flat", np.full(1, -1, np.int64)),
+    ):
+        graph.initializer.append(numpy_helper.from_array(value, name))
+    graph.node.extend(
+        [
+            helper.make_node("Reshape", [source.name, "more_flat"], ["more_values"]),
+            helper.make_node("Gather", ["more_values", "more_first"], ["more_value"], axis=0),
+            helper.make_node("Cast", ["more_value"], ["more_float"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["more_float", "more_w"], ["more_0"]),
+            *(
+                helper.make_node("MatMul", [f"more_{n}", "more_w"], [f"more_{n + 1}"])
+                for n in range(products)
+            ),
+        ]
+    )
+    shape = [_SIZE, _SIZE]
+    graph.output.append(helper.make_tensor_value_info(f"more_{products}", TensorProto.FLOAT, shape))
+    onnx.save(model, made)

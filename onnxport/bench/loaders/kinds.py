@@ -1,0 +1,64 @@
+"""Any other runtime of `validate/runtimes/kinds.py`: engines of others, and what plugins bring.
+
+What is timed is `Runtime.run`, which takes and gives NumPy arrays: the time includes handing them over, and memory what
+our side of it imports, the reader of ONNX files among it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxport.bench.loaders import Chosen, Port, Run
+from onnxport.errors import InputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from onnxport.validate.runtimes.base import Runtime
+
+
+class KindLoader:
+    """See Loader."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def require(self) -> None:
+        from onnxport.validate.runtimes import kinds
+
+        kind = kinds.named(self._name)
+        if kind is None:
+            raise MissingDependencyError(f"there is no runtime {self._name!r}")
+        self._factory: Callable[..., Runtime] = kind.load()
+
+    def load(self, path: str, settings: Chosen) -> KindModel:
+        """See Loader."""
+        from onnxport.validate.runtimes.options import THREADS, RuntimeOptions
+
+        options = RuntimeOptions(runtime=self._name, threads=settings.get("threads") or THREADS)
+        return KindModel(self._factory(Path(path), options), path)
+
+
+class KindModel:
+    """See Loaded."""
+
+    def __init__(self, runtime: Runtime, path: str) -> None:
+        self._runtime, self._path, self.ran_on = runtime, path, runtime.name
+        self.inputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.inputs]
+        self.outputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.outputs]
+
+    def feed(self, feeds: Mapping[str, Any]) -> Run:
+        """See Loaded."""
+        self._feeds = dict(feeds)
+        if (prepare := getattr(self._runtime, "prepare", None)) is not None:
+            prepare(self._feeds)
+        return partial(self._runtime.run, self._feeds)
+
+    def answers(self) -> dict[str, Any]:
+        """See Loaded."""
+        return self._runtime.run(self._feeds)
+
+    def refusal(self, error: Exception) -> InputError:
+        """What a plugin's exception is to the user; ours raise their own."""
+        return InputError(f"{self.ran_on} cannot run {self._path}", why=" ".join(str(error).split())[:300])
