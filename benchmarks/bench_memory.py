@@ -45,7 +45,7 @@ def main() -> None:
             row = [f"{ours / 1e6:.1f}", f"{theirs / 1e6:.1f}", f"{ours / theirs:.3f}"]
             table.add_row(case.name, *row)
             print(case.name, *row, file=sys.stderr)
-    console = Console()
+    console = Console(width=140)
     console.print(table)
     said = f", outside: {', '.join(outside)}" if outside else ""
     console.print(f"{len(found) - len(outside)} of {len(found)} within {_TARGET:.0%}{said}")

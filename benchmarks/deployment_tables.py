@@ -1,16 +1,19 @@
-"""Data files of `inspect --runs-on` that are written from ONNX Runtime's own documents.
+"""Data files of `inspect --runs-on` that are written from the runtimes' own documents and tables.
 
     python -m benchmarks.deployment_tables cuda --source FOLDER --version 1.25 --commit HASH --dated 2026-02-13
+    python -m benchmarks.deployment_tables openvino-ep --source FOLDER ...
+    python -m benchmarks.deployment_tables tensorrt --source FOLDER --version 10.1 ...
 
-FOLDER is a checkout of onnxruntime; docs/OperatorKernels.md in it is generated from the kernels that are registered.
-The file is written into onnxport/deployment/data/, unless `--print` is given.
+FOLDER is a checkout of onnxruntime, for tensorrt of onnx-tensorrt. docs/OperatorKernels.md of the former is generated
+from the kernels that are registered. The file is written into onnxport/deployment/data/, unless `--print` is given.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +21,28 @@ import onnx
 import yaml
 
 DATA = Path(__file__).parents[1] / "onnxport" / "deployment" / "data"
-_HEADS: dict[str, dict[str, Any]] = {
-    "cuda": {
-        "title": "ONNX Runtime, CUDA provider",
-        "provider": "CUDAExecutionProvider",
-        "notes": [
-            "It has kernels for what is counted as taken; nodes that compute shapes it leaves to the CPU on purpose.",
-            "Attributes that one of its kernels refuses when it is made are not looked at.",
-        ],
-    },
-    "ort-cpu": {"title": "ONNX Runtime, CPU provider", "provider": "CPUExecutionProvider", "notes": []},
-}
-_REPOSITORY = "https://github.com/microsoft/onnxruntime"
-_DOCUMENT = "docs/OperatorKernels.md"
+_ONNX_RUNTIME = "https://github.com/microsoft/onnxruntime"
+_KERNELS = "docs/OperatorKernels.md"
+_OPENVINO = "onnxruntime/core/providers/openvino/ov_versions/data_ops.cc"
+_TENSORRT = "docs/operators.md"
+_CPU = "ONNX Runtime's CPU provider"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a data file has its operators from, and what stands at its head.
+
+    Attributes:
+        read: the data file's content out of a checkout.
+    """
+
+    title: str
+    repository: str
+    document: str
+    read: Callable[[Path], dict[str, Any]]
+    notes: tuple[str, ...] = ()
+
+
 # ONNX's names of element types where NumPy's are others; those that are left out exist in no tensor of a model.
 _NAMES = {
     "float": "float32",
@@ -63,7 +75,7 @@ def table(source: Path, provider: str) -> dict[str, Any]:
     """The sets and operators of a data file: all kernels that `provider` has in ONNX's and Microsoft's domains."""
     operators: dict[str, list[dict[str, Any]]] = {}
     sets: dict[tuple[str, ...], str] = {}
-    for name, versions, parameters, types in _rows((source / _DOCUMENT).read_text(), provider):
+    for name, versions, parameters, types in _rows((source / _KERNELS).read_text(), provider):
         if name in _WITHDRAWN:
             continue
         rule: dict[str, Any] = {"version": _version(versions)}
@@ -135,19 +147,21 @@ def _named(types: str) -> tuple[str, ...]:
 
 def document(name: str, content: Mapping[str, Any], arguments: argparse.Namespace) -> str:
     """The data file's text."""
+    origin = ORIGINS[name]
     head = {
         "runtime": name,
-        "title": _HEADS[name]["title"],
+        "title": origin.title,
         "kind": "provider",
         "version": arguments.version,
-        "sources": [f"{_REPOSITORY}/blob/{arguments.commit}/{_DOCUMENT}"],
+        "sources": [f"{origin.repository}/blob/{arguments.commit}/{origin.document}"],
         "dated": arguments.dated,
-        "fallback": "" if name == "ort-cpu" else "ONNX Runtime's CPU provider",
-        "notes": _HEADS[name]["notes"],
+        "fallback": _CPU,
+        "notes": list(origin.notes),
     }
     lines = ["# Written by benchmarks/deployment_tables.py, which has the command."]
     lines += [_line(key, value) for key, value in head.items() if value]
-    for key in ("sets", "operators"):
+    lines += [_line(key, value) for key, value in content.items() if key not in _LISTED]
+    for key in (key for key in _LISTED if key in content):
         lines += [f"{key}:", *(f"  {_line(each, value)}" for each, value in content[key].items())]
     return "\n".join(lines) + "\n"
 
@@ -159,18 +173,122 @@ def _line(key: str, value: Any) -> str:
     return f"{name}: {shown.removesuffix('...').strip()}"
 
 
+# Entries that stand on lines of their own.
+_LISTED = ("sets", "operators")
+
+
+def _openvino(source: Path) -> dict[str, Any]:
+    """What the provider asks of a node on a CPU: the operator, the types of all tensors, and no scalars but of some."""
+    text = (source / _OPENVINO).read_text()
+    entries = re.findall(
+        r'\{"(\w+)", V_\w+, \{([^}]*)\}\}', text.split("no_dimension_supported_.push_back")[0]
+    )
+    scalars = re.findall(r'no_dimension_supported_\.push_back\(\{"(\w+)", V_\w+, \{([^}]*)\}\}', text)
+    known, free = (
+        sorted({op for op, on in each if "CPU" in on or "All" in on}) for each in (entries, scalars)
+    )
+    types = re.findall(
+        r"supported_types_(?:cpu|initializer)_\.insert\(\s*std::make_pair\([^:]*::\w*DataType_(\w+)", text
+    )
+    types = types or re.findall(r"supported_types_(?:cpu|initializer)_\.insert\([^;]*?DataType_(\w+)", text)
+    every = {
+        "types": {"all": sorted({_NAMES.get(each.lower(), each.lower()) for each in types} - {"string"})}
+    }
+    rule = {"conditions": {"no_scalars": True}}
+    operators = {op: None if op in free else rule for op in known if onnx.defs.has(op) or op in _MICROSOFTS}
+    return {"every": every, "operators": {_MICROSOFTS.get(op, op): each for op, each in operators.items()}}
+
+
+_MICROSOFTS = {
+    op: f"com.microsoft::{op}" for op in ("BiasGelu", "FusedConv", "FusedGemm", "FusedMatMul", "QuickGelu")
+}
+
+
+def _tensorrt(source: Path) -> dict[str, Any]:
+    """Operators with the types of their first input, and those of their restrictions that attributes or ranks say."""
+    text = (source / _TENSORRT).read_text()
+    opsets = re.search(r"range of opset (\d+) to opset (\d+)", text)
+    assert opsets, "the document says nothing of opsets"
+    operators: dict[str, Any] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) > 2 and cells[1] == "Y" and onnx.defs.has(cells[0]) and cells[0] not in _LEFT_OUT:
+            types = [_TENSORRTS[each.strip()] for each in cells[2].split(",") if each.strip() in _TENSORRTS]
+            operators[cells[0]] = {"types": {"0": types}, **_RESTRICTIONS.get(cells[0], {})}
+            inputs = {value.name for value in onnx.defs.get_schema(cells[0]).inputs}
+            if "`axes` must be" in "".join(cells[3:]) and "axes" in inputs:
+                operators[cells[0]]["constant"] = ["axes"]
+    return {"opset": f"{opsets[1]}..{opsets[2]}", "operators": operators}
+
+
+_TENSORRTS = {
+    "FP32": "float32",
+    "FP16": "float16",
+    "BF16": "bfloat16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "BOOL": "bool",
+    "INF64": "int64",
+    "INT8": "int8",
+    "UINT8": "uint8",
+    "FP8": "float8_e4m3fn",
+    "INT4": "int4",
+}
+# ONNX Runtime gives it none of these: their results have sizes that depend on the data (trt_op_types_to_exclude).
+_LEFT_OUT = ("NonMaxSuppression", "NonZero", "RoiAlign", "Constant")
+_RESTRICTIONS: dict[str, dict[str, Any]] = {
+    "AveragePool": {"ranks": {"X": "4..5"}, "attributes": {"dilations": [1]}},
+    "MaxPool": {"ranks": {"X": "4..5"}, "attributes": {"dilations": [1]}, "outputs": 1},
+    "LpPool": {"attributes": {"dilations": [1]}},
+    "GridSample": {"ranks": {"X": 4}},
+    "LSTM": {"attributes": {"input_forget": [0], "layout": [0]}},
+    "Resize": {"attributes": {"mode": ["nearest", "linear"]}},
+    "ScatterND": {"attributes": {"reduction": ["none"]}},
+    "TopK": {"attributes": {"sorted": [1]}},
+    "CumSum": {"constant": ["axis"]},
+    "LayerNormalization": {"outputs": 1},
+}
+
+ORIGINS = {
+    "cuda": Origin(
+        "ONNX Runtime, CUDA provider",
+        _ONNX_RUNTIME,
+        _KERNELS,
+        lambda source: table(source, "CUDAExecutionProvider"),
+        (
+            "It has kernels for what is counted as taken; nodes that compute shapes it leaves to the CPU on purpose.",
+            "Attributes that one of its kernels refuses when it is made are not looked at.",
+        ),
+    ),
+    "openvino-ep": Origin(
+        "ONNX Runtime, OpenVINO provider",
+        _ONNX_RUNTIME,
+        _OPENVINO,
+        _openvino,
+        ("For its CPU device. Which modes of an operator it leaves out is not looked at.",),
+    ),
+    "tensorrt": Origin(
+        "ONNX Runtime, TensorRT provider",
+        "https://github.com/onnx/onnx-tensorrt",
+        _TENSORRT,
+        _tensorrt,
+        ("What its parser takes; of an If or a Loop the provider takes all or nothing.",),
+    ),
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("runtime", choices=_HEADS)
+    parser.add_argument("runtime", choices=ORIGINS)
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--dated", required=True)
     parser.add_argument("--print", action="store_true")
     given = parser.parse_args(arguments)
-    text = document(given.runtime, table(given.source, _HEADS[given.runtime]["provider"]), given)
+    text = document(given.runtime, ORIGINS[given.runtime].read(given.source), given)
     if given.print:
         print(text, end="")
     else:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from onnxport.errors import UsageError
 from onnxport.isolation import RUN_TIMEOUT
 from onnxport.shapes import Shapes
 from onnxport.validate.params import Preprocess
-
-# Kernel threads: those of every other command, so that figures are of the same thing on any machine.
-THREADS = 2
+from onnxport.validate.runtimes.options import THREADS, OrtLevel
 
 
-def _listed(given: Any) -> Any:
+def _listed(given: Any) -> tuple[Any, ...]:
     """`1,2` or `("1,2", 4)` as one tuple, each value once."""
     if isinstance(given, str):
         return tuple(dict.fromkeys(part.strip() for part in given.split(",")))
@@ -29,10 +28,30 @@ def _listed(given: Any) -> Any:
     return (given,)
 
 
+def _numbers(option: str, most: int) -> BeforeValidator:
+    """Takes a list of whole numbers from 1 on."""
+
+    def read(given: Any) -> tuple[int, ...]:
+        numbers = tuple(int(each) if str(each).isdecimal() else 0 for each in _listed(given))
+        for number, text in zip(numbers, _listed(given), strict=True):
+            if not 1 <= number <= most:
+                raise UsageError(
+                    f"{option} has the value {str(text)!r}", fix=f"give numbers from 1 to {most}, as 1,2"
+                )
+        return tuple(dict.fromkeys(numbers))
+
+    return BeforeValidator(read)
+
+
+def _levels(given: Any) -> tuple[str, ...]:
+    for each in _listed(given):
+        if each not in get_args(OrtLevel):
+            known = ", ".join(get_args(OrtLevel))
+            raise UsageError(f"--levels has the value {str(each)!r}", fix=f"give some of {known}")
+    return _listed(given)
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Count = Annotated[int, Field(ge=1, le=256)]
-Batch = Annotated[int, Field(ge=1, le=65536)]
-Level = Literal["disable", "basic", "extended", "all"]
 
 
 class BenchParams(BaseModel):
@@ -55,9 +74,8 @@ class BenchParams(BaseModel):
         description="Runs before those; a fast model is warmed up for 0.1 s.",
         json_schema_extra={"metavar": "N"},
     )
-    threads: Annotated[tuple[Count, ...], BeforeValidator(_listed)] = Field(
+    threads: Annotated[tuple[int, ...], _numbers("--threads", 256)] = Field(
         default=(THREADS,),
-        min_length=1,
         description=f"Kernel threads, as 1,2,4: a row for each. [default: {THREADS}]",
         json_schema_extra={"metavar": "N,N"},
     )
@@ -73,13 +91,12 @@ class BenchParams(BaseModel):
         "artefact's runtime knows. ONNX Runtime runs on cpu, LiteRT on xnnpack and Core ML on all unless given.",
         json_schema_extra={"metavar": "NAME,NAME"},
     )
-    levels: Annotated[tuple[Level, ...], BeforeValidator(_listed)] = Field(
+    levels: Annotated[tuple[OrtLevel, ...], BeforeValidator(_levels)] = Field(
         default=("all",),
-        min_length=1,
         description="Graph optimizations of ONNX Runtime, as disable,all: a row for each. [default: all]",
         json_schema_extra={"metavar": "LEVEL,LEVEL"},
     )
-    batch: Annotated[tuple[Batch, ...], BeforeValidator(_listed)] = Field(
+    batch: Annotated[tuple[int, ...], _numbers("--batch", 65536)] = Field(
         default=(),
         description="Size of the open batch, as 1,8: a row for each. It is 1 unless given.",
         json_schema_extra={"metavar": "N,N"},
@@ -143,3 +160,9 @@ class BenchParams(BaseModel):
         "without --against where --runs is below 100]",
         json_schema_extra={"metavar": "SECONDS"},
     )
+
+    @model_validator(mode="after")
+    def _preprocesses_something(self) -> Self:
+        if self.preprocess and self.inputs is None:
+            raise UsageError("--preprocess is for images in --inputs", fix="give the folder: --inputs DIR")
+        return self

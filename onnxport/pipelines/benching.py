@@ -16,8 +16,10 @@ from onnxport.bench.gate import confirmed, gate_of
 from onnxport.bench.measuring import measured
 from onnxport.bench.params import BenchParams
 from onnxport.bench.record import BenchReport, Machine
+from onnxport.errors import InputError
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
+from onnxport.pipelines.sources import unchanged
 from onnxport.validate.runtimes import kinds
 
 
@@ -31,15 +33,19 @@ def bench(
 
     Raises:
         UsageError: settings that none of the artefacts can follow, or an open size that nobody gave.
-        InputError: the reference is no model, or what `params` compare with is no baseline.
+        InputError: the reference is no model, there are no such inputs, what `params` compare with is no baseline, or a
+            file changes meanwhile.
     """
     about = machine()  # before anything of ours keeps it busy
     if params.reference is not None:
         Artifact.open(params.reference)
+    if params.inputs is not None and not params.inputs.exists():
+        raise InputError(f"{params.inputs} does not exist", fix="give a folder or a file with inputs")
     gate = gate_of(artifacts, params, about)
     everybody = (*artifacts, *gate.beside)
     until = gate.until(enough(params.runs), params)
-    found = measured(everybody, params, Clock(progress), until)
+    with unchanged(*everybody):
+        found = measured(everybody, params, Clock(progress), until)
     libraries = {name for artifact in everybody for name in RUNS_ON[artifact.format]}
     libraries |= {name for row in found.rows for name in kinds.distributions(row.settings.runtime)}
     taken = {"python": platform.python_version()} | versions(sorted(libraries))

@@ -64,3 +64,19 @@ def test_core_ml_is_not_tried_off_macos() -> None:
 def test_a_provider_that_nobody_has_is_misspelt() -> None:
     with pytest.raises(UsageError, match="nobody has a provider 'cdua'; did you mean 'cuda'"):
         rows("m.onnx", providers="cdua")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"threads": "0"}, "--threads has the value '0'; give numbers from 1 to 256"),
+        ({"threads": (1, 2.5)}, "--threads has the value '2.5'"),
+        ({"batch": "1,,8"}, "--batch has the value ''"),
+        ({"levels": "al"}, "--levels has the value 'al'; give some of disable, basic, extended, all"),
+        ({"preprocess": "resize=32"}, "--preprocess is for images in --inputs"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_named(options: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        BenchParams.model_validate(options)
+    assert says in str(caught.value)

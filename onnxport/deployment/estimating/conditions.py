@@ -105,12 +105,27 @@ def _follows(tensor: Tensor, reader: Node) -> bool:
     return True
 
 
+def _has_producer(node: Node, _: Any, __: Collection[Node]) -> str:
+    """It has to stand behind another node."""
+    return "" if node.producers else "it reads an input of the model, with no node before it"
+
+
+def _no_scalars(node: Node, _: Any, __: Collection[Node]) -> str:
+    """No tensor but a constant may have rank 0."""
+    for tensor in (*node.inputs, *node.outputs):
+        if tensor is not None and not tensor.is_constant and tensor.shape == ():
+            return f"{tensor.name!r} is a scalar"
+    return ""
+
+
 CONDITIONS: Mapping[str, Condition] = {
     "absent": _absent,
     "before": _before,
     "behind": _behind,
+    "has_producer": _has_producer,
     "known_dimensions": _known_dimensions,
     "last_axis": _last_axis,
+    "no_scalars": _no_scalars,
     "not_all": _not_all,
     "not_given": _not_given,
     "settled": _settled,
