@@ -84,6 +84,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "skip": ("fold",),
         "prune_unused": True,
         "shape": {"x": (1, 2)},
+        "drop_shapes": True,
         "fp16": True,
         "io": "fp16",
     },
