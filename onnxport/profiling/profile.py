@@ -111,7 +111,11 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
             fix="leave it out: the file is optimized already",
         )
     if params.provider:
-        given["delegate" if artifact.format == "tflite" else "provider"] = params.provider
+        name = params.provider.lower()
+        if artifact.format == "tflite":
+            given["delegate"] = "none" if name == "cpu" else name  # as `bench` calls the built-in kernels
+        else:
+            given["provider"] = name
     return runtime_options(artifact.format, given, "--provider")
 
 
