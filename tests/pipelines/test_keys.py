@@ -284,6 +284,17 @@ def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert key() != before
 
 
+def test_the_version_of_an_engine_that_judges_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = node(validation=ValidateParams(candidate_runtime={"runtime": "tract"}))
+    real, before, others = metadata.version, key(judged), key()
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "version", lambda each: "0" if each == "tract" else real(each))
+        keys._version.cache_clear()
+        assert key(judged) != before
+        assert key() == others
+    keys._version.cache_clear()
+
+
 def with_external_data(path: Path) -> Path:
     """A model of one product, whose weight lies in a file beside it."""
     weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
