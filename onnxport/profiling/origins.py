@@ -26,6 +26,8 @@ _MOVES = frozenset(
 _PREFIXES = ("Fused", "QLinear", "Quantized", "DynamicQuantize", "N")
 _BLOCKED = "_nchwc"  # behind the name of the value, as the name of a node of the blocked layout
 
+_PART = "/inner"  # behind the name of a node, as that of a value on the way to what it makes
+
 Sources = tuple[Node, ...]
 
 
@@ -58,6 +60,7 @@ class _Scope:
         for node in executed.nodes:
             for name in filter(None, node.inputs):
                 self._consumers.setdefault(name, []).append(node)
+        self._named = _unique(model.nodes)
         self._stands_for = self._resolved()
         made = {self._stands_for[name] for name in self._producers if name in self._stands_for}
         self._there = made | (set(executed.constants) & self._known) | model.inputs | model.constants
@@ -68,7 +71,7 @@ class _Scope:
             _share(region, own)
         for node in self._executed.nodes:
             if not own[id(node)]:
-                own[id(node)] = self._served(node, own)
+                own[id(node)] = self._served(node, own) or self._part_of(node)
         found |= own
         for node in self._executed.nodes:
             self._descend(node, own[id(node)], found)
@@ -79,9 +82,8 @@ class _Scope:
             name: name for name in (*self._producers, *self._executed.inputs, *self._executed.constants)
         }
         stands = {name: name for name in stands if name in self._known}
-        names = _unique(self._model.nodes)
         for node in self._executed.nodes:
-            for name, value in zip(node.outputs, self._by_name(node, names), strict=False):
+            for name, value in zip(node.outputs, self._by_name(node), strict=False):
                 if name and value and name not in stands:
                     stands[name] = value
         moves = [node for node in self._executed.nodes if _is_move(node)]
@@ -93,12 +95,12 @@ class _Scope:
                 stands.setdefault(node.inputs[0], stands[node.outputs[0]])
         return stands
 
-    def _by_name(self, node: Node, names: Mapping[str, Node]) -> Sequence[str]:
+    def _by_name(self, node: Node) -> Sequence[str]:
         """What the outputs stand for, as far as the node's own name says."""
         value = node.name.rpartition(_BLOCKED)[0]
         if value in self._known:
             return (value,)
-        source = names.get(node.name)
+        source = self._named.get(node.name)
         return source.outputs if source is not None and _same(node.op, source.op) else ()
 
     def _between(self, node: Node) -> Sources:
@@ -155,6 +157,11 @@ class _Scope:
         if before is not None and own[id(before)] and not (comes_in and after):
             return own[id(before)]
         return own[id(after[0])] if after else ()
+
+    def _part_of(self, node: Node) -> Sources:
+        """The node of the model whose name our converter to TFLite put before those of its parts."""
+        source = self._named.get(node.name.rpartition(_PART)[0])
+        return () if source is None else (source,)
 
     def _descend(self, node: Node, sources: Sources, found: dict[int, Sources]) -> None:
         """Bodies beside the bodies of the one source that has as many."""

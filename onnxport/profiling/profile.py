@@ -25,7 +25,10 @@ from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
 _TARGETS = {
     "onnx": ("onnxport.profiling.ort:OrtProfiler", "ONNX Runtime"),
     "ort": ("onnxport.profiling.ort:OrtProfiler", "ONNX Runtime"),
+    "tflite": ("onnxport.profiling.litert:LitertProfiler", "LiteRT"),
 }
+# Outside of which the sum of the nodes' times is no picture of a run.
+_FAIR = (0.7, 1.4)
 _PATIENCE = "give it more time with --timeout SECONDS, fewer --runs, or smaller inputs"
 
 
@@ -66,7 +69,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         inputs.settle([(str(artifact.path), specs)])
         feeds = inputs.feeding(None)(specs)
         recording: Recording = child.call("record", feeds, params.runs, params.warmup)
-    sources = origins(recording.executed, recording.executed if source is None else onnx_graph(source))
+    sources = _sources(recording, source)
     nodes = node_times(recording, sources)
     report = ProfileReport(
         command=command,
@@ -83,7 +86,7 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         nodes=nodes,
         by_op=by_op(nodes),
         by_source=by_source(nodes),
-        notes=(*recording.notes, *_notes(recording, nodes)),
+        notes=(*recording.notes, *_notes(recording, nodes, source)),
     )
     return Profile(report, recording, sources)
 
@@ -119,12 +122,37 @@ def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
     return Inputs(BenchParams.model_construct(**told), graphs)
 
 
-def _notes(recording: Recording, nodes: Sequence[NodeTime]) -> list[str]:
+def _sources(recording: Recording, source: Path | None) -> Mapping[int, Sequence[Node]]:
+    """The ONNX nodes of each executed one; of a file without its source what the file itself says of them."""
+    if source is not None:
+        return origins(recording.executed, onnx_graph(source))
+    if recording.file is None:
+        return origins(recording.executed, recording.executed)
+    return {
+        number: [node for node in nodes if not recording.noted.isdisjoint(node.outputs)]
+        for number, nodes in origins(recording.executed, recording.file).items()
+    }
+
+
+def _notes(recording: Recording, nodes: Sequence[NodeTime], source: Path | None) -> list[str]:
     notes = []
+    if recording.file is not None and source is None:
+        notes.append(
+            "ONNX nodes are called by the values that they make, which the file's note names; --source FILE.onnx gives "
+            "their own names"
+            if recording.noted
+            else "the file does not say from which ONNX nodes it was made; --source FILE.onnx may tell by its names"
+        )
     if recording.overhead:
         notes.append(
             f"the profiler adds {recording.overhead:.1f} µs to each node's time, "
             "as nodes that do next to nothing tell; that is taken off"
+        )
+    ratio = sum(node.ms for node in nodes) / (1000 * statistics.median(recording.plain))
+    if not _FAIR[0] <= ratio <= _FAIR[1]:
+        notes.append(
+            f"the nodes' times add up to {ratio:.2g} times a run without the profiler, which is too short "
+            "for it or was disturbed: take them as shares"
         )
     untold = [node for node in nodes if not node.sources]
     if untold:

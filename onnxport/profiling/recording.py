@@ -45,6 +45,9 @@ class Recording:
     runs: of those with the profiler.
     executed: what the runtime executes, as far as it shows that.
     overhead: microseconds that the profiler adds to each node, which are taken off.
+    file: the nodes of a file that is no ONNX model, those that the runtime fused as well; their values are called as
+        in the ONNX model as far as `noted` names them.
+    noted: values of the ONNX model that a note in the file names.
     """
 
     ran_on: str
@@ -55,3 +58,5 @@ class Recording:
     executed: Graph
     overhead: float = 0.0
     notes: tuple[str, ...] = ()
+    file: Graph | None = None
+    noted: frozenset[str] = frozenset()

@@ -14,8 +14,14 @@ _TURN = 0.003
 _LEAST_TURNS = 5
 
 
-def in_turns(first: Run, second: Run, runs: int, warmup: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of each of `runs` runs of both, after `warmup` of both."""
+def in_turns(
+    first: Run, second: Run, runs: int, warmup: int, after: Run | None = None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of each of `runs` runs of both, after `warmup` of both.
+
+    Args:
+        after: what is called after each of those runs of `second`, and not timed.
+    """
     warm = [timed(run) for _ in range(warmup) for run in (first, second)]
     length = math.ceil(_TURN / max(statistics.median(warm), 1e-7)) if warm else 1
     length = max(1, min(length, math.ceil(runs / _LEAST_TURNS)))
@@ -24,8 +30,10 @@ def in_turns(first: Run, second: Run, runs: int, warmup: int) -> tuple[tuple[flo
     while len(times[0]) < runs:
         count = min(length, runs - len(times[0]))
         for which in (0, 1) if turn % 2 else (1, 0):
-            run = (first, second)[which]
-            times[which].extend(timed(run) for _ in range(count))
+            for _ in range(count):
+                times[which].append(timed((first, second)[which]))
+                if which and after is not None:
+                    after()
         turn += 1
     return tuple(times[0]), tuple(times[1])
 

@@ -63,7 +63,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Spot:
-    """A mark; `ring` is in hundredths, `whisker` the ends of its interval."""
+    """A mark; `ring` is in hundredths, `whisker` the ends of the interval of one with a label."""
 
     x: float
     y: float
@@ -119,7 +119,7 @@ def _plot(choices: Sequence[Choice], page: str) -> Plot:
     spots = []
     for choice in choices:
         whisker = None
-        if choice.low is not None and choice.high is not None:
+        if choice.number in leading and choice.low is not None and choice.high is not None:
             whisker = (round(across(choice.low), 1), round(across(choice.high), 1))
         reached = choice.reached
         spots.append(

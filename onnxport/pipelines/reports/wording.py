@@ -146,7 +146,7 @@ def percent(share: float) -> str:
     """ "12 %", with a decimal below ten, and "< 0.1 %" of what is more than nothing."""
     if 0 < share < 0.0005:
         return "< 0.1 %"
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
+    return f"{100 * share:,.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
 def about_size(size: float) -> str:

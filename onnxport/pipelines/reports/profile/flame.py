@@ -18,6 +18,10 @@ from onnxport.profiling.record import NodeTime, ProfileReport
 BAND, LEAF, GAP = 20.0, 40.0, 2.0  # heights
 _TOP, _BETWEEN, _BOTTOM = 4.0, 12.0, 16.0
 _DEPTH = 4  # bands of names, at most
+_TOLD, _ALONE = (
+    0.2,
+    0.6,
+)  # shares: of the time below a band at the least, of names for one node each at the most
 _THIN = 2.2  # what is narrower is joined
 _LETTER = 5.9  # a letter's width, at most
 _NODES, _LINES = 80, 10  # nodes on a line, unless these are more lines
@@ -143,9 +147,11 @@ def _shared(paths: Sequence[tuple[str, ...]]) -> int:
 
 
 def _is_idle(spans: Sequence[_Span], level: int) -> bool:
-    """Whether hardly any node shares its name of this level with a neighbour, or none has one."""
-    paths = [span.scopes[: level + 1] for span in spans if len(span.scopes) > level]
-    return sum(1 for _ in groupby(paths)) > 0.6 * len(paths) or not paths
+    """Whether names of this level say little: of little of the time, or hardly any is a neighbour's, too."""
+    nested = [span for span in spans if len(span.scopes) > level]
+    told = sum(span.node.ms for span in nested)
+    names = sum(1 for _ in groupby(span.scopes[: level + 1] for span in nested))
+    return told < _TOLD * spans[-1].end or names > _ALONE * len(nested)
 
 
 def _scopes(spans: Sequence[_Span], level: int, sheet: _Sheet) -> Iterator[Bar]:

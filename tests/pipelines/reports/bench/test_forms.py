@@ -8,8 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 from junitparser import JUnitXml
+from lxml import etree
 from markdown_it import MarkdownIt
 
+from fixtures import models
 from onnxport.bench.record import BenchReport
 from onnxport.errors import UsageError
 from onnxport.pipelines.reports import bench as views
@@ -83,6 +85,13 @@ def test_junit_has_a_case_per_row_that_fails_as_the_row_does(
     assert (found.tests, found.failures, found.errors) == (len(report.rows), failures, errors)
     assert next(iter(found)).skipped == skipped
     assert (failures + errors > 0) == (report.exit_code != 0)
+
+
+@pytest.mark.real
+def test_junit_keeps_jenkins_schema(report: BenchReport) -> None:
+    etree.XMLSchema(etree.parse(models.schema("junit-10.xsd"))).assertValid(
+        etree.fromstring(junit.view(report).encode())
+    )
 
 
 def test_junit_tells_the_ratio_of_a_slower_row() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from junitparser import JUnitXml
+from lxml import etree
 from markdown_it import MarkdownIt
 
 from fixtures import models
@@ -100,6 +101,13 @@ def test_junit_has_a_case_per_runtime_that_fails_where_the_command_does(
     assert (found.tests, found.failures, found.errors) == (len(report.placements), failures, 0)
     assert next(iter(found)).skipped == skipped
     assert (failures > 0) == (report.exit_code != 0)
+
+
+@pytest.mark.real
+def test_junit_keeps_jenkins_schema(found: DeploymentReport) -> None:
+    etree.XMLSchema(etree.parse(models.schema("junit-10.xsd"))).assertValid(
+        etree.fromstring(junit.view(found).encode())
+    )
 
 
 def results(report: DeploymentReport) -> list[Any]:

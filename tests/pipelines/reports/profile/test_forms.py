@@ -157,6 +157,12 @@ def test_bands_above_are_what_names_are_nested_in() -> None:
         assert [bar.width for bar in scopes] == [drawing.width / 2] * 2
 
 
+def test_names_below_which_hardly_any_time_is_spent_have_no_band() -> None:
+    nested = [node(f"/block/{at // 3}/{at}", "Conv", 1.0) for at in range(6)]
+    for drawing in flame.flames(report([*nested, node("long", "Gemm", 100.0)])).values():
+        assert [bar.kind for bar in drawing.bars if bar.kind == "scope"] == []
+
+
 def test_thin_nodes_are_joined_and_counted() -> None:
     made = report([node("long", "Conv", 1000.0), *(node(f"n{at}", "Add", 0.01) for at in range(70))])
     for drawing in flame.flames(made).values():

@@ -1,0 +1,96 @@
+"""LiteRT with its profiler, in a process of its own.
+
+Runs without the profiler are `Interpreter.invoke()`, as apps and `onnxport bench` call it; those with it go through the
+library's C interface, the one way to its profiler (litert_library.py).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from onnxport.artifact import TensorSpec
+from onnxport.bench.loaders import Chosen, tflite
+from onnxport.bench.ports import TflitePorts
+from onnxport.profiling.graphs import Graph
+from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
+from onnxport.profiling.litert_library import Array, ProfiledModel
+from onnxport.profiling.litert_nodes import Ran, ran_in
+from onnxport.profiling.recording import Recording, Run, Span
+from onnxport.profiling.tflite_graph import operators
+from onnxport.profiling.turns import in_turns
+from onnxport.validate.runtimes.base import Feeds
+from onnxport.validate.runtimes.options import RuntimeOptions
+
+_LOOPS = (
+    "what a loop takes besides its body is not in the times of nodes: most of that is the profiler's own work"
+)
+_PROVIDERS = {True: "XNNPACK", False: "LiteRT"}
+
+
+class LitertProfiler:
+    """Serves the parent: `open`, then `record`."""
+
+    def open(self, path: Path, options: RuntimeOptions) -> tuple[TensorSpec, ...]:
+        """Loads the model; its inputs.
+
+        Raises:
+            InputError, MissingDependencyError: as TfliteModel and ProfiledModel.
+        """
+        plain = options.delegate == "none"
+        settings: Chosen = {"threads": options.threads, "provider": "cpu" if plain else "xnnpack"}
+        self._model = tflite.load(str(path), settings)
+        self._ports = TflitePorts(path, self._model.inputs)
+        self._profiled = ProfiledModel(path, "builtin" if plain else "delegate", options.threads)
+        self._operators = operators(path)
+        return self._ports.inputs
+
+    def record(self, feeds: Feeds, runs: int, warmup: int) -> Recording:
+        """Runs the model in turns with and without the profiler."""
+        entering = self._ports.entering(feeds)
+        plain_run = self._model.feed(entering)
+        answers = self._model.answers()
+        self._profiled.feed(_numbered(entering), _numbered(answers))
+        told: list[list[Event]] = []
+        plain, profiled = in_turns(
+            plain_run, self._profiled.run, runs, warmup, after=lambda: told.append(self._profiled.events())
+        )
+        sequences = [steps(events) for events in told]
+        ran = ran_in(sequences[-1], self._operators)
+        within = [each.elapsed for each in map(invocation, told) if each is not None]
+        outside = 1e6 * statistics.median(profiled) - statistics.median(within) if within else 0.0
+        inputs, constants = self._operators.inputs, self._operators.constants
+        return Recording(
+            ran_on=self._model.ran_on,
+            plain=plain,
+            profiled=profiled,
+            outside=max(0.0, outside),
+            runs=tuple(_run(events, sequence, ran) for events, sequence in zip(told, sequences, strict=True)),
+            executed=Graph(ran.nodes, inputs, constants),
+            file=self._operators.as_noted(),
+            noted=self._operators.noted,
+            notes=(_LOOPS,) if any(step.holder for step in sequences[-1]) else (),
+        )
+
+
+def _numbered(arrays: Mapping[str, Array]) -> dict[int, Array]:
+    return {int(key): array for key, array in arrays.items()}
+
+
+def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Ran) -> Run:
+    whole = invocation(events)
+    spans = [
+        Span(
+            node=place,
+            name=name or step.event.tag,
+            op=step.event.tag,
+            provider=_PROVIDERS[step.event.kind == DELEGATED],
+            start=step.start,
+            duration=step.duration,
+            own=step.own,
+        )
+        for step, place, name in zip(sequence, executed.places, executed.names, strict=False)
+    ]
+    start, duration = (whole.start, whole.elapsed) if whole is not None else (0, 0)
+    return Run(start, duration, tuple(spans))

@@ -1,0 +1,56 @@
+"""XNNPACK's operators beside TFLite's."""
+
+from __future__ import annotations
+
+from onnxport.profiling.litert_events import DELEGATED, KERNEL, Event, invocation, steps
+from onnxport.profiling.partitions import delegated
+from onnxport.profiling.xnnpack import paired
+from tests.profiling.graphs import graph
+
+
+def test_a_fused_padding_is_passed_over() -> None:
+    names = ["Convolution (NHWC, F32) IGEMM", "HardSwish (NC)", "Fully Connected (NC, F32) GEMM"]
+    operators = ["PAD", "CONV_2D", "HARD_SWISH", "PAD", "CONV_2D"]
+    assert paired(names, operators) == [1, 2, 4]
+
+
+def test_what_xnnpack_put_in_is_nobodys() -> None:
+    names = ["Convert (NC, F32, QD8)", "Fully Connected (NC, QD8, F32, QC8W) GEMM", "Softmax (NC, F32)"]
+    assert paired(names, ["FULLY_CONNECTED", "SOFTMAX"]) == [None, 0, 1]
+
+
+def test_a_concatenation_is_a_copy_for_each_piece() -> None:
+    assert paired(["Copy (NC, X32)", "Copy (NC, X32)", "Add (ND)"], ["CONCATENATION", "ADD"]) == [0, 0, 1]
+
+
+def test_an_operator_that_the_table_does_not_have_goes_by_its_name() -> None:
+    assert paired(["Reverse Sequence (ND)", "Odd (ND)"], ["REVERSE_SEQUENCE", "ADD"]) == [0, None]
+
+
+def test_partitions_run_one_after_the_other() -> None:
+    nodes = graph("""
+        a CONV_2D(x, w) -> a
+        b RESIZE(a) -> b
+        c ADD(b, a) -> c
+        d RELU(a) -> d
+    """).nodes
+    named = {node.name: node for node in nodes}
+    assert delegated(named, {"b"}, {"x", "w"}) == ["a", "d", "c"]
+
+
+def test_a_loop_has_no_time_beside_its_body() -> None:
+    events = [
+        Event("Invoke", 1, 100, 60, 0, 0),
+        Event("WHILE", KERNEL, 110, 40, 3, 0),
+        Event("ADD", KERNEL, 115, 10, 0, 1),
+        Event("Invoke", 1, 126, 20, 0, 1),
+        Event("RELU", KERNEL, 155, 4, 4, 0),
+        Event("Softmax (NC, F32)", DELEGATED, 0, 2, 0, 0),
+    ]
+    found = steps(events)
+    assert [step.own for step in found] == [0.0, 10.0, 4.0, 2.5]
+    assert [step.holder is found[0] for step in found] == [False, True, False, False]
+    assert found[3].start == 159.0
+    whole = invocation(events)
+    assert whole is not None
+    assert whole.elapsed == 60
