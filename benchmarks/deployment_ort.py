@@ -2,6 +2,7 @@
 
     python -m benchmarks.deployment_ort                             # the providers of the installed build, all models
     python -m benchmarks.deployment_ort --estimate FOLDER           # and the estimate by FOLDER/docs/OperatorKernels.md
+    python -m benchmarks.deployment_ort --node-tests FOLDER         # that estimate of ONNX's own 1,653 tests
     python -m benchmarks.deployment_ort KEY...                      # these models
 
 The witness is none of ours: what ONNX Runtime logs as "Node placements" when a session is made, in a process of its own
@@ -29,10 +30,11 @@ from fixtures import models
 from onnxport.artifact import Artifact
 from onnxport.deployment.answering import Subject
 from onnxport.deployment.estimating import estimate
-from onnxport.deployment.estimating.table import Table
+from onnxport.deployment.estimating.table import Table, load_table
 from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import RUNTIMES
 from onnxport.deployment.workshop import Workshop
+from onnxport.errors import OnnxportError
 
 CPU = "CPUExecutionProvider"
 # Made here of others' parts, or for other questions: not among the 34 of models.md.
@@ -135,13 +137,45 @@ def cpu_table(source: Path) -> Table:
     return Table.model_validate({**head, **table(source, CPU), "fallback": "nobody"})
 
 
+def node_tests(table: Table) -> None:
+    """What ONNX Runtime makes a session of against what the estimate takes, for all kinds of operators and types."""
+    counts: Counter[tuple[bool, bool]] = Counter()
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    settings.intra_op_num_threads = 1
+    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
+        for path in sorted(models.node_tests().rglob("model.onnx")):
+            try:
+                subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
+                takes = estimate(subject.loaded, table).placement.extent == "all"
+            except OnnxportError as error:
+                print(f"{path.parent.name}: {error}")
+                continue
+            try:
+                onnxruntime.InferenceSession(str(path), settings, providers=[CPU])
+                loads = True
+            except Exception:
+                loads = False
+            counts[loads, takes] += 1
+            if loads != takes:
+                print(
+                    f"{path.parent.name}: {'refused, but it loads' if loads else 'taken, but it does not load'}"
+                )
+    print(f"loads and is taken {counts[True, True]}, neither {counts[False, False]}")
+    print(f"loads, but is refused {counts[True, False]}; is taken, but does not load {counts[False, True]}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("keys", nargs="*")
     parser.add_argument("--estimate", type=Path)
+    parser.add_argument("--node-tests", type=Path)
     given = parser.parse_args(arguments)
+    if given.node_tests:
+        node_tests(cpu_table(given.node_tests))
+        return 0
     known = models.keys()
     keys = given.keys or [key for key in known if key.endswith(".onnx") and not key.startswith(_OTHERS)]
     here = [each for each in RUNTIMES.values() if each.provider in onnxruntime.get_available_providers()]
@@ -158,11 +192,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wrong += bool(difference)
             groups = "" if said.partitions is None else f" in {said.partitions} groups"
             taken = f"{said.taken:4} of {said.nodes:4}{groups:14}"
-            print(f"{key:45} {runtime.name:12} {taken} {difference or 'as logged'} {said.why[:60]}")
+            guess = ""
+            if runtime.has_table:
+                by_table = estimated(path, load_table(runtime.name))
+                guess = f"estimated {by_table.taken} in {by_table.partitions} groups"
+            print(f"{key:45} {runtime.name:12} {taken} {difference or 'as logged'} {guess} {said.why[:60]}")
         if table:
-            guess = estimated(path, table)
-            nodes += guess.nodes
-            missed.update(f"{each.op}: {each.why}" for each in guess.fallbacks)
+            by_document = estimated(path, table)
+            nodes += by_document.nodes
+            missed.update(f"{each.op}: {each.why}" for each in by_document.fallbacks)
     print(f"{wrong} of {len(keys) * len(here)} reports differ from ONNX Runtime's log")
     if table:
         refused = f"{sum(missed.values())} of {nodes} nodes that the CPU provider takes"

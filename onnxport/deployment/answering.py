@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Subject:
             InputError: the model cannot be read.
         """
         if artifact.format != "onnx":
+            _check(artifact)
             return cls(artifact.path, None, folder, workshop)
         model = Model.load(artifact.path)
         if not shapes:
@@ -80,6 +82,19 @@ class Subject:
         except (InputError, MachineError, ChildBug):
             return self.stored
         return graph_of(Model(ir.load(to), to))
+
+
+def _check(artifact: Artifact) -> None:
+    """Refuses what is no model before any runtime is asked about it (InputError); where its reader is here."""
+    with contextlib.suppress(ImportError):
+        if artifact.format == "tflite":
+            from onnxport.validate.runtimes.tflite_ends import read_ends
+
+            read_ends(artifact.path, noted=False)
+        elif artifact.format == "coreml":
+            from onnxport.validate.runtimes.mil.program import read_package
+
+            read_package(artifact.path)
 
 
 def estimated(subject: Subject, runtime: Runtime) -> Estimate:

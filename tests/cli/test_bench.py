@@ -87,6 +87,8 @@ def test_a_provider_of_another_build_is_named_with_the_line_that_mends_it(sandbo
     assert "pip install onnxruntime-gpu" in missing["why"]
     assert here["settings"]["batch"] == 1
     assert here["accuracy"]["sqnr"] == "Infinity"
+    assert outcome.stderr.count("error: ") == 1
+    assert "error: model.onnx, tensorrt: this ONNX Runtime has no execution provider" in outcome.stderr
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there Core ML is here")

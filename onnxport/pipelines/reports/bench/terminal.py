@@ -27,12 +27,12 @@ def notes(report: BenchReport) -> list[str]:
 
 
 def failures(report: BenchReport) -> Iterator[str]:
-    """Why the command does not end with 0, row by row."""
+    """Why the command does not end with 0: row by row, or once for rows of an artefact with the same reason."""
     bench = Bench(report)
+    for label, row in _grouped(bench, [row for row in report.rows if row.exit_code != PROVEN]):
+        yield f"{label}: {row.why}"
     for row in report.rows:
-        if row.exit_code != PROVEN:
-            yield f"{bench.label(row)}: {row.why}"
-        elif figures.fails(row):
+        if row.exit_code == PROVEN and figures.fails(row):
             yield f"{bench.label(row)}: {figures.standing(row)}"
 
 
@@ -73,10 +73,22 @@ def _settings(rows: Sequence[Row]) -> list[str]:
 
 
 def _missing(bench: Bench) -> Iterator[str]:
-    for row in bench.missing:
-        settings = ", ".join(figures.settings_of(row.settings, _settings(bench.rows)))
-        named = f"{bench.name(row)}, {settings}" if settings else bench.name(row)
-        yield f"{named}  {row.status}: {wording.text(row.why)}"
+    for label, row in _grouped(bench, bench.missing):
+        yield f"{label}  {row.status}: {wording.text(row.why)}"
+
+
+def _grouped(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    """Rows without figures, the first of those that are of one artefact and have one reason, with what all of these
+    are called: "model.onnx, cuda"."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.artifact, row.why), []).append(row)
+    telling = _settings(bench.rows)
+    for group in groups.values():
+        each = [list(figures.settings_of(row.settings, telling)) for row in group]
+        shared = [setting for setting in each[0] if all(setting in others for others in each)]
+        count = f" ({len(group)} rows)" if len(group) > 1 else ""
+        yield f"{', '.join((bench.name(group[0]), *shared))}{count}", group[0]
 
 
 def _unit(rows: Sequence[Row]) -> tuple[str, float]:
