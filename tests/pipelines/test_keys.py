@@ -83,6 +83,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "passes": Path("passes.yaml"),
         "skip": ("fold",),
         "prune_unused": True,
+        "drop_shapes": True,
         "shape": {"x": (1, 2)},
         "fp16": True,
         "io": "fp16",
