@@ -60,11 +60,13 @@ class Contestant:
         path: the model's file or folder.
         settings: under which it runs; `batch` is the feeding's affair.
         feeding: gives the inputs, in the source's names and axes.
+        optimized: where ONNX Runtime is to write the graph that it makes of an `.onnx` file; None for nowhere.
     """
 
     path: Path
     settings: Settings
     feeding: Feeding
+    optimized: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,10 @@ class Contest(Closing):
         )
         required = self._call(lane, "require", settings.runtime)
         lane.bare, lane.imported, lane.importing = required["bare"], required["imported"], required["seconds"]
-        chosen = Chosen(provider=settings.provider, threads=settings.threads, level=settings.level)
+        optimized = str(lane.contestant.optimized) if lane.contestant.optimized is not None else None
+        chosen = Chosen(
+            provider=settings.provider, threads=settings.threads, level=settings.level, optimized=optimized
+        )
         loaded = self._call(lane, "load", str(path), chosen)
         lane.loading, lane.ran_on = loaded["seconds"], loaded["ran_on"]
         lane.ports = ports_of(settings.runtime, path, loaded["inputs"], loaded["outputs"])

@@ -25,6 +25,7 @@ from onnxport.validate.precision import precision_of
 from onnxport.validate.runtimes.base import Array
 
 _MS = 1000.0
+_CHUNK = 1 << 22
 
 Answers = Mapping[str, Array]
 
@@ -114,7 +115,17 @@ def _opened(artifacts: Sequence[Artifact]) -> _Files:
                 continue
             files.artifacts[artifact.path] = model.artifact
             files.graphs.append(model)
+    for artifact in files.artifacts.values():
+        _read(artifact)
     return files
+
+
+def _read(artifact: Artifact) -> None:
+    """Has the system keep the files at hand: else whoever loads one first would be told the disk's time as its own."""
+    for path in artifact.files:
+        with path.open("rb", buffering=0) as file:
+            while file.read(_CHUNK):
+                pass
 
 
 def _contestant(plan: Planned, inputs: Inputs) -> Contestant:

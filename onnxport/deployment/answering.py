@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from onnxport.deployment.workshop import Workshop
 from onnxport.errors import InputError, MachineError, MissingDependencyError
 from onnxport.isolation import Child, ChildBug
 from onnxport.model import Model
-from onnxport.optimizers.pinning import pinned
+from onnxport.optimizers.pinning import pinned, resized
 from onnxport.shapes import GivenShape
 
 
@@ -31,16 +32,22 @@ class Subject:
     """The model that runtimes are asked about.
 
     Attributes:
-        path: the file that askers read, with the user's sizes in it.
+        path: the file that askers read, with the user's sizes in it and all shapes following from them.
         model: the same in memory; None in formats other than ONNX.
         folder: for files on the way.
         workshop: who makes what ONNX Runtime leaves of it.
+        stored_as: the file with its inner shapes as they are declared; None where that is `path`.
+        shapes: the user's sizes.
+        notes: of inputs whose sizes the file fixes otherwise than the user.
     """
 
     path: Path
     model: Model | None
     folder: Path
     workshop: Workshop
+    stored_as: Path | None = None
+    shapes: Mapping[str, GivenShape] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -53,13 +60,18 @@ class Subject:
             InputError: the model cannot be read.
         """
         if artifact.format != "onnx":
+            _check(artifact)
             return cls(artifact.path, None, folder, workshop)
         model = Model.load(artifact.path)
         if not shapes:
             return cls(artifact.path, model, folder, workshop)
-        fixed = model.clone()
+        fixed, stored_as = model.clone(), artifact.path
+        if notes := resized(fixed, shapes):
+            (folder / "resized").mkdir()
+            stored_as = fixed.save(folder / "resized" / artifact.path.name).path
         pinned(fixed, shapes)
-        return cls(fixed.save(folder / artifact.path.name).path, fixed, folder, workshop)
+        path = fixed.save(folder / artifact.path.name).path
+        return cls(path, fixed, folder, workshop, stored_as, shapes, notes)
 
     def graph(self, view: View) -> Graph:
         return self.loaded if view == "loaded" else self.stored
@@ -82,6 +94,19 @@ class Subject:
         return graph_of(Model(ir.load(to), to))
 
 
+def _check(artifact: Artifact) -> None:
+    """Refuses what is no model before any runtime is asked about it (InputError); where its reader is here."""
+    with contextlib.suppress(ImportError):
+        if artifact.format == "tflite":
+            from onnxport.validate.runtimes.tflite_ends import read_ends
+
+            read_ends(artifact.path, noted=False)
+        elif artifact.format == "coreml":
+            from onnxport.validate.runtimes.mil.program import read_package
+
+            read_package(artifact.path)
+
+
 def estimated(subject: Subject, runtime: Runtime) -> Estimate:
     """What the data file of `runtime` says of an ONNX model."""
     table = load_table(runtime.name)
@@ -91,12 +116,15 @@ def estimated(subject: Subject, runtime: Runtime) -> Estimate:
 def asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | None:
     """What the runtime says; None where it is not here after all. A crash or a hang is "unknown", with the reason."""
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
-        options = AskOptions(runtime.name, runtime.title, Path(folder), runtime.provider)
+        options = AskOptions(
+            runtime.name, runtime.title, Path(folder), runtime.provider, shapes=subject.shapes
+        )
+        path = subject.stored_as if runtime.as_stored and subject.stored_as else subject.path
         patience = "give it more time with --timeout SECONDS"
         child = Child(f"{ASKING}:Asking", purpose=runtime.title, timeout=timeout, patience=patience)
         with child:
             try:
-                placement: Placement = child.call("ask", runtime.asker, subject.path, options)
+                placement: Placement = child.call("ask", runtime.asker, path, options)
                 return placement
             except (NotHere, MissingDependencyError):
                 return None

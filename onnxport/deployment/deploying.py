@@ -52,6 +52,7 @@ def deployment(
         format=artifact.format,
         strict=params.error_on_fallback,
         placements=tuple(placements),
+        notes=subject.notes,
     )
 
 
@@ -72,7 +73,7 @@ def _answer(
 ) -> Estimate | None:
     answer = begun.result() if begun is not None else None
     if answer is not None:
-        return Estimate(answer)
+        return Estimate(answer, runtime.mends)
     if runtime.has_table and subject.model is not None:
         return estimated(subject, runtime)
     if explicit:

@@ -20,7 +20,6 @@ from onnxport.deployment.record import Change, Placement
 from onnxport.deployment.runtimes import Runtime
 from onnxport.errors import OnnxportError
 from onnxport.isolation import ChildBug
-from onnxport.model import Model
 from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
 
 # What a runtime says of a changed model, when it has said it; None where it does not answer.
@@ -117,7 +116,8 @@ class Mender:
             if candidate is None:
                 return None
             self._subject.workshop.change(self._artifact.path, candidate.options, to)
-            return candidate, Subject(to, Model.load(to), folder, self._subject.workshop)
+            again = self._params.shape if self._subject.notes else {}  # others are written into the copy
+            return candidate, Subject.of(Artifact.open(to), again, folder, self._subject.workshop)
         except (OnnxportError, ChildBug):  # a change that cannot be made is none to tell of
             return None
 
@@ -133,10 +133,17 @@ class Mender:
             return _Candidate(f"fixed sizes (such as {listed})", {"shape": given}, _shapes(given))
         own: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
             "optimize": ("a simplified graph", {}, ()),
+            "declared": (
+                "leaving out the shapes that it declares",
+                {"drop_shapes": True},
+                ("--drop-shapes",),
+            ),
             "opset": (f"opset {number}", {"opset": number}, ("--opset", number)),
             "float16": ("float16", {"fp16": True}, ("--fp16",)),
         }
         said, options, words = own[word]
+        if self._subject.notes:  # optimize changes no size that the file fixes
+            return _Candidate(said, options, words)
         shape = {"shape": given} if given else {}
         return _Candidate(said, {**options, **shape}, (*words, *_shapes(given)))
 

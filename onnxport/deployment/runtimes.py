@@ -32,6 +32,9 @@ class Runtime:
         provider: the name that ONNX Runtime has for it, where it is an execution provider: it is asked where the
             installed build has it.
         formats: of files that it can be asked about.
+        mends: what may make more of it take a model, where it is asked, in the words of `Reason.mends`.
+        as_stored: whether it is asked about the file with its inner shapes as they are declared, which it may hold
+            against the user's sizes.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Runtime:
     extra: str = ""
     provider: str = ""
     formats: tuple[Format, ...] = ("onnx",)
+    mends: tuple[str, ...] = ()
+    as_stored: bool = False
 
     @property
     def is_here(self) -> bool:
@@ -82,6 +87,12 @@ def _provider(name: str, title: str, provider: str) -> Runtime:
     )
 
 
+def _engine(name: str, title: str, distribution: str, *, mends: tuple[str, ...] = ()) -> Runtime:
+    """One that validate runs, too (`validate/runtimes/kinds.py`)."""
+    needs = (distribution,)
+    return Runtime(name, title, f"{ASKING}.engines", needs, extra=name, mends=mends, as_stored=True)
+
+
 # In the order in which they are shown.
 RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
@@ -121,12 +132,13 @@ RUNTIMES: Mapping[str, Runtime] = {
             needs=("coremltools",),
             formats=("onnx", "coreml"),
         ),
-        Runtime("openvino", "OpenVINO", needs=("openvino",), extra="openvino"),
-        Runtime("tract", "tract", needs=("tract",), extra="tract"),
-        Runtime("rten", "rten", needs=("rten-convert",), extra="rten"),
+        _engine("openvino", "OpenVINO", "openvino"),
+        _engine("tract", "tract", "tract", mends=("declared",)),
+        Runtime("rten", "rten", asker=f"{ASKING}.rten", needs=("rten-convert",), extra="rten"),
         Runtime("candle", "candle"),
         Runtime("burn", "burn"),
-        Runtime("mnn", "MNN", needs=("MNN",), extra="mnn"),
+        _engine("ncnn", "ncnn", "ncnn"),
+        _engine("mnn", "MNN", "MNN"),
     )
 }
 

@@ -65,6 +65,7 @@ class ReducedBuild(_Record):
     Attributes:
         files: the `.ort` files.
         config: the file that lists the operators.
+        config_is_there: whether it exists.
         operators: how many forms of operators they have; one of two opsets counts twice.
         types: C++'s names of the element types that their nodes read and write.
         kernels: None where the installed ONNX Runtime does not tell its own.
@@ -74,6 +75,7 @@ class ReducedBuild(_Record):
 
     files: tuple[str, ...]
     config: str
+    config_is_there: bool
     operators: int
     types: tuple[str, ...]
     kernels: Kernels | None

@@ -47,6 +47,7 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
     return ReducedBuild(
         files=tuple(path.name for path in paths),
         config=place.name,
+        config_is_there=place.is_file(),
         operators=len({(node.domain, node.version, node.operator) for node in nodes}),
         types=tuple(sorted({type_ for node in nodes for type_ in (*node.inputs, *node.outputs) if type_})),
         kernels=_kernels(nodes, [_resolver(session) for session in sessions]),

@@ -17,6 +17,7 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.pinning import pinned
 from onnxport.optimizers.prepare import Equivalence
 from onnxport.optimizers.pruning import pruned, unread_inputs
+from onnxport.optimizers.shapes import drop_value_info
 from onnxport.optimizers.simplification.size import Size, size_of
 
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
@@ -78,6 +79,9 @@ def optimized(
     if params.fp16:
         with work.step("float16"):
             work.halve(folder, samples, io=params.io == "fp16")
+    if params.drop_shapes:
+        with work.step("drop shapes"):
+            drop_value_info(work.model)
     return work.finished(model, params)
 
 
@@ -125,7 +129,7 @@ class _Bench:
         self._facts |= halved.facts
 
     def finished(self, source: Model, params: OptimizeParams) -> Optimized:
-        if _form(self.model) == _form(source):
+        if _form(self.model) == _form(source) and not params.drop_shapes:
             self.notes.append("nothing changed: the model is as small and as new as was asked for")
         if not params.prune_unused:
             self.notes += (

@@ -69,6 +69,11 @@ class OptimizeParams(BaseModel):
         description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
         json_schema_extra={"metavar": "NAME=DIMS"},
     )
+    drop_shapes: bool = Field(
+        default=False,
+        description="Leave out the shapes that the file declares of what nodes compute: some engines take it at these "
+        "alone.",
+    )
     fp16: bool = Field(
         default=False, description="Float16, but for what overflows in it, as quantize --fp16."
     )
@@ -93,10 +98,11 @@ class OptimizeParams(BaseModel):
                     f"--{name} is about simplifying, which --no-simplify leaves out",
                     fix="give the one or the other",
                 )
-        if not (self.simplify or self.opset or self.prune_unused or self.shape or self.fp16):
+        asked = (self.simplify, self.opset, self.prune_unused, self.shape, self.drop_shapes, self.fp16)
+        if not any(asked):
             raise UsageError(
                 "nothing is asked for that would change the model",
-                fix="leave --no-simplify out, or give --opset, --shape, --prune-unused or --fp16",
+                fix="leave --no-simplify out, or give --opset, --shape, --drop-shapes, --prune-unused or --fp16",
             )
         return self
 

@@ -45,6 +45,33 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     return (f"fixed for these sizes alone: {', '.join(fixed)}",) if fixed else ()
 
 
+def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
+    """Gives inputs whose sizes the file fixes the user's instead, in place, and leaves every inner shape as declared:
+    what an engine does that lets its caller resize inputs. Outputs become open.
+
+    Returns:
+        A sentence for each such input; none where the user's sizes are the file's or fill open dimensions.
+    """
+    notes = []
+    for value in model.graph.inputs:
+        given = shapes.get(value.name or "", ())
+        declared = dims_of(value) if value.shape is not None else ()
+        if len(given) == len(declared) and any(map(_differs, declared, given)):
+            value.shape = Shape(
+                [now if isinstance(now, int) else was for was, now in zip(declared, given, strict=True)]
+            )
+            asked = list(dims_of(value))
+            notes.append(f"the file fixes {value.name!r} at {list(declared)}, it was asked about at {asked}")
+    if notes:
+        for value in model.graph.outputs:
+            value.shape = None if value.shape is None else Shape([None] * len(value.shape))
+    return tuple(notes)
+
+
+def _differs(was: Dim, now: int | str | None) -> bool:
+    return isinstance(was, int) and isinstance(now, int) and was != now
+
+
 def _computed(model: Model) -> Iterator[Value]:
     """Inference says nothing of operators that it does not know, whose declared shapes stay."""
     return (value for node in model.graph.all_nodes() for value in node.outputs)

@@ -62,6 +62,20 @@ def drop_declared(model: Model) -> None:
                     value.shape = None
 
 
+def drop_value_info(model: Model) -> None:
+    """Leaves out what the file says of values inside its graphs: shape and element type, which follow from the rest.
+
+    Of an operator of another domain they stay, as in `drop_declared`.
+    """
+    for graph in model.ir.graphs():
+        outputs = set(graph.outputs)
+        for node in graph:
+            if node.domain in KNOWN_DOMAINS:
+                for value in node.outputs:
+                    if value not in outputs:
+                        value.shape = value.type = None
+
+
 def infer(model: Model) -> bool:
     """ONNX's shape inference with data propagation, helped with Loop and where a Reshape's target is known in part.
 

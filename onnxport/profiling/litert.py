@@ -6,7 +6,6 @@ library's C interface, the one way to its profiler (litert_library.py).
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from onnxport.profiling.litert_library import Array, ProfiledModel
 from onnxport.profiling.litert_nodes import Ran, ran_in
 from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.tflite_graph import operators
-from onnxport.profiling.turns import in_turns
+from onnxport.profiling.turns import in_turns, typical
 from onnxport.validate.runtimes.base import Feeds
 from onnxport.validate.runtimes.options import RuntimeOptions
 
@@ -59,7 +58,7 @@ class LitertProfiler:
         sequences = [steps(events) for events in told]
         ran = ran_in(sequences[-1], self._operators)
         within = [each.elapsed for each in map(invocation, told) if each is not None]
-        outside = 1e6 * statistics.median(profiled) - statistics.median(within) if within else 0.0
+        outside = 1e6 * typical(profiled) - typical(within) if within else 0.0
         inputs, constants = self._operators.inputs, self._operators.constants
         return Recording(
             ran_on=self._model.ran_on,

@@ -43,7 +43,7 @@ class ProfileParams(BaseModel):
     provider: str | None = Field(
         default=None,
         description="ONNX Runtime's execution provider, cpu unless given; of a .tflite file its delegate, "
-        "xnnpack unless given, or none for LiteRT's built-in kernels.",
+        "xnnpack unless given, or cpu for LiteRT's own kernels.",
         json_schema_extra={"metavar": "NAME"},
     )
     level: OrtLevel = Field(

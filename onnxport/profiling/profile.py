@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from onnxport.profiling.params import ProfileParams
 from onnxport.profiling.record import NodeTime, ProfileReport
 from onnxport.profiling.recording import Recording
 from onnxport.profiling.summary import by_op, by_source, node_times
+from onnxport.profiling.turns import typical
 from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
 
 _TARGETS = {
@@ -79,8 +79,8 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
         threads=params.threads,
         runs=len(recording.runs),
         inputs=inputs.origin,
-        run_ms=1000 * statistics.median(recording.plain),
-        profiled_ms=1000 * statistics.median(recording.profiled),
+        run_ms=1000 * typical(recording.plain),
+        profiled_ms=1000 * typical(recording.profiled),
         outside_ms=recording.outside / 1000,
         nodes_ms=sum(node.ms for node in nodes),
         nodes=nodes,
@@ -111,7 +111,11 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
             fix="leave it out: the file is optimized already",
         )
     if params.provider:
-        given["delegate" if artifact.format == "tflite" else "provider"] = params.provider
+        name = params.provider.lower()
+        if artifact.format == "tflite":
+            given["delegate"] = "none" if name == "cpu" else name  # as `bench` calls the built-in kernels
+        else:
+            given["provider"] = name
     return runtime_options(artifact.format, given, "--provider")
 
 
@@ -148,7 +152,7 @@ def _notes(recording: Recording, nodes: Sequence[NodeTime], source: Path | None)
             f"the profiler adds {recording.overhead:.1f} µs to each node's time, "
             "as nodes that do next to nothing tell; that is taken off"
         )
-    ratio = sum(node.ms for node in nodes) / (1000 * statistics.median(recording.plain))
+    ratio = sum(node.ms for node in nodes) / (1000 * typical(recording.plain))
     if not _FAIR[0] <= ratio <= _FAIR[1]:
         notes.append(
             f"the nodes' times add up to {ratio:.2g} times a run without the profiler, which is too short "

@@ -18,7 +18,7 @@ class NodeTime(_Record):
 
     Attributes:
         name, op: as the runtime calls them.
-        ms: of one run, the mean over the middle half of the runs.
+        ms: of one run, the mean over the faster half of the runs.
         share: of the sum of all nodes, 0 to 1.
         provider: who ran it: an execution provider, a delegate or a kernel's name.
         sources: names of the ONNX nodes that it computes; empty where nothing tells.
@@ -48,7 +48,7 @@ class ProfileReport(_Record):
 
     Attributes:
         inputs: which the model was run on.
-        run_ms: of a run without the profiler, median, in the same process.
+        run_ms: of a run without the profiler in the same process, the mean over the faster half as well.
         profiled_ms: of a run with it.
         outside_ms: of a run in which nothing is computed: what session and binding take beside the nodes.
         nodes_ms: the sum of the nodes' times.

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from onnxport.profiling.graphs import Node
 from onnxport.profiling.record import Group, NodeTime
-from onnxport.profiling.recording import Recording, Run, Span
+from onnxport.profiling.recording import Recording, Span
+from onnxport.profiling.turns import undisturbed
 
 _LISTED = 3  # sources by name; of more the first, the last and how many
 UNKNOWN = "(not told)"
@@ -19,7 +20,9 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
         sources: `id` of an executed node to the model's nodes that it computes.
     """
     nodes = list(recording.executed.walk())
-    runs = _middle_half(recording.runs)
+    # Means over the same runs add up to what such a run takes; medians of nodes would not, since a disturbance hits
+    # another node in every run.
+    runs = [recording.runs[place] for place in undisturbed([run.duration for run in recording.runs])]
     order: dict[tuple[int, str, str], Span] = {}
     taken: dict[tuple[int, str, str], float] = {}
     for run in runs:
@@ -45,16 +48,6 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
             )
         )
     return tuple(found)
-
-
-def _middle_half(runs: Sequence[Run]) -> Sequence[Run]:
-    """The runs that are neither among the fastest nor among the slowest quarter.
-
-    Means over them add up to what such a run takes; medians of nodes would not, since a disturbance hits another node
-    in every run.
-    """
-    ordered = sorted(runs, key=lambda run: run.duration)
-    return ordered[len(runs) // 4 : len(runs) - len(runs) // 4]
 
 
 def by_op(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 Run = Callable[[], object]
 
@@ -36,6 +36,17 @@ def in_turns(
                     after()
         turn += 1
     return tuple(times[0]), tuple(times[1])
+
+
+def undisturbed(seconds: Sequence[float]) -> list[int]:
+    """The places of the faster half: what disturbs a run makes it slower."""
+    places = sorted(range(len(seconds)), key=lambda place: seconds[place])
+    return places[: -(-len(seconds) // 2)]
+
+
+def typical(seconds: Sequence[float]) -> float:
+    """Seconds of an undisturbed run: the mean of the faster half."""
+    return statistics.fmean(seconds[place] for place in undisturbed(seconds))
 
 
 def timed(run: Run) -> float:

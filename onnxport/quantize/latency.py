@@ -8,33 +8,26 @@ distributed like (David and Nagaraja, *Order Statistics*, 7.1).
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from onnxport.isolation import Child
-
-Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
-Run = Callable[[], object]
+from onnxport.artifact import TensorSpec
+from onnxport.bench.engine import Contest, Contestant
+from onnxport.bench.record import Settings
+from onnxport.bench.statistics import median_interval
+from onnxport.validate.runtimes.base import Feeds
+from onnxport.validate.runtimes.options import RuntimeOptions
 
 # Seconds for warming up and all rounds. What is slower still has one round.
 BUDGET = 1.8
-# Seconds that either model takes in a round at the least, by being run more than once: a clock is no finer.
-_LEAST = 0.002
-_WARM = 0.1  # seconds, of either model
+_ROUNDS = 6  # of which 95 % can be said
 _MOST_ROUNDS = 150
-_CONFIDENCE = 0.95
 # Loading and one run of either model.
 _TIMEOUT = 600.0
-_SILENT = 4  # log severity "fatal"
 
 OPTIMIZED = "optimized.onnx"
 
@@ -70,120 +63,80 @@ class Ratio:
 
 def ratio(times: Times) -> Ratio:
     """The speed-up with its interval: of 95 % or a little more from six rounds on, of what there is below."""
-    found = sorted(before / after for before, after in zip(times.before, times.after, strict=True))
-    rank, confidence = _rank(len(found))
-    return Ratio(statistics.median(found), found[rank - 1], found[-rank], confidence)
-
-
-def _rank(count: int) -> tuple[int, float]:
-    """The k for which the k-th smallest and k-th largest of `count` hold the median, and how probably."""
-    rank, outside = 1, 2.0 ** (1 - count)
-    while True:
-        further = outside + 2.0 ** (1 - count) * math.comb(count, rank)
-        if rank + 1 > count // 2 or further > 1 - _CONFIDENCE:
-            return rank, max(0.0, 1.0 - outside)
-        rank, outside = rank + 1, further
+    found = [before / after for before, after in zip(times.before, times.after, strict=True)]
+    interval = median_interval(found)
+    return Ratio(statistics.median(found), interval.low, interval.high, interval.confidence)
 
 
 def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
-    """Times both models on `feeds` in a process of its own.
+    """Times both models on `feeds`, each in a process of its own, in the rounds of a bench (bench/engine.py).
 
     Args:
         before, after: `.onnx`, `.ort` or `.tflite` files, each run by its own runtime.
+        feeds: by the source's names; what a model has no input for is left out.
         folder: gets the graph that ONNX Runtime makes of an `.onnx` file after, as OPTIMIZED.
 
     Raises:
-        MachineError: the process crashed or hung.
+        MachineError: a process crashed or hung.
         OnnxportError, ChildBug: the runtime refuses a model or the inputs.
     """
-    with Child(f"{__name__}:Stopwatch", purpose="the measuring of latency", timeout=_TIMEOUT) as child:
-        times: Times = child.call("times", before, after, dict(feeds), folder)
-    return times
 
+    def feeding(specs: Sequence[TensorSpec]) -> Feeds:
+        return {spec.name: feeds[spec.name] for spec in specs if spec.name in feeds}
 
-class Stopwatch:
-    """The child's side."""
-
-    def times(self, before: Path, after: Path, feeds: Feeds, folder: Path | None) -> Times:
-        """See `measured`."""
-        sides = [_side(before, feeds), _side(after, feeds, folder and folder / OPTIMIZED)]
-        runs = [run for run, _ in sides]
-        name = " and ".join(dict.fromkeys(name for _, name in sides))
-        ends = time.perf_counter() + BUDGET
-        first = [_seconds(run) for run in runs]
-        if time.perf_counter() > ends:
-            return Times((first[0],), (first[1],), name, _load())
-        repeats = [_warmed(run, ends) for run in runs]
-        rounds: list[list[float]] = []
-        while not rounds or (len(rounds) < _MOST_ROUNDS and time.perf_counter() < ends):
-            order = (0, 1) if len(rounds) % 2 else (1, 0)
-            taken = {which: _seconds(runs[which], repeats[which]) for which in order}
-            rounds.append([taken[0], taken[1]])
-        return Times(tuple(each[0] for each in rounds), tuple(each[1] for each in rounds), name, _load())
-
-
-def _side(path: Path, feeds: Feeds, optimized: Path | None = None) -> tuple[Run, str]:
-    """What runs a model on `feeds`, and who that is."""
-    if path.suffix.lower() == ".tflite":
-        return _in_litert(path, feeds)
-    import onnxruntime
-
-    session = _session(path, optimized)
-    taken = {each.name for each in session.get_inputs()}
-    fed = {name: array for name, array in feeds.items() if name in taken}
-    return partial(session.run, None, fed), f"ONNX Runtime {onnxruntime.__version__}"
-
-
-def _in_litert(path: Path, feeds: Feeds) -> tuple[Run, str]:
-    """As the judge runs it: XNNPACK, and the threads of RuntimeOptions, since LiteRT's own default is one."""
-    from onnxport.validate.runtimes import load
-    from onnxport.validate.runtimes.options import RuntimeOptions
-    from onnxport.validate.signature import Oriented
-
-    options = RuntimeOptions()
-    runtime = load(path, options)
-    seen = Oriented(runtime)
-    taken = {each.name for each in seen.inputs}
-    fed = {name: array for name, array in feeds.items() if name in taken}
-    return partial(seen.run, fed), f"{runtime.name}, {options.threads} threads"
-
-
-def _session(path: Path, optimized: Path | None = None) -> Any:
-    """A session as a user has it who sets nothing, but for threads that end their waiting with the run."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _SILENT
-    # Else those of one model, waiting for more to do, take the cores from the other.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    if optimized is not None and path.suffix.lower() == ".onnx":
-        options.optimized_model_filepath = os.fspath(optimized)
-        # A graph may have more weights than protobuf holds.
-        options.add_session_config_entry(
-            "session.optimized_model_external_initializers_file_name", f"{optimized.name}.data"
+    optimized = folder / OPTIMIZED if folder is not None and after.suffix.lower() == ".onnx" else None
+    sides = [
+        Contestant(before, _settings(before), feeding),
+        Contestant(after, _settings(after), feeding, optimized),
+    ]
+    with Contest(sides, timeout=_TIMEOUT) as contest:
+        contest.load()
+        contest.feed()
+        _check(contest)
+        first = sum(lane.first for lane in contest.lanes)
+        ends = time.monotonic() + BUDGET - first
+        if first > BUDGET:
+            return _times(contest, [(lane.first,) for lane in contest.lanes])
+        contest.warm_up(1)
+        contest.run(lambda rounds: rounds.rounds > 0 and _is_over(rounds, ends))
+        _check(contest)
+        return _times(
+            contest, [tuple(statistics.fmean(turn.times) for turn in lane.turns) for lane in contest.lanes]
         )
-    return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+
+
+def _settings(path: Path) -> Settings:
+    """Those of a user who sets nothing, but for the threads of LiteRT, whose own default is one."""
+    if path.suffix.lower() == ".tflite":
+        return Settings(runtime="litert", threads=RuntimeOptions().threads)
+    return Settings(runtime="ort")
+
+
+def _is_over(contest: Contest, ends: float) -> bool:
+    """A machine that is busy takes its time to warm up; the interval wants its rounds all the same."""
+    now = time.monotonic()
+    late = now >= ends and (contest.rounds >= _ROUNDS or now >= ends + BUDGET)
+    return late or contest.rounds >= _MOST_ROUNDS
+
+
+def _check(contest: Contest) -> None:
+    """Raises what took a model out of the contest."""
+    for lane in contest.lanes:
+        if lane.failure is not None:
+            raise lane.failure.error
+
+
+def _times(contest: Contest, seconds: Sequence[tuple[float, ...]]) -> Times:
+    before, after = seconds
+    names = (
+        lane.ran_on + (f", {threads} threads" if (threads := lane.contestant.settings.threads) else "")
+        for lane in contest.lanes
+    )
+    return Times(before, after, " and ".join(dict.fromkeys(names)), _load())
 
 
 def _load() -> float:
     return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
-
-
-def _seconds(run: Run, repeats: int = 1) -> float:
-    """Of one run."""
-    started = time.perf_counter()
-    for _ in range(repeats):
-        run()
-    return (time.perf_counter() - started) / repeats
-
-
-def _warmed(run: Run, ends: float) -> int:
-    """How often to run a model in a round, once its caches are filled."""
-    times: list[float] = []
-    started = time.perf_counter()
-    while not times or time.perf_counter() < min(ends, started + _WARM):
-        times.append(_seconds(run))
-    return max(1, math.ceil(_LEAST / statistics.median(times)))
 
 
 def milliseconds(times: Sequence[float]) -> float:

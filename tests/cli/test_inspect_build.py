@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnxruntime.tools.reduced_build_config_parser import parse_config
 
+from onnxport.errors import InputError, UsageError
 from onnxport.inspection.reduced_build import reduced_build
 from tests.cli.sandbox import Sandbox
 from tests.converters.test_ort import DIGITS, converted
@@ -55,39 +56,47 @@ def test_several_files_of_an_app_have_one_list(app: Sandbox) -> None:
     assert operators["com.microsoft"] == {1: {"FusedConv"}}
 
 
-def test_a_size_is_not_made_up_for_what_nobody_published(app: Sandbox) -> None:
-    found = app.run("inspect", "second.ort", "--json").document["build"]["library"]
-    assert found["most"] is None
-    assert found["beyond"] == ["double"]
-    assert "double" in app.run("inspect", "second.ort").stdout
+def test_a_size_is_not_made_up_for_what_nobody_published(files: Path) -> None:
+    found = reduced_build([files / "second.ort"]).library
+    assert (found.most, found.beyond) == (None, ("double",))
+
+
+def test_a_list_that_is_not_there_is_told(app: Sandbox) -> None:
+    outcome = app.run("inspect", "second.ort")
+    assert "second.required_operators.config is not there: --required-operators" in outcome.stdout
 
 
 def test_a_list_that_was_cut_is_told(app: Sandbox) -> None:
     config = app.folder / "model.required_operators.config"
     config.write_text(config.read_text().replace("MaxPool", "AveragePool"))
-    assert app.run("inspect", "model.ort", "--json").document["build"]["lacks"] == ["MaxPool 12"]
     assert "lacks MaxPool 12" in app.run("inspect", "model.ort").stdout
 
 
+def test_refusals_of_the_command(app: Sandbox) -> None:
+    outcome = app.run("inspect", "model.onnx", "--with", "model.ort")
+    assert (outcome.code, "model.onnx is no .ort file" in outcome.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("names", "config", "kind", "said"),
     [
-        (("model.onnx", "--with", "model.ort"), 2, "model.onnx is no .ort file"),
-        (("model.ort", "--with", "nowhere.ort"), 4, "nowhere.ort"),
-        (("model.ort", "--required-operators", "model.ort"), 2, "model.ort is one of the models"),
-        (("model.ort", "--required-operators", "no/where.config"), 2, "no for the output does not exist"),
+        (["model.ort", "nowhere.ort"], None, InputError, "nowhere.ort"),
+        (["model.ort"], "model.ort", UsageError, "model.ort is one of the models"),
+        (["model.ort"], "no/where.config", UsageError, "no for the output does not exist"),
     ],
 )
-def test_refusals(arguments: tuple[str, ...], code: int, said: str, app: Sandbox) -> None:
-    outcome = app.run("inspect", *arguments)
-    assert (outcome.code, said in outcome.stderr) == (code, True), outcome.stderr
+def test_refusals(
+    names: list[str], config: str | None, kind: type[Exception], said: str, files: Path
+) -> None:
+    with pytest.raises(kind, match=said):
+        reduced_build([files / name for name in names], files / config if config else None)
 
 
-def test_a_list_that_is_none_is_refused(app: Sandbox) -> None:
-    (app.folder / "model.required_operators.config").write_text("hello")
-    outcome = app.run("inspect", "model.ort")
-    assert outcome.code == 4
-    assert "is no list of operators" in outcome.stderr
+def test_a_list_that_is_none_is_refused(files: Path, tmp_path: Path) -> None:
+    shutil.copy(files / "model.ort", tmp_path)
+    (tmp_path / "model.required_operators.config").write_text("hello")
+    with pytest.raises(InputError, match="is no list of operators"):
+        reduced_build([tmp_path / "model.ort"])
 
 
 def test_kernels_of_other_types_are_kept_and_not_used(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from tests.cli.test_convert_int8 import CALIBRATED, sampled
 QUANTIZE = ("quantize", "model.onnx", "--int8", "--calib", "samples")
 # What a later process runs at its start: the clock that measures is broken.
 BROKEN = """
-import onnxport.quantize.latency as latency
+import onnxport.bench.child as child
 
-def times(*given):
-    raise ZeroDivisionError("on purpose")
+def turn(*given):
+    raise RuntimeError("on purpose")
 
-latency.Stopwatch.times = times
+child.Runner.turn = turn
 """
 
 

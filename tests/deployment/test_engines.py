@@ -15,7 +15,7 @@ from onnxport.model import Model
 from tests.cli.sandbox import DIGITS
 from tests.deployment.test_estimating import model, node, why
 
-ENGINES = ("openvino", "tract", "rten", "candle", "burn", "mnn")
+ENGINES = ("openvino", "tract", "rten", "candle", "burn", "ncnn", "mnn")
 
 
 def estimated(runtime: str, subject: Model) -> Placement:
@@ -52,6 +52,18 @@ def test_what_follows_from_values_is_not_settled() -> None:
     assert found == {
         "Reshape_y": "'to' is computed from the inputs' values, it has to follow from their sizes"
     }
+
+
+def test_what_is_folded_needs_no_kernel() -> None:
+    """ncnn has no Equal, and no Where."""
+    nodes = [node("Shape", "x", "s"), node("Equal", "s eight", "same"), node("Where", "same one s", "to")]
+    subject = model(
+        [*nodes, node("Expand", "x to", "y")],
+        weights={"eight": np.array([8, 8, 8, 8]), "one": np.array([1, 1, 1, 1])},
+    )
+    assert estimated("ncnn", subject).extent == "all"
+    compared = model([node("Equal", "x x", "b"), node("Cast", "b", "y", to=1)])
+    assert {each.op for each in estimated("ncnn", compared).fallbacks} == {"Equal", "Cast"}
 
 
 POOLED = model([node("MaxPool", "x", "y", kernel_shape=[2, 2], pads=[1, 1, 1, 1])])

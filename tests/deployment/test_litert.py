@@ -10,11 +10,14 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.deployment.asking import AskOptions, tflite_cpu, tflite_gpu
+from onnxport.deployment.deploying import deployment
 from onnxport.deployment.estimating.graph import Graph, Node, Tensor
 from onnxport.deployment.litert.gpu import estimated
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.subsets import subsets
+from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.record import Fallback, Placement
+from onnxport.errors import InputError
 from tests.cli.sandbox import Sandbox
 
 # XNNPACK has no TopK, and what is on both sides of it cannot run together.
@@ -31,6 +34,11 @@ BODIES = """<ir_version: 8, opset_import: ["" : 17]> g (bool c, float[2,4] x) =>
     else_branch = e () => (float[2,4] b) { s = Sin(x)
       p = Pow(s, x)
       b = Abs(p) }>
+}"""
+
+CUSTOM = """<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> g (float[1,8] x) => (float[1,8] y) {
+  a = Abs(x)
+  [strange] y = acme.Foo(a)
 }"""
 
 
@@ -99,6 +107,21 @@ def test_command(cut: Subject, tmp_path: Path) -> None:
     assert (cpu.how, cpu.taken, gpu.how, gpu.taken) == ("asked", 2, "estimated", 1)
     assert gpu.source.startswith("https://github.com/google-ai-edge/LiteRT/")
     assert sandbox.run("inspect", path.name, "--runs-on", "tflite-cpu", "--error-on-fallback").code == 1
+
+
+def test_what_is_no_tflite_file_is_refused_before_anybody_is_asked(cut: Subject, tmp_path: Path) -> None:
+    params = DeploymentParams.model_validate({"runs_on": "tflite-cpu,tflite-gpu"})
+    for content in (b"hello", cut.file.path.read_bytes()[:400]):
+        (tmp_path / "damaged.tflite").write_bytes(content)
+        with pytest.raises(InputError):
+            deployment(tmp_path / "damaged.tflite", params)
+
+
+def test_what_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(CUSTOM), tmp_path / "custom.onnx")
+    refused = tflite_cpu.ask(tmp_path / "custom.onnx", options("tflite-cpu", tmp_path))
+    assert (refused.extent, refused.nodes, refused.partitions) == ("none", 2, None)
+    assert [(each.op, each.node) for each in refused.fallbacks] == [("acme::Foo", "strange")]
 
 
 def tensor(name: str, shape: Sequence[int], dtype: str = "float32", *, constant: bool = False) -> Tensor:

@@ -70,6 +70,12 @@ def test_what_was_computed_at_load_time_is_nobodys() -> None:
     assert told(executed, model) == {"reshape": ["reshape"], "gemm": ["gemm"]}
 
 
+def test_what_makes_a_weight_is_nobodys_when_the_weight_has_another_name() -> None:
+    model = graph("dq DequantizeLinear(b) -> q\ngemm MatMul(x, q) -> m\nrelu Relu(m) -> y")
+    executed = graph("gemm FusedMatMul(x, packed) -> y", constants="packed")
+    assert told(executed, model) == {"gemm": ["gemm", "relu"]}
+
+
 def test_nodes_joined_by_unknown_values_are_told_apart_by_operator() -> None:
     model = graph("c Conv(x, w) -> a\nt Tanh(a) -> b1\nm MatMul(b1, w2) -> y")
     executed = graph("one Conv(x, w) -> new\ntwo FusedMatMul(new, w2) -> y")

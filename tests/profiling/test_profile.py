@@ -34,7 +34,7 @@ def test_an_ort_file_is_told_by_its_own_nodes_or_by_its_source(tmp_path: Path) -
     assert ("conv1", "bn1", "relu1") in {node.sources for node in told.nodes}
 
 
-@pytest.mark.parametrize("provider", ["xnnpack", "none"])
+@pytest.mark.parametrize("provider", ["xnnpack", "cpu"])
 def test_a_tflite_file_is_told_by_its_source(provider: str, tflite: Path) -> None:
     report = onnxport.profile_model(tflite, source=DIGITS, provider=provider, **QUICK)
     assert {node.provider for node in report.nodes} <= {"XNNPACK", "LiteRT"}

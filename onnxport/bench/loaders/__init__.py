@@ -26,11 +26,12 @@ Run = Callable[[], object]
 
 
 class Chosen(TypedDict, total=False):
-    """Settings as plain values; see record.Settings."""
+    """Settings as plain values; see record.Settings, and engine.Contestant for `optimized`."""
 
     provider: str | None
     threads: int | None
     level: str | None
+    optimized: str | None
 
 
 class Loaded(Protocol):

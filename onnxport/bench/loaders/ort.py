@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -43,6 +44,11 @@ class OrtModel:
             options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
         if threads:
             options.intra_op_num_threads = threads
+        if optimized := settings.get("optimized"):
+            options.optimized_model_filepath = optimized
+            # A graph may have more weights than protobuf holds.
+            data = f"{os.path.basename(optimized)}.data"
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", data)
         # It has a pool of its own, which no option of the session reaches.
         own = {"intra_op_num_threads": str(threads)} if wanted == "xnnpack" and threads else {}
         providers = [(name, own), *([] if name == _CPU else [_CPU])]

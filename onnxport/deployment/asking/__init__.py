@@ -12,11 +12,13 @@ anything that it foresees as "takes it not" is a Placement with extent "none".
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnxport.deployment.record import Placement
 from onnxport.errors import OnnxportError
+from onnxport.shapes import GivenShape
 
 
 class NotHere(OnnxportError):
@@ -33,6 +35,7 @@ class AskOptions:
         provider: ONNX Runtime's name of it, if it has one.
         folder: for files on the way; it is removed afterwards.
         threads: kernel threads where something has to run.
+        shapes: sizes that the user gave of the inputs, for one who is asked about the file as it is stored.
     """
 
     runtime: str
@@ -40,6 +43,7 @@ class AskOptions:
     folder: Path
     provider: str = ""
     threads: int = 1
+    shapes: Mapping[str, GivenShape] = field(default_factory=dict)
 
 
 class Asking:

@@ -5,22 +5,19 @@ Which of the compute units runs an operation only Core ML tells, on the device (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from onnxport.converters.coreml.compile import CoremlConverter
 from onnxport.converters.params import CoremlParams
 from onnxport.deployment.asking import AskOptions
-from onnxport.deployment.asking.converting import node_count, refused, with_change
+from onnxport.deployment.asking.converting import node_count, refused
 from onnxport.deployment.record import Placement
 from onnxport.errors import CannotConvertError
 from onnxport.manifest import Manifest
 from onnxport.model import Model
 from onnxport.optimizers.prepare import prepare
-from onnxport.shapes import GivenShape
 
-_LIKELY = 64  # for an open dimension that is fixed
 _UNITS = "which compute unit runs what is known on the device alone (MLComputePlan)"
 _PACKAGE = "only Core ML tells whether it loads a package and on which compute units it runs: ask on macOS"
 
@@ -37,14 +34,10 @@ def ask(path: Path, options: AskOptions) -> Placement:
     if path.suffix != ".onnx":
         return _of_package(path, answer)
     answer = answer.model_copy(update={"notes": (_UNITS,)})
-    return with_change(path, "coreml", _LIKELY, lambda shapes: _asked(path, options, answer, shapes))
-
-
-def _asked(path: Path, options: AskOptions, answer: Placement, shapes: Mapping[str, GivenShape]) -> Placement:
     model = Model.load(path)
     try:
         with CoremlConverter() as converter:
-            prepared = prepare(model, shapes=shapes, native=converter.native_ops, unrolls=True)
+            prepared = prepare(model, shapes={}, native=converter.native_ops, unrolls=True)
             note = Manifest(model.artifact.digest(), {}, {}, "skipped")
             converter.lower(prepared.model, options.folder, CoremlParams(), note)
     except CannotConvertError as error:

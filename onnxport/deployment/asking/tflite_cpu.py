@@ -5,22 +5,20 @@ Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from onnxport.deployment.asking import AskOptions
-from onnxport.deployment.asking.converting import refused, with_change
+from onnxport.deployment.asking.converting import refused
 from onnxport.deployment.estimating.graph import Node
-from onnxport.deployment.litert.interpreting import LIKELY, allocated
+from onnxport.deployment.litert.interpreting import NotLoadedError, allocated
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph, TfliteFile
 from onnxport.deployment.litert.xnnpack import delegated, reason
 from onnxport.deployment.record import Extent, Placement
 from onnxport.errors import CannotConvertError
-from onnxport.shapes import GivenShape
 
 _FALLBACK = "what XNNPACK does not take LiteRT's own kernels compute, on the CPU too"
 _SIZES = "open sizes were taken as {}, since LiteRT does not load it with 1"
@@ -29,10 +27,6 @@ _UNASKED = "it is in a body that LiteRT does not load by itself, so that it cann
 
 def ask(path: Path, options: AskOptions) -> Placement:
     """Loads the file and has the interpreter delegate; nothing runs."""
-    return with_change(path, "tflite", LIKELY, lambda shapes: _asked(path, options, shapes))
-
-
-def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) -> Placement:
     answer = Placement(
         runtime=options.runtime,
         title=options.title,
@@ -41,13 +35,12 @@ def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) ->
         version=version("ai-edge-litert"),
     )
     try:
-        about = subject(path, options.folder, shapes)
+        about = subject(path, options.folder)
         return _placed(answer, about, partitions_of(about.file, options.threads))
     except CannotConvertError as error:
         return refused(path, answer, error)
-    except (RuntimeError, ValueError) as error:
-        why = f"LiteRT cannot load it: {' '.join(str(error).split())[:300]}"
-        return answer.model_copy(update={"extent": "unknown", "why": why})
+    except NotLoadedError as error:
+        return answer.model_copy(update={"extent": error.extent, "why": str(error)})
 
 
 @dataclass(frozen=True)
@@ -69,14 +62,14 @@ def partitions_of(file: TfliteFile, threads: int) -> Partitions:
     """Asks the interpreter about the main graph, and about the bodies of IF and WHILE, each in the main graph's place.
 
     Raises:
-        RuntimeError, ValueError: the interpreter does not load the file at any of the sizes that are tried.
+        NotLoadedError: the interpreter does not load the file at any of the sizes that are tried.
     """
     interpreter, size = allocated(file.path, threads)
     taken, unasked = _taken(file.main, interpreter), set[Node]()
     for body in file.subgraphs[1:]:
         try:
             taken += _taken(body, allocated(file.content(body.index), threads)[0])
-        except (RuntimeError, ValueError):
+        except NotLoadedError:
             unasked.update(body.graph.nodes)
     return Partitions(tuple(taken), size, frozenset(unasked))
 

@@ -5,29 +5,22 @@ Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from onnxport.deployment.asking import AskOptions
-from onnxport.deployment.asking.converting import refused, with_change
+from onnxport.deployment.asking.converting import refused
 from onnxport.deployment.litert.gpu import Estimated, estimated, table
-from onnxport.deployment.litert.interpreting import LIKELY, allocated, of_unknown_size
+from onnxport.deployment.litert.interpreting import NotLoadedError, allocated, of_unknown_size
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph
 from onnxport.deployment.record import Extent, Placement
 from onnxport.errors import CannotConvertError
-from onnxport.shapes import GivenShape
 
 _DYNAMIC = "the size of {} is known at run time only, and the delegate takes graphs of known sizes alone"
-_BODIES = "it is in a body of a graph that the delegate does not take"
 
 
 def ask(path: Path, options: AskOptions) -> Placement:
     """Loads the file and holds its operators against the rules; nothing runs."""
-    return with_change(path, "tflite", LIKELY, lambda shapes: _asked(path, options, shapes))
-
-
-def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) -> Placement:
     rules = table()
     answer = Placement(
         runtime=options.runtime,
@@ -40,27 +33,22 @@ def _asked(path: Path, options: AskOptions, shapes: Mapping[str, GivenShape]) ->
         notes=rules.notes,
     )
     try:
-        return _placed(answer, subject(path, options.folder, shapes), options.threads)
+        return _placed(answer, subject(path, options.folder), options.threads)
     except CannotConvertError as error:
         return refused(path, answer, error)
-    except (RuntimeError, ValueError) as error:
-        why = f"LiteRT cannot load it: {' '.join(str(error).split())[:300]}"
-        return answer.model_copy(update={"extent": "unknown", "why": why})
+    except NotLoadedError as error:
+        return answer.model_copy(update={"extent": error.extent, "why": str(error)})
 
 
 def _placed(answer: Placement, about: Subject, threads: int) -> Placement:
     found: list[Estimated] = []
     why = ""
     for each in about.file.subgraphs:
-        if why:
-            found.append(Estimated(left=dict.fromkeys(each.graph.nodes, _BODIES)))
-            continue
-        dynamic = _dynamic(about, each, threads)
+        dynamic = [] if why else _dynamic(about, each, threads)
         if dynamic:
             why = _DYNAMIC.format(repr(dynamic[0]) + (f" and {len(dynamic) - 1} more" if dynamic[1:] else ""))
-            found.append(Estimated(left=dict.fromkeys(each.graph.nodes, "")))
-        else:
-            found.append(estimated(each.graph))
+        # LiteRT stops at the first graph that the delegate refuses as a whole, and what was taken before stays so.
+        found.append(Estimated(left=dict.fromkeys(each.graph.nodes, "")) if why else estimated(each.graph))
     left = {node: reason for each in found for node, reason in each.left.items()}
     taken = [group for each in found for group in each.taken]
     count = sum(map(len, taken))

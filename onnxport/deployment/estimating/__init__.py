@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onnxport.deployment.estimating.graph import Graph, Node
+from onnxport.deployment.estimating.graph import Graph, Node, is_settled
 from onnxport.deployment.estimating.judging import Reason, refusal
 from onnxport.deployment.estimating.partitions import groups
 from onnxport.deployment.estimating.table import Table
@@ -60,6 +60,8 @@ def _inner(graph: Graph) -> Iterable[tuple[bool, Node]]:
 def _refused(in_body: bool, node: Node, table: Table, refused: dict[Node, Reason]) -> Reason | None:
     if in_body and not table.bodies:
         return Reason("it is inside If, Loop or Scan", mends=("optimize",))
+    if table.folds and is_settled(node):
+        return None
     return refusal(node, table, refused)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from onnxport.deployment.estimating.graph import Node, Tensor
+from onnxport.deployment.estimating.graph import Node, follows
 from onnxport.deployment.litert import conditions as tflite
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
@@ -82,27 +82,11 @@ def _settled(node: Node, keys: Any, _: Collection[Node]) -> str:
     """Operands that have to be known once the sizes of the inputs are: constants, sizes, and what follows from both."""
     for key in keys:
         for tensor in node.tensors(key):
-            if not _follows(tensor, node):
+            if not follows(tensor, node):
                 return (
                     f"{tensor.name!r} is computed from the inputs' values, it has to follow from their sizes"
                 )
     return ""
-
-
-def _follows(tensor: Tensor, reader: Node) -> bool:
-    """Whether `tensor`, which `reader` reads, follows from constants and sizes."""
-    waiting, seen = [(tensor, reader)], set()
-    while waiting:
-        each, node = waiting.pop()
-        if each.is_constant or each in seen:
-            continue
-        seen.add(each)
-        maker = next((maker for maker in node.producers if each in maker.outputs), None)
-        if maker is None:
-            return False
-        if maker.op not in ("Shape", "Size"):
-            waiting += [(operand, maker) for operand in maker.inputs if operand is not None]
-    return True
 
 
 def _has_producer(node: Node, _: Any, __: Collection[Node]) -> str:

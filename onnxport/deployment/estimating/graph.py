@@ -23,12 +23,14 @@ class Tensor:
         dtype: NumPy's name of its element type; "unknown" where inference does not tell.
         shape: its dimensions; None where not even the rank is known.
         stored: its elements, where it is a constant.
+        is_preset: it has a value that a caller may replace.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...] | None
     stored: Stored | None = None
+    is_preset: bool = False
 
     @property
     def is_constant(self) -> bool:
@@ -125,3 +127,28 @@ def _read(node: Node) -> Iterator[str]:
         for inner in body.nodes:
             yield from _read(inner)
         yield from body.outputs
+
+
+def follows(tensor: Tensor, reader: Node) -> bool:
+    """Whether `tensor`, which `reader` reads, follows from constants and sizes."""
+    waiting, seen = [(tensor, reader)], set()
+    while waiting:
+        each, node = waiting.pop()
+        if each.is_constant or each.is_preset or each in seen:
+            continue
+        seen.add(each)
+        maker = next((maker for maker in node.producers if each in maker.outputs), None)
+        if maker is None:
+            return False
+        if maker.op not in _SIZES:
+            waiting += [(operand, maker) for operand in maker.inputs if operand is not None]
+    return True
+
+
+_SIZES = ("Shape", "Size")
+
+
+def is_settled(node: Node) -> bool:
+    """Whether all that `node` computes follows from constants and sizes."""
+    read = [each for each in node.inputs if each is not None]
+    return node.op in _SIZES or (bool(read) and all(follows(each, node) for each in read))

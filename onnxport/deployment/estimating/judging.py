@@ -26,7 +26,7 @@ class Reason:
         why: "rank 5 of 'x', at most 4".
         step: how far the rule was followed.
         mends: what could mend it: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
-            "optimize" (fewer or other operators).
+            "optimize" (fewer or other operators), "declared" (without the shapes that the file declares).
     """
 
     why: str

@@ -69,7 +69,10 @@ class _Reader:
     def _tensor(self, value: ir.Value) -> Tensor:
         if value not in self._tensors:
             shape = None if value.shape is None else dims_of(value)
-            self._tensors[value] = Tensor(value.name or "", dtype_name(value.dtype), shape, _stored(value))
+            is_preset = value.is_graph_input() and value.const_value is not None
+            self._tensors[value] = Tensor(
+                value.name or "", dtype_name(value.dtype), shape, _stored(value), is_preset
+            )
         return self._tensors[value]
 
 

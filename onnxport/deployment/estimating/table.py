@@ -119,6 +119,7 @@ class Table(_Record):
         fallback: who computes what it does not take; empty where it takes all or nothing.
         smallest: nodes that a group needs to be taken.
         bodies: whether nodes inside If, Loop and Scan are taken.
+        folds: whether nodes that follow from constants and the inputs' sizes are computed before, whatever they are.
         opset: of ONNX's own domain that a model may have.
         every: required of all nodes, whatever the operator.
         sets: names for lists of element types that occur more than once.
@@ -136,6 +137,7 @@ class Table(_Record):
     fallback: str = ""
     smallest: int = 1
     bodies: bool = True
+    folds: bool = False
     opset: AnyRange = Range()
     every: Rule = Rule()
     sets: Mapping[str, tuple[str, ...]] = {}

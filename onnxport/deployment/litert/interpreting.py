@@ -8,10 +8,23 @@ from typing import Any
 
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from onnxport.deployment.record import Extent
+
 # For open dimensions, the likeliest first: LiteRT itself takes 1, which is smaller than some windows.
 _SIZES = (1, 64, 224, 512)
-LIKELY = 64  # where one has to be chosen: most windows fit, and little is computed
 _PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+
+
+class NotLoadedError(Exception):
+    """LiteRT does not load a file; the message says why.
+
+    Attributes:
+        extent: "unknown" where it may be for the sizes that were tried for open dimensions.
+    """
+
+    def __init__(self, why: str, extent: Extent) -> None:
+        super().__init__(f"LiteRT does not load it: {why}")
+        self.extent = extent
 
 
 def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) -> tuple[Any, int]:
@@ -22,29 +35,39 @@ def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) 
         delegates: whether XNNPACK's delegate takes nodes.
 
     Raises:
-        RuntimeError, ValueError: it does not load the file at any of these sizes.
+        NotLoadedError: not at any of the sizes that are tried.
     """
     source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
     failures: list[Exception] = []
+    is_open = False
     for size in _SIZES:
-        interpreter: Any = Interpreter(**source, num_threads=threads, **({} if delegates else _PLAIN))
-        opened = False
-        for each in interpreter.get_input_details():
-            signature = [int(dim) for dim in each["shape_signature"]]
-            if size > 1 and -1 in signature:
+        try:
+            interpreter: Any = Interpreter(**source, num_threads=threads, **({} if delegates else _PLAIN))
+            is_open = _resized(interpreter, size)
+            interpreter.allocate_tensors()
+            return interpreter, size
+        except (RuntimeError, ValueError) as error:
+            failures.append(error)
+            if not is_open:
+                break
+    why = " ".join(str(failures[0]).split())[:300]
+    tried = f" (open sizes as {', '.join(map(str, _SIZES))})" if is_open else ""
+    raise NotLoadedError(why + tried, "unknown" if is_open else "none") from failures[0]
+
+
+def _resized(interpreter: Any, size: int) -> bool:
+    """Gives open dimensions of the inputs `size`; False where there are none."""
+    is_open = False
+    for each in interpreter.get_input_details():
+        signature = [int(dim) for dim in each["shape_signature"]]
+        if -1 in signature:
+            is_open = True
+            # 1 is what they have.
+            if size > 1:
                 interpreter.resize_tensor_input(
                     each["index"], [size if dim < 0 else dim for dim in signature]
                 )
-            opened = opened or -1 in signature
-        try:
-            interpreter.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            failures.append(error)
-            if not opened:
-                break
-        else:
-            return interpreter, size
-    raise failures[0]
+    return is_open
 
 
 def of_unknown_size(interpreter: Any, candidates: Iterable[int]) -> list[int]:

@@ -12,7 +12,6 @@ from onnxport.deployment.estimating.graph import Node
 from onnxport.deployment.litert.reading import TfliteFile, read
 from onnxport.deployment.record import Fallback
 from onnxport.model import Model
-from onnxport.shapes import GivenShape
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,8 @@ class Subject:
 
     Attributes:
         file: what is in the file.
-        sources: ONNX's name of a value to the node that makes it, in the model that the file was made of; empty where
-            the user gave the file itself.
+        sources: name of a node, and of a value that it makes, to the node in the model that the file was made of;
+            empty where the user gave the file itself.
     """
 
     file: TfliteFile
@@ -39,29 +38,31 @@ class Subject:
         )
 
 
-def subject(path: Path, folder: Path, shapes: Mapping[str, GivenShape] | None = None) -> Subject:
-    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`, with `shapes` for open sizes.
+def subject(path: Path, folder: Path) -> Subject:
+    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`.
 
     Raises:
         CannotConvertError: nodes that the converter refuses.
-        UsageError: sizes that do not fit the model.
     """
     if path.suffix == ".tflite":
         return Subject(read(path), {})
     model = Model.load(path)
     made = folder / "product.tflite"
-    _convert(model, made, shapes or {})
-    sources = {value.name: node for node in model.graph.all_nodes() for value in node.outputs if value.name}
-    return Subject(read(made), sources)
+    _convert(model, made)
+    nodes = list(model.graph.all_nodes())
+    # Tensors inside a lowering are called as the node is, all others as the value that they hold.
+    by_name = {node.name: node for node in nodes if node.name}
+    by_value = {value.name: node for node in nodes for value in node.outputs if value.name}
+    return Subject(read(made), by_name | by_value)
 
 
-def _convert(model: Model, output: Path, shapes: Mapping[str, GivenShape]) -> None:
+def _convert(model: Model, output: Path) -> None:
     from onnxport.converters.params import TfliteParams
     from onnxport.converters.tflite.compile import TfliteConverter
     from onnxport.manifest import Manifest
     from onnxport.optimizers.prepare import prepare
 
     with TfliteConverter() as converter:
-        prepared = prepare(model, shapes=shapes, native=converter.native_ops)
+        prepared = prepare(model, shapes={}, native=converter.native_ops)
         note = Manifest(model.artifact.digest(), {}, {}, "skipped")
         converter.convert(prepared.model, output, TfliteParams(), note, model)

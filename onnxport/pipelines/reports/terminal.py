@@ -171,6 +171,8 @@ def _build(build: ReducedBuild) -> dict[str, str]:
         ]
     if build.lacks:
         counted += [f"{build.config} lacks {', '.join(build.lacks)}: a build by it does not run the model"]
+    if not build.config_is_there:
+        counted += [f"{build.config} is not there: --required-operators {build.config} writes it"]
     command = textwrap.fill(build.command, width=88, break_on_hyphens=False, subsequent_indent="  ")
     return {
         "needs": "\n".join(counted),

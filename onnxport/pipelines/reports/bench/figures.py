@@ -207,13 +207,11 @@ def interval(row: Row) -> str:
 
 
 def standing(row: Row) -> str:
-    """ "kept: 1.08x (1.05–1.11), at most 1.1"."""
+    """ "slower: 1.17 times as long as then (1.13-1.22) where 1.1 is the most"."""
     found = row.against
     if found is None:
         return ""
-    limit = f"{ratio(row)}, at most {found.limit:g}" if found.ratio is not None else ""
-    said = "; ".join(filter(None, (limit, text(found.said))))
-    return f"{found.standing}: {said}" if said else found.standing
+    return f"{found.standing}: {text(found.said) or ratio(row)}".removesuffix(": ")
 
 
 def ratio(row: Row) -> str:

@@ -196,7 +196,8 @@ def ranges(bench: Bench) -> list[Range]:
             limit=place(against.limit),
             figure=figures.ratio(row),
             says=figures.standing(row),
-            remark=wording.text(against.said),
+            # Of the others the figure and the drawing say it all.
+            remark=wording.text(against.said) if against.standing in ("unclear", "new") else "",
         )
         for row, against in found
     ]

@@ -38,7 +38,7 @@ with _unreported():
 
 
 class OpenvinoRuntime(EngineRuntime):
-    """A model in OpenVINO's CPU plugin; float32 stays float32, on processors with bfloat16 and beside int8 weights too."""
+    """A model in OpenVINO's CPU plugin; float32 stays float32, on processors with bfloat16 and beside int8 weights."""
 
     title = "OpenVINO"
     distribution = "openvino"

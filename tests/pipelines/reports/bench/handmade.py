@@ -158,13 +158,31 @@ def gated() -> BenchReport:
 
     return report(
         [
-            row("a.onnx", 14, 9.4, against=held("kept", 1.01, 0.98, 1.04)),
-            row("b.onnx", 7, 10.9, against=held("slower", 1.17, 1.13, 1.22)),
+            row(
+                "a.onnx",
+                14,
+                9.4,
+                against=held("kept", 1.01, 0.98, 1.04, "1.01 times as long as then (0.98-1.04)"),
+            ),
+            row(
+                "b.onnx",
+                7,
+                10.9,
+                against=held(
+                    "slower", 1.17, 1.13, 1.22, "1.17 times as long as then (1.13-1.22) where 1.1 is the most"
+                ),
+            ),
             row(
                 "c.onnx",
                 5,
                 7.1,
-                against=held("unclear", 1.08, 0.95, 1.21, "the noise is 13 %; more runs would tell"),
+                against=held(
+                    "unclear",
+                    1.08,
+                    0.95,
+                    1.21,
+                    "1.08 times as long as then (0.95-1.21): the noise hides which",
+                ),
             ),
             row("d.onnx", 3.6, 4.4, against=held("new", None, said="the baseline has no such row")),
         ]

@@ -97,7 +97,9 @@ def test_junit_keeps_jenkins_schema(report: BenchReport) -> None:
 def test_junit_tells_the_ratio_of_a_slower_row() -> None:
     found = JUnitXml.fromstring(junit.view(gated()).encode())
     failing = [case for suite in found for case in suite if case.result]
-    assert [case.result[0].message for case in failing] == ["b.onnx: slower: 1.17x (1.13–1.22), at most 1.1"]
+    assert [case.result[0].message for case in failing] == [
+        "b.onnx: slower: 1.17 times as long as then (1.13-1.22) where 1.1 is the most"
+    ]
 
 
 def test_rows_that_the_noise_does_not_tell_from_the_fastest_are_counted() -> None:
@@ -143,9 +145,10 @@ def test_names_lose_what_is_no_text() -> None:
     assert NASTY.encode()[:8] in junit.view(hostile()).encode() or "&lt;script" in junit.view(hostile())
 
 
-def test_standing_says_ratio_interval_limit_and_doubt() -> None:
+def test_standing_says_what_the_comparison_said() -> None:
     kept, slower, unclear, new = map(figures.standing, gated().rows)
-    assert kept == "kept: 1.01x (0.98–1.04), at most 1.1"
-    assert slower == "slower: 1.17x (1.13–1.22), at most 1.1"
-    assert unclear.endswith("the noise is 13 %; more runs would tell")
+    assert kept == "kept: 1.01 times as long as then (0.98-1.04)"
+    assert slower.endswith("where 1.1 is the most")
+    assert unclear == "unclear: 1.08 times as long as then (0.95-1.21): the noise hides which"
     assert new == "new: the baseline has no such row"
+    assert [figures.ratio(row) for row in gated().rows][2:] == ["1.08x (0.95–1.21)", ""]

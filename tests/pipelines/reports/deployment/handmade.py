@@ -114,7 +114,7 @@ def crowd() -> DeploymentReport:
                         node=f"/model/encoder/layer.{at}/attention/self/query/op_{at}",
                         why=f"rank {at % 7}, at most {number % 5}",
                     )
-                    for at in range(700)
+                    for at in range(200)
                 ),
             )
             for number, name in enumerate(names)

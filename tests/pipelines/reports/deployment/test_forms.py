@@ -116,9 +116,10 @@ def results(report: DeploymentReport) -> list[Any]:
 
 
 @pytest.mark.real
-def test_sarif_keeps_the_official_schema(found: DeploymentReport) -> None:
+@pytest.mark.parametrize("make", [whole, strict, hostile])
+def test_sarif_keeps_the_official_schema(make: Any) -> None:
     schema = json.loads(models.schema("sarif-2.1.0.json").read_text(encoding="utf-8"))
-    jsonschema.Draft4Validator(schema).validate(json.loads(sarif.view(found)))
+    jsonschema.Draft4Validator(schema).validate(json.loads(sarif.view(make())))
 
 
 def test_sarif_has_a_result_per_runtime_operator_and_reason() -> None:

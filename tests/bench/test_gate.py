@@ -1,0 +1,59 @@
+"""What `--against` may name, and what is made of a row that was measured twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onnxport.artifact import Artifact
+from onnxport.bench.gate import Gate, confirmed, gate_of
+from onnxport.bench.params import BenchParams
+from onnxport.bench.record import Row, Standard
+from onnxport.errors import OnnxportError
+from tests.pipelines.reports.bench import handmade
+
+DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
+MACHINE = handmade.report([]).machine
+
+
+def gate(**options: Any) -> Gate:
+    return gate_of([Artifact.open(DIGITS)], BenchParams(**options), MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ({"against": Path("none.json")}, 4, "none.json does not exist"),
+        ({"against": Path("none.onnx")}, 4, "none.onnx does not exist"),
+        ({"against": DIGITS}, 2, "would be compared with itself"),
+        ({"max_slowdown": 1.2}, 2, "--max-slowdown says nothing without --against"),
+        ({"force": True}, 2, "--force says nothing without --against"),
+    ],
+)
+def test_what_cannot_be_compared_with_is_refused(options: dict[str, Any], code: int, said: str) -> None:
+    with pytest.raises(OnnxportError, match=said) as caught:
+        gate(**options)
+    assert caught.value.exit_code == code
+
+
+def test_a_baseline_of_other_models_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text(handmade.report([handmade.row("net.onnx", 1.0, 5.0)]).model_dump_json())
+    with pytest.raises(OnnxportError, match="has nothing that this run measures") as caught:
+        gate(against=tmp_path / "b.json")
+    assert caught.value.exit_code == 2
+
+
+def row(ratio: float, standing: str) -> Row:
+    standard = Standard(standing=standing, limit=1.1, ratio=ratio)  # type: ignore[arg-type]
+    return handmade.row("net.onnx", 1.0, 5.0, against=standard)
+
+
+def test_a_slower_row_is_measured_again_and_the_lower_of_the_two_counts() -> None:
+    slow, kept = row(1.4, "slower"), row(1.02, "kept")
+    doubting = Gate()
+    assert doubting.doubted([slow, kept]) == (slow,)
+    assert confirmed([slow], [kept]) == (kept,)
+    assert confirmed([slow], [row(1.6, "slower")]) == (slow,)
+    assert confirmed([slow], []) == (slow,)
