@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxport.artifact import Artifact
 from onnxport.pipelines.clock import Clock, Progress
-from onnxport.pipelines.environment import RUNS_ON, require
+from onnxport.pipelines.environment import RUNS_ON, engines, require
 from onnxport.pipelines.judging import JudgeAhead, started, verdict
 from onnxport.pipelines.records import record_of, run_report
 from onnxport.pipelines.report import RunReport
@@ -46,7 +46,7 @@ def validate(
         with unchanged(reference, candidate), ahead as judge:
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
-    libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format]}
+    libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format], *engines(params)}
     return run_report(("validate", *arguments), origin, (record,), libraries, clock)
 
 
@@ -76,4 +76,4 @@ def debug(
         with unchanged(reference, candidate):
             report = diagnose(reference, candidate, params, graph, output, clock.phase)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
-    return run_report(("debug", *arguments), origin, (record,), libraries, clock)
+    return run_report(("debug", *arguments), origin, (record,), libraries | {*engines(params)}, clock)

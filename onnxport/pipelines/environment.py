@@ -10,9 +10,13 @@ import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnxport
 from onnxport.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from onnxport.validate.params import ValidateParams
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,17 @@ RUNS_ON: Mapping[str, tuple[str, ...]] = {
     "tflite": ("ai-edge-litert",),
     "coreml": ("coremltools",),
 }
+
+
+def engines(params: ValidateParams) -> tuple[str, ...]:
+    """The distributions of the runtimes that a comparison names, beside those of RUNS_ON."""
+    from onnxport.validate.runtimes import kinds
+
+    found: dict[str, None] = {}
+    for given in (params.reference_runtime, params.candidate_runtime):
+        with contextlib.suppress(MissingDependencyError):  # said when it is to run
+            found |= dict.fromkeys(kinds.distributions(given.get("runtime", kinds.AUTO)))
+    return tuple(found)
 
 
 def is_core(library: Library) -> bool:

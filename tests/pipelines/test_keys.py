@@ -83,6 +83,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "passes": Path("passes.yaml"),
         "skip": ("fold",),
         "prune_unused": True,
+        "drop_shapes": True,
         "shape": {"x": (1, 2)},
         "fp16": True,
         "io": "fp16",
@@ -282,6 +283,17 @@ def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(keys, "own_sources", lambda: "others")
         assert key() != before
+
+
+def test_the_version_of_an_engine_that_judges_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = node(validation=ValidateParams(candidate_runtime={"runtime": "tract"}))
+    real, before, others = metadata.version, key(judged), key()
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "version", lambda each: "0" if each == "tract" else real(each))
+        keys._version.cache_clear()
+        assert key(judged) != before
+        assert key() == others
+    keys._version.cache_clear()
 
 
 def with_external_data(path: Path) -> Path:

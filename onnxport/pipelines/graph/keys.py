@@ -24,7 +24,7 @@ from onnxport.converters.params import TfliteParams
 from onnxport.errors import MissingDependencyError
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.environment import RUNS_ON, SOURCES, instruction_sets, library
+from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.provenance import settling_nothing
 from onnxport.pipelines.spec.pipeline import Node
@@ -113,7 +113,9 @@ def _step(node: Node) -> dict[str, Any]:
 
 def _versions(node: Node) -> dict[str, str]:
     """Of all that computes, on the way to the product too: its note names them."""
-    names = sorted({*_COMPUTES, *(name for each in node.chain for name in _libraries(each)), *_readers(node)})
+    made_by = {name for each in node.chain for name in _libraries(each)}
+    asked = engines(node.validation) if node.validation is not None else ()
+    names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
     found = {name: version for name in names if (version := _version(name))}
     return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": own_sources()}
 

@@ -10,7 +10,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from onnxport import extending
@@ -191,7 +191,7 @@ def _brought(plugin: Plugin) -> Kind:
     if fault := _fault(plugin, kind):
         raise extending.unusable(plugin, f"{plugin.place} {fault}")
     found: Kind = kind
-    return found
+    return replace(found, distributions=(*dict.fromkeys((*found.distributions, plugin.distribution)),))
 
 
 def _fault(plugin: Plugin, kind: Any) -> str:

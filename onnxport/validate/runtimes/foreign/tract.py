@@ -95,15 +95,19 @@ class _Loaded:
     def run(self, feeds: Feeds) -> list[Array]:
         try:
             found = self._runnable.run([feeds[name] for name in self._names])
+            return [_array(tensor) for tensor in found]
         except tract.TractError as error:
             raise Refusal(_cause(error)) from error
-        return [_array(tensor) for tensor in found]
 
 
 def _array(tensor: Any) -> Array:
-    """Its own `to_numpy` reads a tensor without elements at an address that is none."""
-    dtype, shape, _ = tensor._parts()
+    """A tensor's content. Its own `to_numpy` does not read two kinds: sizes, which tract has in a type of its own
+    where ONNX has int64, and tensors without elements, which it looks for at an address that is none."""
+    try:
+        dtype, shape, _ = tensor._parts()
+    except tract.TractError:
+        tensor = tensor.convert_to(tract.DatumType.I64)
+        dtype, shape, _ = tensor._parts()
     if not math.prod(shape):
-        name = next(name for name, short in _TYPES.items() if short == dtype.name.lower())
-        return np.zeros(shape, name)
+        return np.zeros(shape, next(name for name, short in _TYPES.items() if short == dtype.name.lower()))
     return np.asarray(tensor.to_numpy())
