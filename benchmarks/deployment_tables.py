@@ -68,6 +68,8 @@ _WITHDRAWN = (
     "Scale",
     "ScaledTanh",
 )
+# Kernels without a type of their own to choose, which the document leaves out.
+_UNLISTED = {"NonMaxSuppression": (10, 11)}
 _DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ai.onnx.ml", "com.microsoft": "com.microsoft"}
 
 
@@ -86,6 +88,8 @@ def table(source: Path, provider: str) -> dict[str, Any]:
             }
         if rule not in operators.setdefault(name, []):
             operators[name].append(rule)
+    for name, versions in _UNLISTED.items():
+        operators.setdefault(name, [{"version": each} for each in versions])
     return {"sets": {name: list(types) for types, name in sets.items()}, "operators": operators}
 
 

@@ -61,7 +61,9 @@ def _answers(
 ) -> dict[Runtime, Estimate]:
     """In the order of `runtimes`; those that are asked answer while the others are estimated."""
     explicit = ALL not in params.runs_on
-    begun = {each: pool.submit(asked, subject, each, params.timeout) for each in runtimes if each.is_here}
+    providers = subject.workshop.providers() if any(each.provider for each in runtimes) else frozenset()
+    here = [each for each in runtimes if each.is_here and (not each.provider or each.provider in providers)]
+    begun = {each: pool.submit(asked, subject, each, params.timeout) for each in here}
     found = {each: _answer(subject, each, begun.get(each), explicit) for each in runtimes}
     return {runtime: answer for runtime, answer in found.items() if answer is not None}
 

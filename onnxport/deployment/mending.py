@@ -25,7 +25,8 @@ from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
 # What a runtime says of a changed model, when it has said it; None where it does not answer.
 _Later = Callable[[], Placement | None]
 
-_TRIED = 3  # changes per runtime
+# Changes per runtime: an estimate costs a fraction of a second, a runtime that converts the model first several.
+_TRIED = {"estimated": 3, "asked": 1}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Mender:
         """The placements, each with the change that mends most of it, where one mends anything."""
         if self._subject.model is None:
             return [each.placement for each in answers.values()]
-        wishes = {runtime: self._wishes(answer) for runtime, answer in answers.items()}
+        wishes = {runtime: self._wishes(runtime, answer) for runtime, answer in answers.items()}
         tried: dict[Runtime, list[tuple[_Candidate, _Later]]] = {}
         for wish in dict.fromkeys(wish for each in wishes.values() for wish in each):
             if made := self._make(wish):
@@ -71,7 +72,7 @@ class Mender:
                     tried.setdefault(runtime, []).append((candidate, later))
         return [self._best(answer.placement, tried.get(runtime, ())) for runtime, answer in answers.items()]
 
-    def _wishes(self, answer: Estimate) -> list[str]:
+    def _wishes(self, runtime: Runtime, answer: Estimate) -> list[str]:
         """What may mend a placement, in the words of `Reason.mends`, the likeliest first."""
         placement = answer.placement
         if placement.extent in ("all", "unknown"):
@@ -79,7 +80,7 @@ class Mender:
         # Every change simplifies as well: alone that is the least.
         told = [wish for wish in answer.mends if wish != "optimize"]
         usable = [wish for wish in dict.fromkeys((*told, "shape", "optimize")) if self._is_possible(wish)]
-        return usable[:_TRIED]
+        return usable[: 1 if not runtime.has_table else _TRIED[placement.how]]
 
     def _is_possible(self, wish: str) -> bool:
         assert self._subject.model is not None

@@ -27,6 +27,10 @@ class Workshop(Closing):
     def __init__(self) -> None:
         self._child: Child | None = None
 
+    def providers(self) -> frozenset[str]:
+        found: frozenset[str] = self._call("providers")
+        return found
+
     def load(self, path: Path, weight_bytes: int, to: Path) -> None:
         self._call("load", path, weight_bytes, to)
 
@@ -54,6 +58,12 @@ class Workshop(Closing):
 
 class Working:
     """The child's side."""
+
+    def providers(self) -> frozenset[str]:
+        """What the installed build of ONNX Runtime has."""
+        import onnxruntime
+
+        return frozenset(onnxruntime.get_available_providers())
 
     def load(self, path: Path, weight_bytes: int, to: Path) -> None:
         """Writes what ONNX Runtime leaves of a model after basic optimizations, which providers are asked about.
