@@ -22,9 +22,10 @@ from pathlib import Path
 from benchmarks.simplify import KEYS
 from fixtures import models
 from onnxport.artifact import Artifact
-from onnxport.deployment.deploying import Subject, estimated
+from onnxport.deployment.answering import Subject, estimated
 from onnxport.deployment.record import DeploymentReport, Placement
 from onnxport.deployment.runtimes import RUNTIMES
+from onnxport.deployment.workshop import Workshop
 
 ENGINES = ("openvino", "tract", "rten", "ncnn", "mnn")
 VERDICTS = ("agree", "too hopeful", "too careful", "unknown")
@@ -61,8 +62,8 @@ def asked(path: Path, shape: Sequence[str]) -> DeploymentReport:
 def rows(key: str) -> list[Row]:
     path = models.path(key)
     shape = [word for name, dims in models.shapes(key).items() if dims for word in _shape(name, dims)]
-    with tempfile.TemporaryDirectory() as folder:
-        subject = Subject.of(Artifact.open(path), {}, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
+        subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
         expected = {name: estimated(subject, RUNTIMES[name]).placement for name in ENGINES}
     found = {each.runtime: each for each in asked(path, shape).placements}
     return [_row(key, name, expected[name], found[name]) for name in ENGINES]

@@ -31,7 +31,7 @@ _PROVIDERS = {True: "XNNPACK", False: "LiteRT"}
 class LitertProfiler:
     """Serves the parent: `open`, then `record`."""
 
-    def open(self, path: Path, options: RuntimeOptions) -> tuple[TensorSpec, ...]:
+    def open(self, path: Path, options: RuntimeOptions, _: Path) -> tuple[TensorSpec, ...]:
         """Loads the model; its inputs.
 
         Raises:

@@ -6,7 +6,6 @@ The profiler writes a file of its events at the end of a session. A session with
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,17 +36,18 @@ _CHAIN_RUNS = 60
 class OrtProfiler:
     """Serves the parent: `open`, then `record`."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="onnxport-")
-
-    def open(self, path: Path, options: RuntimeOptions) -> tuple[TensorSpec, ...]:
+    def open(self, path: Path, options: RuntimeOptions, folder: Path) -> tuple[TensorSpec, ...]:
         """Loads the model; its inputs.
+
+        Args:
+            folder: for what the profiler and the session write; the parent's, who outlives this process.
 
         Raises:
             InputError, MissingDependencyError: as OrtRuntime.
         """
         with OrtRuntime(path, options) as runtime:
             self._name, inputs = runtime.name, runtime.inputs
+        self._folder = folder
         self._options, self._provider = options, provider_named(options.provider)
         self._plain = self._session(path, options.level)
         self._profiled, self._executed = self._watched(path)
@@ -98,7 +98,7 @@ class OrtProfiler:
         level = self._options.level
         if path.suffix.lower() == ".ort":
             return self._session(path, level, **self._profiling("model")), ort_graph(path)
-        optimized = Path(self._folder.name, "optimized.onnx")
+        optimized = Path(self._folder, "optimized.onnx")
         try:
             session = self._session(
                 path, level, optimized_model_filepath=os.fspath(optimized), **self._profiling("model")
@@ -108,7 +108,7 @@ class OrtProfiler:
         return session, onnx_graph(optimized)
 
     def _profiling(self, name: str) -> dict[str, Any]:
-        return {"enable_profiling": True, "profile_file_prefix": os.path.join(self._folder.name, name)}
+        return {"enable_profiling": True, "profile_file_prefix": os.path.join(self._folder, name)}
 
     def _events(self, session: Any) -> list[trace_file.Event]:
         """What the profiler wrote of a session, which is over then."""

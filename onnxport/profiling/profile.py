@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +62,11 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
     options = _options(artifact, params)
     target, runtime = _TARGETS[artifact.format]
     purpose = f"{runtime} profiling {artifact.path}"
-    with Child(target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE) as child:
-        child.ask("open", artifact.path, options)
+    with (
+        tempfile.TemporaryDirectory(prefix="onnxport-") as folder,
+        Child(target, purpose=purpose, timeout=params.timeout, patience=_PATIENCE) as child,
+    ):
+        child.ask("open", artifact.path, options, Path(folder))
         source = params.source or (artifact.path if artifact.format == "onnx" else None)
         inputs = _inputs(params, source)
         specs = child.answer()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +17,11 @@ WORDS = ("--runs", "4", "--warmup", "1")
 
 def test_times_are_told_of_the_nodes_of_the_model(sandbox: Sandbox) -> None:
     before = sorted(os.listdir(sandbox.folder))
+    temporary = set(Path(tempfile.gettempdir()).glob("onnxport-*"))
     report = sandbox.run("profile", "model.onnx", "--json", *WORDS).document
     assert sorted(os.listdir(sandbox.folder)) == before, "the profiler's own file is gone"
+    left = set(Path(tempfile.gettempdir()).glob("onnxport-*")) - temporary
+    assert not [path for path in left if any(path.glob("model*.json")) or any(path.glob("optimized*"))]
     sources = {node["op"]: node["sources"] for node in report["nodes"]}
     assert sources["Conv"] == ["conv2", "bn2", "relu2"]
     assert sources["Gemm"] == ["logits"]

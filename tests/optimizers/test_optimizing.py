@@ -49,6 +49,26 @@ def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) 
     return optimized(source, params, folder, samples, equivalence=None, phase=lambda name: nullcontext())
 
 
+DECLARED = """
+<ir_version: 8, opset_import: ["": 17, "com.example": 1]>
+g (float[2, 3] x) => (float[2, 3] y)
+<float[2, 3] h, float[2, 3] k>
+{
+    h = Relu (x)
+    k = com.example.Same (h)
+    y = Neg (k)
+}
+"""
+
+
+def test_declared_shapes_are_left_out_but_of_what_nobody_can_infer(tmp_path: Path) -> None:
+    made = done(model(DECLARED), tmp_path, simplify=False, drop_shapes=True)
+    proto = ir.to_proto(made.model.ir)
+    assert [info.name for info in proto.graph.value_info] == ["k"]
+    assert [len(info.type.tensor_type.shape.dim) for info in proto.graph.output] == [2]
+    assert not any("nothing changed" in note for note in made.notes)
+
+
 def test_inputs_that_no_output_depends_on_are_removed_with_what_reads_them(tmp_path: Path) -> None:
     made = done(model(UNREAD), tmp_path, simplify=False, prune_unused=True)
     assert [spec.name for spec in made.model.inputs] == ["x", "size"]
