@@ -52,7 +52,11 @@ def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
 
 
 # Arguments of `onnxport` to how often the time of `import click` they may take.
-LIMITS = {("--help",): 2.5, ("--version",): 2.5, ("convert", "--help"): 4.0, ("quantize", "--help"): 4.0}
+LIMITS = {("--help",): 2.5, ("--version",): 2.5, ("convert", "--help"): 4.5, ("quantize", "--help"): 4.5}
+
+# The same of one second where `import click` takes 0.0385 s, as it did where the budget was set. A machine that others
+# use at the same time is slower by up to a third for minutes, in both.
+A_SECOND = 26.0
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +160,12 @@ def check_imports(*arguments: str) -> None:
         "print(time.process_time())\n"
     )
     modules = [name for name in names if name not in sys.stdlib_module_names]
-    spent = min(float(run(sys.executable, "-c", program, *modules).stdout) for _ in range(3))
-    print(f"{' '.join(arguments)}: {spent:.2f} s on imports")
-    assert spent <= 1.0
+    spent, click = float("inf"), float("inf")
+    for _ in range(3):
+        spent = min(spent, float(run(sys.executable, "-c", program, *modules).stdout))
+        click = min(click, processor_seconds(CLICK))
+    print(f"{' '.join(arguments)}: {spent:.2f} s on imports, {spent / click:.1f} times `import click`")
+    assert spent / click <= A_SECOND
 
 
 def imports(stderr: str) -> list[tuple[str, int]]:
