@@ -60,7 +60,7 @@ def _row(key: str, folder: Path) -> tuple[str, bool]:
     except CannotConvertError as error:
         refusal = f"{error.refusals[0].op}: {error.refusals[0].why}" if error.refusals else error.what
         return f"| | | not converted: {refusal[:60]} | ", True
-    answer = ask(about.file.path, AskOptions("tflite-cpu", "LiteRT", folder))
+    answer = ask(about.file.path, AskOptions("tflite-cpu", "LiteRT", folder, folder))
     taken = frozenset().union(*partitions_of(about.file, 1).taken)
     ours = {}
     for each in about.file.subgraphs:

@@ -117,7 +117,12 @@ def asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | Non
     """What the runtime says; None where it is not here after all. A crash or a hang is "unknown", with the reason."""
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
         options = AskOptions(
-            runtime.name, runtime.title, Path(folder), runtime.provider, shapes=subject.shapes
+            runtime.name,
+            runtime.title,
+            Path(folder),
+            subject.folder,
+            runtime.provider,
+            shapes=subject.shapes,
         )
         path = subject.stored_as if runtime.as_stored and subject.stored_as else subject.path
         patience = "give it more time with --timeout SECONDS"

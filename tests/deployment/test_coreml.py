@@ -12,7 +12,7 @@ from onnxport.deployment.asking import AskOptions, coreml
 
 def asked(text: str, folder: Path) -> coreml.Placement:
     onnx.save(onnx.parser.parse_model(text), folder / "model.onnx")
-    return coreml.ask(folder / "model.onnx", AskOptions("coreml", "Core ML", folder))
+    return coreml.ask(folder / "model.onnx", AskOptions("coreml", "Core ML", folder, folder))
 
 
 @pytest.mark.exhaustive  # coremltools takes its time to import

@@ -54,7 +54,7 @@ def cut(folder: Path) -> Subject:
 
 
 def options(runtime: str, folder: Path) -> AskOptions:
-    return AskOptions(runtime, runtime, folder)
+    return AskOptions(runtime, runtime, folder, folder)
 
 
 def test_nodes_are_those_of_an_interpreter_without_delegates(cut: Subject) -> None:

@@ -34,6 +34,7 @@ class AskOptions:
         title: what the report calls it.
         provider: ONNX Runtime's name of it, if it has one.
         folder: for files on the way; it is removed afterwards.
+        shared: for files that others can use who are asked about the same model, maybe at the same time.
         threads: kernel threads where something has to run.
         shapes: sizes that the user gave of the inputs, for one who is asked about the file as it is stored.
     """
@@ -41,6 +42,7 @@ class AskOptions:
     runtime: str
     title: str
     folder: Path
+    shared: Path
     provider: str = ""
     threads: int = 1
     shapes: Mapping[str, GivenShape] = field(default_factory=dict)

@@ -35,7 +35,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
         version=version("ai-edge-litert"),
     )
     try:
-        about = subject(path, options.folder)
+        about = subject(path, options.shared)
         return _placed(answer, about, partitions_of(about.file, options.threads))
     except CannotConvertError as error:
         return refused(path, answer, error)

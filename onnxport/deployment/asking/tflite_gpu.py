@@ -33,7 +33,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
         notes=rules.notes,
     )
     try:
-        return _placed(answer, subject(path, options.folder), options.threads)
+        return _placed(answer, subject(path, options.shared), options.threads)
     except CannotConvertError as error:
         return refused(path, answer, error)
     except NotLoadedError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +41,7 @@ class Subject:
 
 
 def subject(path: Path, folder: Path) -> Subject:
-    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`.
+    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`: once, whoever asks.
 
     Raises:
         CannotConvertError: nodes that the converter refuses.
@@ -47,13 +49,30 @@ def subject(path: Path, folder: Path) -> Subject:
     if path.suffix == ".tflite":
         return Subject(read(path), {})
     model = Model.load(path)
-    made = folder / "product.tflite"
-    _convert(model, made)
+    made = folder / f"{path.stem}.product.tflite"
+    with _alone(folder):
+        if not made.exists():
+            begun = made.with_stem(f"{path.stem}-{os.getpid()}")
+            _convert(model, begun)
+            begun.replace(made)
     nodes = list(model.graph.all_nodes())
     # Tensors inside a lowering are called as the node is, all others as the value that they hold.
     by_name = {node.name: node for node in nodes if node.name}
     by_value = {value.name: node for node in nodes for value in node.outputs if value.name}
     return Subject(read(made), by_name | by_value)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Has other processes wait that come to the same folder; where the system has no such lock, each converts."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / "product.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _convert(model: Model, output: Path) -> None:
