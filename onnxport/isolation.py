@@ -143,7 +143,7 @@ class Child(Closing):
         try:
             answer = _read(self._answers, self._timeout)
         except TimeoutError:
-            self._kill()
+            self.kill()
             raise ChildHung(
                 f"{self._purpose} hung", why=f"no answer within {self._timeout:g} s", fix=self._patience
             ) from None
@@ -168,7 +168,7 @@ class Child(Closing):
 
     def close(self) -> None:
         """Kills the child, which has nothing to finish, and frees what it held; again does nothing."""
-        self._kill()
+        self.kill()
         self._close_pipes()
         self._stderr.close()
 
@@ -190,7 +190,8 @@ class Child(Closing):
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Ends the child, from any thread: who waits for its answer gets ChildDied."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

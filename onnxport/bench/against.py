@@ -76,7 +76,7 @@ class Comparison:
         }
         times = f"{self.ratio:.2f} times as long as then ({self.low:.2f}-{self.high:.2f})"
         if self.had_fewer and self.ratio < 1 / limit:
-            said = f"{times}: the baseline never had all its cores; measure it again"
+            said = f"{times}: what it is compared with never had all its cores"
             return Standard(standing="unclear", said=said, **figures)
         if self.ratio <= limit:
             return Standard(standing="kept", said=times, **figures)

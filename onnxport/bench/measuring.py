@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -26,6 +26,9 @@ from onnxport.validate.runtimes.base import Array
 
 _MS = 1000.0
 _CHUNK = 1 << 22
+# Precisions with activations in ranges that samples told, and decibels: such a model has more on these samples.
+_CALIBRATED = ("int8", "int16x8")
+_FAR = 20.0
 
 Answers = Mapping[str, Array]
 
@@ -97,7 +100,22 @@ def measured(
     rows = tuple(
         _row(plan, files, lanes.get(number), near.get(number), inputs) for number, plan in enumerate(plans)
     )
+    if params.inputs is None:
+        notes += tuple(strangers(rows))
     return Found(rows, inputs.origin, pace.least_ms, pace.others, notes)
+
+
+def strangers(rows: Sequence[Row]) -> Iterator[str]:
+    """What is said where generated inputs make a quantized model look worse than it is."""
+    integers = {row.artifact for row in rows if row.precision in _CALIBRATED}
+    for row in rows:
+        near = row.accuracy
+        if near is not None and near.sqnr < _FAR and not integers.isdisjoint((row.artifact, near.reference)):
+            yield (
+                "generated inputs may lie outside of what a quantized model was calibrated for, so that its SQNR says "
+                "little here: --inputs DIR feeds samples of yours"
+            )
+            return
 
 
 def _opened(artifacts: Sequence[Artifact]) -> _Files:
@@ -182,11 +200,18 @@ class _Comparison:
         expected = self._expected[batch]
         if expected is None:
             return None
+        path = lane.contestant.path
         try:
-            return accuracy(str(self._path), expected, contest.answers(lane))
+            found = accuracy(str(self._path), expected, contest.answers(lane))
         except OnnxportError as error:
-            self.notes.append(f"{lane.contestant.path} gave no answers to compare: {error}")
+            self.notes.append(f"{path} gave no answers to compare: {error}")
             return None
+        if found is None:
+            self.notes.append(
+                f"no accuracy of {path} is told: none of its outputs has the name, shape and floats of one of "
+                f"{self._path}"
+            )
+        return found
 
     def _asked(self, contest: Contest, batch: int | None) -> Answers | None:
         """The reference's answers: those of its first row at this batch, or of a process of its own."""

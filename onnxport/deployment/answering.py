@@ -21,7 +21,7 @@ from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import ASKING, Runtime
 from onnxport.deployment.workshop import Workshop
 from onnxport.errors import InputError, MachineError, MissingDependencyError
-from onnxport.isolation import Child, ChildBug
+from onnxport.isolation import ChildBug
 from onnxport.model import Model
 from onnxport.optimizers.pinning import pinned, resized
 from onnxport.shapes import GivenShape
@@ -126,8 +126,10 @@ def asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | Non
         )
         path = subject.stored_as if runtime.as_stored and subject.stored_as else subject.path
         patience = "give it more time with --timeout SECONDS"
-        child = Child(f"{ASKING}:Asking", purpose=runtime.title, timeout=timeout, patience=patience)
-        with child:
+        target = f"{ASKING}:Asking"
+        with subject.workshop.asker(
+            target, purpose=runtime.title, timeout=timeout, patience=patience
+        ) as child:
             try:
                 placement: Placement = child.call("ask", runtime.asker, path, options)
                 return placement

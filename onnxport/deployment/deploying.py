@@ -40,8 +40,8 @@ def deployment(
             raise runtime.missing()
     with (
         tempfile.TemporaryDirectory(prefix="onnxport-") as scratch,
-        Workshop() as workshop,
         ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
+        Workshop() as workshop,  # closed before the pool waits: after a Ctrl-C nobody is to be asked any more
     ):
         subject = Subject.of(artifact, params.shape, Path(scratch), workshop)
         answers = _answers(subject, runtimes, params, pool)

@@ -147,8 +147,10 @@ def chosen(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
     """The runtimes that `words` name; of `all` those that take files of this format and can be asked or estimated.
 
     Raises:
-        UsageError: an unknown name, or a runtime that takes no such file.
+        UsageError: an unknown name or none, or a runtime that takes no such file.
     """
+    if not words:
+        raise UsageError("--runs-on names no runtime", fix="give all, or names of runtimes")
     found: dict[str, Runtime] = {}
     for word in words:
         if word == ALL:
@@ -159,6 +161,11 @@ def chosen(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
             }
         else:
             found[word] = _named(word, format_)
+    if not found:  # of which --error-on-fallback would pass
+        raise UsageError(
+            f"no runtime can be asked about {SUFFIXES[format_]} files",
+            fix="give the model that was converted from",
+        )
     return tuple(each for name, each in RUNTIMES.items() if name in found)
 
 

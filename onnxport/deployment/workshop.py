@@ -5,8 +5,9 @@ One for a whole report: its imports are most of what it costs. It is started ane
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,23 @@ class Workshop(Closing):
 
     def __init__(self) -> None:
         self._child: Child | None = None
+        self._askers: set[Child] = set()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @contextmanager
+    def asker(self, target: str, *, purpose: str, timeout: float, patience: str) -> Iterator[Child]:
+        """A Child for a runtime that is asked, which ends with the workshop at the latest: from any thread."""
+        with Child(target, purpose=purpose, timeout=timeout, patience=patience) as child:
+            with self._lock:
+                self._askers.add(child)
+                if self._is_closed:
+                    child.kill()
+            try:
+                yield child
+            finally:
+                with self._lock:
+                    self._askers.discard(child)
 
     def providers(self) -> frozenset[str]:
         found: frozenset[str] = self._call("providers")
@@ -42,6 +60,13 @@ class Workshop(Closing):
         return found
 
     def close(self) -> None:
+        self._end()
+        with self._lock:
+            self._is_closed = True
+            for child in self._askers:
+                child.kill()
+
+    def _end(self) -> None:
         if self._child is not None:
             self._child.close()
             self._child = None
@@ -52,7 +77,7 @@ class Workshop(Closing):
         try:
             return self._child.call(method, *arguments)
         except MachineError:
-            self.close()
+            self._end()
             raise
 
 

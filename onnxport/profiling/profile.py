@@ -30,6 +30,10 @@ _TARGETS = {
 }
 # Outside of which the sum of the nodes' times is no picture of a run.
 _FAIR = (0.7, 1.4)
+# Below which more was taken off for the profiler than it took: what is left are no shares either.
+_SHARES = 0.5
+# Of the time, what has no ONNX nodes where the source is that of another model.
+_STRANGE = 0.5
 _PATIENCE = "give it more time with --timeout SECONDS, fewer --runs, or smaller inputs"
 
 
@@ -117,6 +121,11 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
     if params.provider:
         name = params.provider.lower()
         if artifact.format == "tflite":
+            if name not in ("cpu", "xnnpack"):
+                raise UsageError(
+                    f"--provider has the value {params.provider!r}",
+                    fix="give xnnpack or cpu for a .tflite file",
+                )
             given["delegate"] = "none" if name == "cpu" else name  # as `bench` calls the built-in kernels
         else:
             given["provider"] = name
@@ -160,7 +169,8 @@ def _notes(recording: Recording, nodes: Sequence[NodeTime], source: Path | None)
     if not _FAIR[0] <= ratio <= _FAIR[1]:
         notes.append(
             f"the nodes' times add up to {ratio:.2g} times a run without the profiler, which is too short "
-            "for it or was disturbed: take them as shares"
+            "for it or was disturbed: "
+            + ("take them as shares" if ratio > _SHARES else "they say little; run it again with more --runs")
         )
     untold = [node for node in nodes if not node.sources]
     if untold:
@@ -168,5 +178,6 @@ def _notes(recording: Recording, nodes: Sequence[NodeTime], source: Path | None)
         notes.append(
             f"of {len(untold)} of {len(nodes)} nodes nothing tells from which ONNX nodes they come "
             f"({100 * share:.1f} % of the time)"
+            + (f"; is {source} what it was made from?" if source is not None and share > _STRANGE else "")
         )
     return notes

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from onnxport.bench.accuracy import accuracy
+from onnxport.bench.measuring import strangers
+from onnxport.bench.record import Accuracy, Row, Settings
 
 ONES = np.ones((2, 4), np.float32)
 
@@ -40,3 +42,22 @@ def test_answers_in_half_precision_are_compared_as_the_reference_has_them() -> N
     found = accuracy("m", {"y": ONES}, {"y": ONES.astype(np.float16)})
     assert found is not None
     assert found.sqnr == math.inf
+
+
+@pytest.mark.parametrize(
+    ("precision", "sqnr", "is_said"), [("int8", 0.0, True), ("int8", 42.0, False), ("float16", 0.0, False)]
+)
+def test_generated_inputs_are_said_to_wrong_a_quantized_model(
+    precision: str, sqnr: float, is_said: bool
+) -> None:
+    row = Row(
+        artifact="q.onnx",
+        format="onnx",
+        status="measured",
+        settings=Settings(runtime="ort"),
+        precision=precision,
+        size=1,
+        compressed=1,
+        accuracy=Accuracy(reference="model.onnx", sqnr=sqnr, output="y"),
+    )
+    assert any("--inputs DIR" in said for said in strangers([row])) == is_said

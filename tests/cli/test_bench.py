@@ -133,3 +133,12 @@ def test_inputs_of_the_users_and_a_reference_beside_the_rows(sandbox: Sandbox) -
     assert outcome.document["inputs"] == "the first of own.npz"
     assert row["accuracy"]["reference"] == "other.onnx"
     assert row["accuracy"]["sqnr"] == "Infinity"
+
+
+def test_a_reference_that_answers_something_else_is_said(sandbox: Sandbox) -> None:
+    write(sandbox.folder / "other.tflite", CHAIN, "xn", "ym")
+    outcome = sandbox.run("bench", "model.onnx", *QUICK, "--reference", "other.tflite", "--json")
+    assert outcome.code == 0
+    (row,) = outcome.document["rows"]
+    assert row["accuracy"] is None
+    assert any("no accuracy of model.onnx" in note for note in outcome.document["notes"])

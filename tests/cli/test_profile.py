@@ -83,10 +83,12 @@ def test_a_package_for_core_ml_is_refused(sandbox: Sandbox) -> None:
         (("--trace", "trace.txt", "model.onnx"), "ends in .json"),
         (("--source", "model.tflite", "model.onnx"), "give an .onnx file"),
         (("--runs", "2", "model.onnx"), "--runs has the value 2"),
+        (("--provider", "cuda", "model.tflite"), "give xnnpack or cpu"),
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
-    (sandbox.folder / "model.ort").write_bytes(b"\0" * 8)
+    for name in ("model.ort", "model.tflite"):
+        (sandbox.folder / name).write_bytes(b"\0" * 8)
     outcome = sandbox.run("profile", *words)
     assert outcome.code == 2
     assert said in outcome.stderr

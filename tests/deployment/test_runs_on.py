@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
+import subprocess
 from pathlib import Path
 
 import onnx
@@ -16,6 +18,15 @@ from onnxport.deployment.record import DeploymentReport
 from onnxport.deployment.runtimes import Runtime
 from onnxport.deployment.workshop import Workshop
 from tests.cli.sandbox import DIGITS, Sandbox
+from tests.cli.test_disturbances import children, is_alive, until
+
+# Runtimes that never answer.
+SILENT = """
+import sys
+if any("deployment.asking" in word for word in sys.orig_argv):
+    import time
+    time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -48,6 +59,40 @@ def test_an_unknown_runtime_names_the_nearest(sandbox: Sandbox) -> None:
     outcome = sandbox.run("inspect", "model.onnx", "--runs-on", "ort-cpu,xnpack")
     assert (outcome.code, outcome.stdout) == (2, "")
     assert "no runtime 'xnpack'; did you mean 'xnnpack'?" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("model.onnx", "--runs-on", ""), "names no runtime"),
+        (("model.ort", "--runs-on", "all"), ".ort files"),
+    ],
+)
+def test_nothing_that_is_asked_does_not_pass(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
+    (sandbox.folder / "model.ort").write_bytes(b"\0" * 8)
+    outcome = sandbox.run("inspect", *words, "--error-on-fallback")
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert said in outcome.stderr
+
+
+def test_interrupted_report_ends_whom_it_asks_and_leaves_nothing(sandbox: Sandbox) -> None:
+    sandbox.patch(SILENT)
+    before = sandbox.contents()
+    running = subprocess.Popen(
+        sandbox.command("inspect", "model.onnx", "--runs-on", "ort-cpu,ort-mobile"),
+        cwd=sandbox.folder,
+        env=sandbox.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert until(lambda: len(children(running.pid)) >= 2, 60)
+    born = children(running.pid)
+    assert sandbox.contents() != before
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert until(lambda: not any(map(is_alive, born)), 10)
+    assert sandbox.contents() == before
 
 
 @pytest.mark.parametrize(

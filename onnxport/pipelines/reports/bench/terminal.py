@@ -17,9 +17,9 @@ _SMALL = 0.1  # milliseconds
 
 
 def bench_lines(report: BenchReport) -> str:
-    """The table, and why rows have no figures."""
+    """The table, and why rows have no figures, or no clear standing."""
     bench = Bench(report)
-    return "\n".join([*_head(bench), *_table(bench), *_missing(bench)])
+    return "\n".join([*_head(bench), *_table(bench), *_missing(bench), *_unclear(bench)])
 
 
 def notes(report: BenchReport) -> list[str]:
@@ -75,6 +75,13 @@ def _settings(rows: Sequence[Row]) -> list[str]:
 def _missing(bench: Bench) -> Iterator[str]:
     for label, row in _grouped(bench, bench.missing):
         yield f"{label}  {row.status}: {wording.text(row.why)}"
+
+
+def _unclear(bench: Bench) -> Iterator[str]:
+    """Why a row beside its baseline is neither kept nor slower."""
+    for row in bench.measured:
+        if row.against is not None and row.against.standing == "unclear":
+            yield f"{bench.label(row)}  {figures.standing(row)}"
 
 
 def _grouped(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:

@@ -20,7 +20,7 @@ def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
     for placement, (name, what, source) in zip(report.placements, rows, strict=True):
         said.append(f"  {name:<{widths[0]}}  {what:<{widths[1]}}  {source}")
         said += (f"      {line}" for line in _below(placement, detailed))
-    said += report.notes
+    said += (f"note: {note}" for note in report.notes)
     return "\n".join(printable(line) for line in said)
 
 

@@ -30,7 +30,9 @@ def totals(report: ProfileReport) -> str:
     """How the figures came about, and how far they add up."""
     share = report.nodes_ms / report.run_ms if report.run_ms else 0.0
     outside = (
-        f", {wording.duration(report.outside_ms)} go to the session around them" if report.outside_ms else ""
+        f"; around them a profiled run takes {wording.duration(report.outside_ms)}"
+        if report.outside_ms
+        else ""
     )
     return (
         f"{wording.count(len(report.nodes), 'node')} in {text(report.ran_on)} on "
