@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.bench.engine import Feeding
-from onnxport.bench.params import BenchParams
+from onnxport.bench.params import FeedingParams
 from onnxport.errors import UsageError
 from onnxport.model import Model
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
@@ -48,7 +48,7 @@ class Inputs:
         UsageError: a shape of the user's with a range.
     """
 
-    def __init__(self, params: BenchParams, graphs: Iterable[Model]) -> None:
+    def __init__(self, params: FeedingParams, graphs: Iterable[Model]) -> None:
         self._params = params
         self._graphs = {frozenset(spec.name for spec in graph.inputs): graph for graph in graphs}
         self._known: dict[frozenset[str], _Known] = {}

@@ -54,11 +54,42 @@ def _levels(given: Any) -> tuple[str, ...]:
 Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
-class BenchParams(BaseModel):
-    """What is measured, and how."""
+class FeedingParams(BaseModel):
+    """What a model is fed that is measured."""
 
     # Deferred: a --help imports this and validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    inputs: Path | None = Field(
+        default=None,
+        description="Folder with inputs of your own, the first of which is fed: images, .npz, .npy, .safetensors or "
+        ".csv files, or ONNX test_data_set_* folders; or one such file.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    preprocess: Preprocess = Field(
+        default={},
+        description="How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
+        "scale, mean, std; a preprocess.yaml in the folder says the same.",
+        json_schema_extra={"metavar": "NAME=VALUE"},
+    )
+    shape: Shapes = Field(
+        default={},
+        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves the batch open.",
+        json_schema_extra={"metavar": "NAME=DIMS"},
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Seed of the generated inputs.", json_schema_extra={"metavar": "S"}
+    )
+
+    @model_validator(mode="after")
+    def _preprocesses_something(self) -> Self:
+        if self.preprocess and self.inputs is None:
+            raise UsageError("--preprocess is for images in --inputs", fix="give the folder: --inputs DIR")
+        return self
+
+
+class BenchParams(FeedingParams):
+    """What is measured, and how."""
 
     runs: int = Field(
         default=100,
@@ -101,26 +132,6 @@ class BenchParams(BaseModel):
         description="Size of the open batch, as 1,8: a row for each. It is 1 unless given.",
         json_schema_extra={"metavar": "N,N"},
     )
-    inputs: Path | None = Field(
-        default=None,
-        description="Folder with inputs of your own, the first of which is fed: images, .npz, .npy, .safetensors or "
-        ".csv files, or ONNX test_data_set_* folders; or one such file.",
-        json_schema_extra={"metavar": "DIR"},
-    )
-    preprocess: Preprocess = Field(
-        default={},
-        description="How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
-        "scale, mean, std; a preprocess.yaml in the folder says the same.",
-        json_schema_extra={"metavar": "NAME=VALUE"},
-    )
-    shape: Shapes = Field(
-        default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves the batch open.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
-    )
-    seed: int = Field(
-        default=0, ge=0, description="Seed of the generated inputs.", json_schema_extra={"metavar": "S"}
-    )
     reference: Path | None = Field(
         default=None,
         description="Model whose answers the accuracy of each row is told against; the first .onnx file unless given.",
@@ -160,9 +171,3 @@ class BenchParams(BaseModel):
         "without --against where --runs is below 100]",
         json_schema_extra={"metavar": "SECONDS"},
     )
-
-    @model_validator(mode="after")
-    def _preprocesses_something(self) -> Self:
-        if self.preprocess and self.inputs is None:
-            raise UsageError("--preprocess is for images in --inputs", fix="give the folder: --inputs DIR")
-        return self

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from onnxport.bench.params import FeedingParams
 from onnxport.isolation import RUN_TIMEOUT
-from onnxport.shapes import Shapes
-from onnxport.validate.params import Preprocess
 from onnxport.validate.runtimes.options import THREADS, OrtLevel
 
 
-class ProfileParams(BaseModel):
+class ProfileParams(FeedingParams):
     """How a model is profiled."""
-
-    # Deferred: a --help imports this and profiles nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     source: Path | None = Field(
         default=None,
@@ -48,24 +44,6 @@ class ProfileParams(BaseModel):
     )
     level: OrtLevel = Field(
         default="all", description="ONNX Runtime's graph optimizations, of an .onnx file."
-    )
-    shape: Shapes = Field(
-        default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; an open batch is 1 unless given.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
-    )
-    inputs: Path | None = Field(
-        default=None,
-        description="Folder or file with inputs of your own, as for `validate`; the first set is run.",
-        json_schema_extra={"metavar": "DIR"},
-    )
-    preprocess: Preprocess = Field(
-        default={},
-        description="How images in --inputs become arrays, as NAME=VALUE; see `validate`.",
-        json_schema_extra={"metavar": "NAME=VALUE"},
-    )
-    seed: int = Field(
-        default=0, ge=0, description="Seed of the generated inputs.", json_schema_extra={"metavar": "S"}
     )
     timeout: float = Field(
         default=RUN_TIMEOUT,

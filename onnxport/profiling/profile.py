@@ -9,7 +9,6 @@ from pathlib import Path
 
 from onnxport.artifact import Artifact
 from onnxport.bench.inputs import Inputs
-from onnxport.bench.params import BenchParams
 from onnxport.errors import MissingDependencyError, UsageError
 from onnxport.isolation import Child
 from onnxport.model import Model
@@ -135,8 +134,7 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
 def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
     """Where inputs come from, as for a bench; the ONNX model tells what they may hold."""
     graphs = [] if source is None else [Model.load(source)]
-    told = {name: getattr(params, name) for name in ("shape", "inputs", "preprocess", "seed")}
-    return Inputs(BenchParams.model_construct(**told), graphs)
+    return Inputs(params, graphs)
 
 
 def _sources(recording: Recording, source: Path | None) -> Mapping[int, Sequence[Node]]:

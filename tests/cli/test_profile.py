@@ -84,6 +84,7 @@ def test_a_package_for_core_ml_is_refused(sandbox: Sandbox) -> None:
         (("--source", "model.tflite", "model.onnx"), "give an .onnx file"),
         (("--runs", "2", "model.onnx"), "--runs has the value 2"),
         (("--provider", "cuda", "model.tflite"), "give xnnpack or cpu"),
+        (("--preprocess", "scale=2", "model.onnx"), "--preprocess is for images in --inputs"),
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
