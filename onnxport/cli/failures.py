@@ -43,7 +43,10 @@ def show(error: BaseException, style: Style) -> int:
     if style.verbose and not isinstance(error, click.ClickException):
         show_traceback(error)
     if style.json and not isinstance(error, NotProvenError):  # its document is the report, printed before
-        show_on_stdout(inert_document(json.dumps(_document(error, failure), indent=2)))
+        try:
+            show_on_stdout(inert_document(json.dumps(_document(error, failure), indent=2)))
+        except OSError:  # a full disk, which may be what is to be told
+            _silence(sys.stdout)
     # Ours are the line breaks; names out of files may hold what moves a terminal's cursor.
     message = "\n".join(printable(line) for line in failure.message.split("\n"))
     show_on_stderr(f"error: {message}")

@@ -581,3 +581,19 @@ def test_every_documented_exit_code_is_reached_and_every_reached_one_documented(
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     elsewhere = {errors.PROVEN, errors.INTERRUPTED}  # test_convert.py, test_interruption.py
     assert documented == {case.code for case in CASES.values()} | elsewhere
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+def test_a_document_that_finds_no_room_is_told_on_stderr(sandbox: Sandbox) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = sandbox.command("inspect", "model.onnx", "--json")
+        done = subprocess.run(
+            command,
+            cwd=sandbox.folder,
+            env=sandbox.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 6
+    assert done.stderr.splitlines() == ["error: the machine failed: No space left on device", "exit 6"]
