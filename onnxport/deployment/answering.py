@@ -20,7 +20,7 @@ from onnxport.deployment.estimating.table import View, load_table
 from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import ASKING, Runtime
 from onnxport.deployment.workshop import Workshop
-from onnxport.errors import InputError, MachineError, MissingDependencyError
+from onnxport.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.isolation import ChildBug
 from onnxport.model import Model
 from onnxport.optimizers.pinning import pinned, resized
@@ -71,6 +71,12 @@ class Subject:
             stored_as = fixed.save(folder / "resized" / artifact.path.name).path
         pinned(fixed, shapes)
         path = fixed.save(folder / artifact.path.name).path
+        if notes and not _runs(path, workshop):
+            raise UsageError(
+                f"{artifact.path} does not run at the sizes of --shape",
+                why=f"{notes[0]}, which ONNX Runtime refuses",
+                fix="give sizes that its layers fit, or leave the option out",
+            )
         return cls(path, fixed, folder, workshop, stored_as, shapes, notes)
 
     def graph(self, view: View) -> Graph:
@@ -92,6 +98,13 @@ class Subject:
         except (InputError, MachineError, ChildBug):
             return self.stored
         return graph_of(Model(ir.load(to), to))
+
+
+def _runs(path: Path, workshop: Workshop) -> bool:
+    try:
+        return workshop.sizes(path, {}) is not None
+    except (InputError, MachineError, ChildBug):
+        return False
 
 
 def _check(artifact: Artifact) -> None:

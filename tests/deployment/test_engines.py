@@ -73,7 +73,7 @@ RESIZED = model([node("Resize", "x roi scales", "y")], weights={"roi": [0.0], "s
 @pytest.mark.parametrize(
     ("subject", "op", "rule", "said"),
     [
-        (RESIZED, "Resize", {"conditions": {"absent": ["roi"]}}, "it takes no 'roi'"),
+        (RESIZED, "Resize", {"conditions": {"absent": ["roi"]}}, "it takes no roi, which is 'roi'"),
         (RESIZED, "Resize", {"conditions": {"absent": ["sizes"]}}, ""),
         (POOLED, "MaxPool", {"conditions": {"not_given": ["pads"]}}, "it takes no pads"),
         (POOLED, "MaxPool", {"conditions": {"not_given": ["dilations"]}}, ""),

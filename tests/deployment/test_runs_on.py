@@ -109,6 +109,12 @@ def test_the_report_is_the_document(sandbox: Sandbox) -> None:
     assert json.loads((sandbox.folder / "r.json").read_text())["placements"][0]["runtime"] == "xnnpack"
 
 
+def test_sizes_at_which_the_model_cannot_run_are_refused(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("inspect", "model.onnx", "--runs-on", "qnn", "--shape", "image=1,2,8,8")
+    assert outcome.code == 2
+    assert "does not run at the sizes of --shape" in outcome.stderr
+
+
 def test_given_sizes_are_what_is_judged(tmp_path: Path) -> None:
     proto = onnx.load(DIGITS)
     proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"

@@ -68,8 +68,11 @@ def _last_axis(node: Node, name: Any, _: Collection[Node]) -> str:
 
 def _absent(node: Node, keys: Any, _: Collection[Node]) -> str:
     """Operands that may not be given."""
-    given = [tensor for key in keys for tensor in node.tensors(key)]
-    return f"it takes no {given[0].name!r}" if given else ""
+    for key in keys:
+        for tensor in node.tensors(key):
+            called = f"input {int(key) + 1}" if key.isdecimal() else key
+            return f"it takes no {called}, which is {tensor.name!r}"
+    return ""
 
 
 def _not_given(node: Node, names: Any, _: Collection[Node]) -> str:
