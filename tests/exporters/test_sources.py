@@ -215,5 +215,7 @@ def test_options_for_other_kinds_are_refused(
 def test_every_kind_has_a_loader_and_every_framework_an_extra() -> None:
     assert set(LOADERS) | {"sklearn"} == set(KINDS)
     assert set(SOURCES) - {"onnx"} <= set(KINDS)
-    brought = {library.import_name: library.extra for library in LIBRARIES.values() if library.extra}
+    frameworks = set(EXTRAS.values())
+    brought = {each.import_name: each.extra for each in LIBRARIES.values() if each.extra in frameworks}
+    assert brought
     assert brought.items() <= EXTRAS.items()
