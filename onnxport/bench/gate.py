@@ -7,6 +7,7 @@ runs in turns with the new one, so that nothing has to be.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from onnxport.artifact import FORMATS, Artifact
@@ -82,7 +83,7 @@ def gate_of(artifacts: Sequence[Artifact], params: BenchParams, machine: Machine
     return _Saved(artifacts, params, machine, limit)
 
 
-class _Judging(Gate):
+class _Judging(Gate, ABC):
     """A gate with a limit."""
 
     def __init__(self, limit: float) -> None:
@@ -97,9 +98,9 @@ class _Judging(Gate):
 
         return patient(enough, is_told, _PATIENCE if params.patience is None else params.patience)
 
+    @abstractmethod
     def _of_lane(self, lane: Lane, contest: Contest) -> Comparison | None:
         """None of what there is nothing to compare with."""
-        raise NotImplementedError
 
 
 class _Saved(_Judging):

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ _OPTIONS = (
     # Whatever asks for another machine fails, and says so.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
+
+_PHONE = 400  # pixels
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,19 @@ def measured(visit: Visit) -> Any:
     found = re.search(r'<pre id="found">(.*?)</pre>', visit.stdout, re.DOTALL)
     assert found is not None
     return json.loads(html.unescape(found.group(1)))
+
+
+def check_on_a_phone(folder: Path, pages: Mapping[str, str]) -> None:
+    """Asserts that `pages`, by name, fit a phone, complain of nothing, ask for nothing, and that no labels touch."""
+    for name, text in pages.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    with serving(folder) as site:
+        visit = probe(site, list(pages), _PHONE)
+        assert visit.console == []
+        assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in pages)])
+    assert measured(visit) == {
+        page: {"scroll": _PHONE, "shown": _PHONE, "wide": [], "touching": []} for page in pages
+    }
 
 
 def pixels(file: Path) -> list[bytearray]:

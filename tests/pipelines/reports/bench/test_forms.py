@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from junitparser import JUnitXml
 from lxml import etree
@@ -16,29 +14,15 @@ from onnxport.bench.record import BenchReport
 from onnxport.errors import UsageError
 from onnxport.pipelines.reports import bench as views
 from onnxport.pipelines.reports import saving
-from onnxport.pipelines.reports.bench import document, figures, junit, markdown
+from onnxport.pipelines.reports.bench import figures, junit, markdown
 from onnxport.pipelines.reports.bench.figures import Bench
 from tests.pipelines.reports.bench.handmade import REPORTS, gated, hostile, nothing, settings, whole
 from tests.pipelines.reports.handmade import NASTY
-
-PUBLISHED = Path(__file__).parents[4] / "docs" / "schema" / "bench.schema.json"
 
 
 @pytest.fixture(params=REPORTS)
 def report(request: pytest.FixtureRequest) -> BenchReport:
     return REPORTS[request.param]()
-
-
-def test_published_schema_is_that_of_the_code() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == document.schema()
-
-
-def test_document_keeps_the_schema_and_reads_back(report: BenchReport) -> None:
-    text = document.view(report)
-    jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8"))).validate(
-        json.loads(text)
-    )
-    assert document.view(BenchReport.model_validate_json(text)) == text
 
 
 def test_every_form_is_written_and_others_are_refused(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from tests.pipelines.reports import chromium
 from tests.pipelines.reports.bench.handmade import REPORTS, crowd, gated, hostile, nothing, settings, whole
 from tests.pipelines.reports.handmade import NASTY
 
-PHONE = 400
-
 
 class Text(html.parser.HTMLParser):
     """The text of a page, its elements counted."""
@@ -34,15 +32,7 @@ class Text(html.parser.HTMLParser):
 
 
 def test_pages_fit_a_phone_complain_of_nothing_ask_for_nothing_and_no_labels_touch(tmp_path: Path) -> None:
-    for name, make in REPORTS.items():
-        (tmp_path / f"{name}.html").write_text(view.view(make()), encoding="utf-8")
-    with chromium.serving(tmp_path) as site:
-        visit = chromium.probe(site, list(REPORTS), PHONE)
-        assert visit.console == []
-        assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in REPORTS)])
-    assert chromium.measured(visit) == {
-        page: {"scroll": PHONE, "shown": PHONE, "wide": [], "touching": []} for page in REPORTS
-    }
+    chromium.check_on_a_phone(tmp_path, {name: view.view(make()) for name, make in REPORTS.items()})
 
 
 def test_page_says_all_that_was_found() -> None:

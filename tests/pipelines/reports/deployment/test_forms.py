@@ -17,14 +17,11 @@ from fixtures import models
 from onnxport.deployment.record import DeploymentReport
 from onnxport.pipelines.reports import deployment as views
 from onnxport.pipelines.reports import saving
-from onnxport.pipelines.reports.deployment import document, figures, junit, markdown, sarif
+from onnxport.pipelines.reports.deployment import figures, junit, markdown, sarif
 from onnxport.pipelines.reports.deployment import html as view
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.deployment.handmade import REPORTS, crowd, fitting, hostile, strict, whole
 from tests.pipelines.reports.handmade import NASTY
-
-PUBLISHED = Path(__file__).parents[4] / "docs" / "schema" / "deployment.schema.json"
-PHONE = 400
 
 
 class Text(html.parser.HTMLParser):
@@ -50,18 +47,6 @@ class Text(html.parser.HTMLParser):
 @pytest.fixture(params=REPORTS)
 def found(request: pytest.FixtureRequest) -> DeploymentReport:
     return REPORTS[request.param]()
-
-
-def test_published_schema_is_that_of_the_code() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == document.schema()
-
-
-def test_document_keeps_the_schema_and_reads_back(found: DeploymentReport) -> None:
-    text = document.view(found)
-    jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8"))).validate(
-        json.loads(text)
-    )
-    assert document.view(DeploymentReport.model_validate_json(text)) == text
 
 
 def test_every_form_is_written(tmp_path: Path) -> None:
@@ -143,15 +128,7 @@ def test_fingerprints_differ() -> None:
 
 
 def test_pages_fit_a_phone_complain_of_nothing_and_ask_for_nothing(tmp_path: Path) -> None:
-    for name, make in REPORTS.items():
-        (tmp_path / f"{name}.html").write_text(view.view(make()), encoding="utf-8")
-    with chromium.serving(tmp_path) as site:
-        visit = chromium.probe(site, list(REPORTS), PHONE)
-        assert visit.console == []
-        assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in REPORTS)])
-    assert chromium.measured(visit) == {
-        page: {"scroll": PHONE, "shown": PHONE, "wide": [], "touching": []} for page in REPORTS
-    }
+    chromium.check_on_a_phone(tmp_path, {name: view.view(make()) for name, make in REPORTS.items()})
 
 
 def test_page_says_all_that_was_found() -> None:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import html.parser
-import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from markdown_it import MarkdownIt
 
 from onnxport.errors import UsageError
 from onnxport.pipelines.reports import profile as views
 from onnxport.pipelines.reports import saving
-from onnxport.pipelines.reports.profile import document, flame, markdown
+from onnxport.pipelines.reports.profile import flame, markdown
 from onnxport.pipelines.reports.profile import html as view
 from onnxport.profiling.record import ProfileReport
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.handmade import NASTY
 from tests.pipelines.reports.profile.handmade import REPORTS, hostile, large, node, nothing, report, whole
-
-PUBLISHED = Path(__file__).parents[4] / "docs" / "schema" / "profile.schema.json"
-PHONE = 400
 
 
 class Text(html.parser.HTMLParser):
@@ -46,18 +41,6 @@ def found(request: pytest.FixtureRequest) -> ProfileReport:
     return REPORTS[request.param]()
 
 
-def test_published_schema_is_that_of_the_code() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == document.schema()
-
-
-def test_document_keeps_the_schema_and_reads_back(found: ProfileReport) -> None:
-    text = document.view(found)
-    jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8"))).validate(
-        json.loads(text)
-    )
-    assert document.view(ProfileReport.model_validate_json(text)) == text
-
-
 def test_every_form_is_written_and_others_are_refused(tmp_path: Path) -> None:
     paths = [tmp_path / f"profile{suffix}" for suffix in views.FORMATS]
     with saving(paths, "profile", views.__name__) as save:
@@ -79,15 +62,7 @@ def test_markdown_has_the_hottest_and_the_groups(found: ProfileReport) -> None:
 
 
 def test_pages_fit_a_phone_complain_of_nothing_and_ask_for_nothing(tmp_path: Path) -> None:
-    for name, make in REPORTS.items():
-        (tmp_path / f"{name}.html").write_text(view.view(make()), encoding="utf-8")
-    with chromium.serving(tmp_path) as site:
-        visit = chromium.probe(site, list(REPORTS), PHONE)
-        assert visit.console == []
-        assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in REPORTS)])
-    assert chromium.measured(visit) == {
-        page: {"scroll": PHONE, "shown": PHONE, "wide": [], "touching": []} for page in REPORTS
-    }
+    chromium.check_on_a_phone(tmp_path, {name: view.view(make()) for name, make in REPORTS.items()})
 
 
 def test_page_says_all_that_was_found() -> None:
