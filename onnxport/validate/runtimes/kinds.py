@@ -90,7 +90,7 @@ KINDS = (
         "ONNX Runtime",
         ("onnx", "ort"),
         "onnxport.validate.runtimes.ort:OrtRuntime",
-        settings=("level", "provider", "threads"),
+        settings=("integers", "level", "provider", "threads"),
     ),
     Kind(
         "litert",

@@ -21,6 +21,7 @@ _MOST_THREADS = 256
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 Delegate = Literal["xnnpack", "none"]
 Units = Literal["all", "cpu", "cpu-gpu", "cpu-ne"]
+Integers = Literal["exact", "cpu"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class RuntimeOptions:
         threads: kernel threads.
         level: ONNX Runtime's graph optimizations; an `.ort` file has its own behind it.
         provider: ONNX Runtime's execution provider without the word: "CPU", "CUDA", "OpenVINO".
+        integers: ONNX Runtime's integer products: "exact", as ONNX defines them, or with the "cpu"'s own kernels, which
+            saturate on x86 without VNNI (exact_integers.py).
         delegate: what LiteRT hands its operators to; "none" runs its built-in kernels.
         runtime: who answers, by its name in `kinds.KINDS` or of a plugin; "auto" is the first for the format.
         units: what Core ML may compute on.
@@ -41,6 +44,7 @@ class RuntimeOptions:
     threads: int = THREADS
     level: OrtLevel = "all"
     provider: str = "CPU"
+    integers: Integers = "exact"
     delegate: Delegate = "xnnpack"
     runtime: str = kinds.AUTO
     units: Units = "all"
@@ -53,6 +57,7 @@ class RuntimeOptions:
 
 _CHOICES = {
     "level": get_args(OrtLevel),
+    "integers": get_args(Integers),
     "delegate": get_args(Delegate),
     "units": get_args(Units),
 }
@@ -87,6 +92,7 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         threads=_threads(given.get("threads", str(THREADS)), option),
         level=given.get("level", "all"),  # type: ignore[arg-type]  # checked against the choices
         provider=given.get("provider", "CPU"),
+        integers=given.get("integers", "exact"),  # type: ignore[arg-type]
         delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
         runtime=given.get("runtime", kinds.AUTO),
         units=given.get("units", "all"),  # type: ignore[arg-type]

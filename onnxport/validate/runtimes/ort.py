@@ -23,6 +23,7 @@ from onnxport.validate.runtimes.base import (
     check_feeds,
     check_taps,
 )
+from onnxport.validate.runtimes.integer_products import holds_integer_products
 from onnxport.validate.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.validate.runtimes.ort_words import cause, spec_of
 from onnxport.validate.runtimes.stored import stored_bytes
@@ -83,6 +84,8 @@ class OrtRuntime(Closing):
         self._model: Model | None = None
         self._taps: frozenset[str] | None = None
         self._sessions: dict[frozenset[str], Any] = {}
+        if options.integers == "exact" and options.provider == "CPU":
+            self._make_exact()
         self._provider = provider_named(options.provider)
         self._exposed = frozenset(expose)
         main = self._session(self._exposed)
@@ -106,10 +109,53 @@ class OrtRuntime(Closing):
         runtime._temporary = temporary
         return runtime
 
+    def _make_exact(self) -> None:
+        """Replace the model by one that computes the same, whose integer sums no CPU saturates."""
+        if isinstance(self._source, Path) and not self._source.is_file():
+            return  # opening it says what is wrong
+        if not holds_integer_products(self._source):
+            return
+        # Both read the model, which a float one is spared.
+        from onnxport.validate.runtimes import exact_integers, exact_ort_format
+
+        if self._is_ort:
+            assert isinstance(self._source, Path)
+            self._source = exact_ort_format.with_unsigned_weights(self._source) or self._source
+            return
+        if (model := self._read()) is None or (exact := exact_integers.with_unsigned_weights(model)) is None:
+            return
+        data, folder = _graph_bytes(exact)
+        if data is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="onnxport-")
+            self._source = exact.save(Path(self._temporary.name, "model.onnx")).path
+            return
+        self._model, self._source, self._folder = exact, data, folder
+
+    def _read(self) -> Model | None:
+        """The graph, unchecked; None where only ONNX Runtime can say what is wrong with it."""
+        import onnx_ir as ir
+        from google.protobuf.message import DecodeError
+
+        from onnxport.model import Model
+        from onnxport.samples.domain import without_functions
+
+        try:
+            if isinstance(self._source, Path):
+                return without_functions(Model(ir.load(self._source), self._source))
+            # External data lies beside the path that a model in memory would have.
+            path = self._folder / "model.onnx" if self._folder is not None else None
+            read = ir.from_proto(_proto(self._source))
+            if self._folder is not None:
+                ir.external_data.set_base_dir(read.graph, self._folder)
+            return without_functions(Model(read, path))
+        except (ValueError, TypeError, KeyError, AttributeError, DecodeError, ir.serde.SerdeError, OSError):
+            return None
+
     @property
     def name(self) -> str:
         level = "" if self._is_ort else _SAID[self._options.level]
-        return f"ONNX Runtime {ort.__version__}, {_short(self._provider)}{level}"
+        integers = "" if self._options.integers == "exact" else ", this CPU's integer kernels"
+        return f"ONNX Runtime {ort.__version__}, {_short(self._provider)}{level}{integers}"
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
