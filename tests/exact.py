@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import onnx
+import onnx_ir as ir
 import onnxruntime
+
+from onnxport.model import Model
+from onnxport.validate.runtimes.exact_integers import with_unsigned_weights
 
 
 def options() -> onnxruntime.SessionOptions:
@@ -15,4 +20,16 @@ def options() -> onnxruntime.SessionOptions:
     found.log_severity_level = 4
     found.add_session_config_entry("session.disable_quant_qdq", "1")
     found.add_session_config_entry("session.x64quantprecision", "1")
+    return found
+
+
+def saved(model: onnx.ModelProto | bytes) -> bytes:
+    """The model's bytes, for a session without graph optimization, at which the settings above do nothing: products of
+    uint8 and int8 are ones of uint8 alone (held to NumPy by tests/validate/runtimes/test_exact_integers.py)."""
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    exact = with_unsigned_weights(Model(ir.from_proto(onnx.ModelProto.FromString(data))))
+    if exact is None:
+        return data
+    found = exact.to_bytes()
+    assert found is not None, "a test's model is small"
     return found

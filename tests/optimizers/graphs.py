@@ -12,6 +12,8 @@ import onnx.shape_inference
 import onnxruntime
 import pytest
 
+from tests import exact
+
 # Inputs that random numbers would not do for, and the sizes of symbolic dimensions.
 FED: dict[str, Any] = {
     "grow": [1, 1, 2, 3],
@@ -59,9 +61,7 @@ def run(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(exact.saved(model), options, providers=["CPUExecutionProvider"])
     names = {value.name for value in (*session.get_inputs(), *session.get_overridable_initializers())}
     return list(session.run(None, {name: value for name, value in fed.items() if name in names}))
 

@@ -15,6 +15,7 @@ from onnxport.converters.lowering import qualified_op
 from onnxport.model import Model
 from onnxport.optimizers.prepare import prepare
 from onnxport.optimizers.rewritings.registry import REASON, rewritten_ops
+from tests import exact
 
 Array = np.ndarray[Any, np.dtype[Any]]
 OPSETS = {"": 21, "ai.onnx.ml": 3, "com.microsoft": 1}
@@ -69,7 +70,9 @@ def run(model: Model, feeds: Mapping[str, Array]) -> list[Array]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.to_bytes(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        exact.saved(model.to_bytes() or b""), options, providers=["CPUExecutionProvider"]
+    )
     return [np.asarray(each) for each in session.run(None, dict(feeds))]
 
 

@@ -18,6 +18,7 @@ from onnxport.quantize import int8
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting
 from onnxport.samples.readers import find_samples
+from tests import exact
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _SAMPLES = 4
@@ -88,7 +89,7 @@ def _random(spec: Any, seed: int) -> Array:
 
 
 def _session(path: Path, optimized: Path | None = None, *, int8_allowed: bool = False) -> Any:
-    options = onnxruntime.SessionOptions()
+    options = exact.options() if optimized is None else onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if optimized is not None:
         options.optimized_model_filepath = str(optimized)

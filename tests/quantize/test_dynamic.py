@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxport
 from fixtures import minilm, models
 from onnxport.errors import CannotConvertError
+from tests import exact
 
 RANDOM = np.random.default_rng(11)
 Array = np.ndarray[Any, Any]
@@ -53,7 +54,7 @@ def model(
 
 
 def session(path: Path, optimized: Path | None = None) -> Any:
-    options = onnxruntime.SessionOptions()
+    options = exact.options() if optimized is None else onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if optimized is not None:
         options.optimized_model_filepath = os.fspath(optimized)

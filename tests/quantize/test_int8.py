@@ -13,6 +13,7 @@ import pytest
 
 import onnxport
 from fixtures import models
+from tests import exact
 from tests.real.quantizing import NETWORKS
 
 pytestmark = pytest.mark.real
@@ -52,7 +53,7 @@ def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def session(path: Path, optimized: Path | None = None) -> Any:
-    options = onnxruntime.SessionOptions()
+    options = exact.options() if optimized is None else onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if optimized is not None:
         options.optimized_model_filepath = str(optimized)

@@ -11,6 +11,7 @@ import onnxruntime
 from onnx import helper
 
 from onnxport.model import Model
+from tests import exact
 from tests.conformance.tflite import Array
 
 OPSET = 21
@@ -49,6 +50,8 @@ def run_onnx(model: Model, feeds: Mapping[str, Array]) -> dict[str, Array]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.to_bytes(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        exact.saved(model.to_bytes() or b""), options, providers=["CPUExecutionProvider"]
+    )
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, (np.asarray(value) for value in session.run(names, dict(feeds))), strict=True))

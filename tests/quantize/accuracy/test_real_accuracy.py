@@ -10,6 +10,7 @@ import pytest
 
 import onnxport
 from fixtures import models, samples
+from tests import exact
 
 pytestmark = pytest.mark.real
 
@@ -25,7 +26,9 @@ def calibration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sqnr(path: Path) -> float:
     """dB of the logits of sixteen photos, against the float model's."""
-    float_model, ours = (onnxruntime.InferenceSession(each) for each in (models.path(_KEY), path))
+    float_model, ours = (
+        onnxruntime.InferenceSession(each, exact.options()) for each in (models.path(_KEY), path)
+    )
     feeds = samples.samples(_KEY, "test", 16)
     wanted, made = (np.stack([each.run(None, feed)[0] for feed in feeds]) for each in (float_model, ours))
     return float(10 * np.log10(np.square(wanted).sum() / np.square(made - wanted).sum()))
