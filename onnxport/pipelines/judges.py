@@ -76,9 +76,10 @@ class Judges:
         assert self._lowered is not None, "hold_to comes first"
         # The candidate's is the last: it writes the tensors that the user asked for.
         own = self._of_source.verdict(self._lowered) if fidelity.verdict == "inconclusive" else None
-        quality = self._of_source.verdict(candidate)
+        # Figures that settle a doubt cannot tell a fault from rounding: single nodes can.
+        quality = self._of_source.verdict(candidate, audited=own is not None)
         if own is not None:
-            (held,), (lost,), (rounded,) = (each.judgements for each in (fidelity, quality, own))
+            held, lost, rounded = (each.judgements[0] for each in (fidelity, quality, own))
             fidelity = fidelity.model_copy(update={"judgements": (settled(held, lost, rounded),)})
         return _together(fidelity, quality)
 

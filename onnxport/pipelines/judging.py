@@ -73,8 +73,8 @@ class JudgeAhead:
     def differs(self, candidate: Model) -> str | None:
         return self._ready().differs(candidate)
 
-    def verdict(self, candidate: Artifact) -> Report:
-        return self._ready().verdict(candidate)
+    def verdict(self, candidate: Artifact, *, audited: bool | None = None) -> Report:
+        return self._ready().verdict(candidate, audited=audited)
 
     def feeds(self) -> Feeds:
         """The first set of inputs that the reference answered."""

@@ -25,6 +25,7 @@ from onnxport.pipelines.lock.record import LockedArtefact, relative
 from onnxport.pipelines.provenance import numbered
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import STAGES, TARGETS
+from onnxport.validate.report import RIGHT
 
 Subject = Literal["bytes", "proof", "source", "options", "files", "versions"]
 # "later" is no fault of the artefact: it would be made with something else today.
@@ -296,7 +297,7 @@ def _bytes(artifact: Artifact, locked: LockedArtefact) -> Check:
 
 
 def _proof(verdict: str) -> Check:
-    return Check(subject="proof", status="holds" if verdict == "proven" else "fails", said=verdict)
+    return Check(subject="proof", status="holds" if verdict in RIGHT else "fails", said=verdict)
 
 
 # What a difference of the pipeline is about, for the user.

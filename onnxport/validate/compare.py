@@ -23,6 +23,7 @@ class Comparison:
 
     Attributes:
         mismatches: elements beyond their tolerance, non-finite or exact ones that differ.
+        drowned: elements beyond it that the reference's noise would allow if it had no ceiling: they prove nothing.
         ignored: elements of which the reference itself is not sure.
         differences: float64, |candidate - reference| where both are finite; empty for exact dtypes.
         index, ratio: the element that is furthest beyond its tolerance, and how far (1 is the limit).
@@ -43,6 +44,7 @@ class Comparison:
     furthest: Sequence[tuple[float, tuple[int, ...]]] = ()
     noise: float = 0.0
     rows: tuple[int, ...] = ()
+    drowned: int = 0
 
 
 def compare(name: str, reference: Array, candidate: Array, noise: Noise, tolerance: Tolerance) -> Comparison:
@@ -62,10 +64,18 @@ def _compare_floats(
 ) -> Comparison:
     pattern, differences = float_differences(reference, candidate)
     allowed = np.broadcast_to(tolerance.allowed(name, reference, noise), reference.shape)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(differences > 0, differences / allowed, 0.0)
     means = _Means.of(differences, tolerance.mean(name, reference, noise))
-    means.add_to(ratios, differences)
+    ratios = _ratios(differences, allowed, means)
+    drowned = 0
+    if (ratios > 1).any():
+        beyond = ratios > 1
+        allowed = np.broadcast_to(tolerance.of_noise(name, reference, noise), reference.shape)
+        means = _Means.of(differences, tolerance.mean(name, reference, noise, ceiling=np.inf))
+        ratios = _ratios(differences, allowed, means)
+        unsure = beyond & (ratios <= 1) & ~pattern
+        if noise.unstable is not None:
+            unsure &= ~noise.unstable
+        drowned = int(unsure.sum())
     ratios[pattern] = np.inf
     ignored = _ignore(ratios, noise)
     if not ratios.size:
@@ -80,7 +90,15 @@ def _compare_floats(
     count = int((ratios > 1).sum())
     own = float(np.broadcast_to(spread(noise.groups, reference.shape), reference.shape)[index])
     rows = _rows(ratios > 1) if count else ()
-    return Comparison(count, ignored, differences, index, ratio, limit, fault, worst, own, rows)
+    return Comparison(count, ignored, differences, index, ratio, limit, fault, worst, own, rows, drowned)
+
+
+def _ratios(differences: Array, allowed: Array, means: _Means) -> Array:
+    """Differences over what is allowed, of the element and of its group's mean."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(differences > 0, differences / allowed, 0.0)
+    means.add_to(ratios, differences)
+    return ratios
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onnxport.validate.compare import compare
 from onnxport.validate.probes import Answers
 from onnxport.validate.reference import Answered, Reference
-from onnxport.validate.report import Judgement, OutputReport, Verdict, telling
+from onnxport.validate.report import RIGHT, Judgement, OutputReport, Verdict, telling
 from onnxport.validate.runtimes.base import Feeds
 from onnxport.validate.tally import Tally
 from onnxport.validate.yardstick import Yardstick
@@ -83,7 +83,7 @@ def worst_of(outputs: Sequence[OutputReport]) -> tuple[Verdict, str]:
     assert worst is not None, "a model has outputs"
     verdict = worst.verdict
     alike = [output for output in outputs if output.verdict == verdict]
-    if verdict == "proven":
+    if verdict in RIGHT:
         # "exact" says less than what the others rest on, and of these the one with the largest error says most.
         return verdict, next((o.rule for o in (worst, *alike) if o.rule != "exact"), "exact")
     more = len(alike) - 1

@@ -246,10 +246,11 @@ def looks_like_scores(reference: Array) -> bool:
     if reference.ndim == 2 or not reference.size:
         return True
     rows = reference.reshape(-1, reference.shape[-1])
-    return _sum_to_one(rows[:1]) and _sum_to_one(rows)  # the first row tells most of them
+    return sum_to_one(rows[:1]) and sum_to_one(rows)  # the first row tells most of them
 
 
-def _sum_to_one(rows: Array) -> bool:
+def sum_to_one(rows: Array) -> bool:
+    """Whether every row holds probabilities: none negative, each with a sum of 1."""
     sums = rows.sum(axis=1, dtype=np.float32)
     return bool((np.abs(sums - 1) <= CLASS_ROWS_SUM_TO).all() and rows.min() >= 0)
 

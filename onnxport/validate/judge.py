@@ -19,6 +19,8 @@ from onnxport.validate.ports import source_dtypes
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import (
+    AUDITED,
+    RIGHT,
     InputSet,
     Judgement,
     Precision,
@@ -90,8 +92,12 @@ class Judge(Closing):
         if self._expected is None:
             self._expected = isolated(candidate, self._params, "candidate")
 
-    def verdict(self, candidate: Artifact) -> Report:
+    def verdict(self, candidate: Artifact, *, audited: bool | None = None) -> Report:
         """The candidate against the reference on every set of inputs.
+
+        Args:
+            audited: whether single nodes are looked at where quality alone is asked (rounding_errors.py); where the
+                judge asks all questions unless given.
 
         Raises:
             InputError: the candidate cannot be loaded.
@@ -102,7 +108,7 @@ class Judge(Closing):
         with self._loaded(candidate) as runtime:  # first, so that a process starts while the reference works
             self.prepare()
             seen = self._renamed(candidate, runtime)
-            return self._judged(candidate, seen, started)
+            return self._judged(candidate, seen, started, self._only is None if audited is None else audited)
 
     def differs(self, candidate: Model) -> str | None:
         """Why a model in memory does not compute what the reference computes; None if it does.
@@ -193,7 +199,7 @@ class Judge(Closing):
                 return f"{name!r}: {found.fault}"
         return ""
 
-    def _judged(self, candidate: Artifact, seen: Oriented, started: float) -> Report:
+    def _judged(self, candidate: Artifact, seen: Oriented, started: float, audited: bool) -> Report:
         reference, model = self._prepared, self._prepared.rolled(seen)
         check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
         function = self._params.candidate_runtime.get("function", "")
@@ -203,6 +209,9 @@ class Judge(Closing):
         with Hearing(reference, precision, self._params, metrics, kept, self._only) as hearing:
             judgements = self._judgements(hearing, model)
             notes = (*hearing.notes, *self._notes(seen))
+        if audited:
+            judgements, said = self._audited(candidate, precision, judgements)
+            notes += said
         verdict, reason = overall(judgements)
         if verdict == "not equivalent" and reference.features is not None:
             notes += differing_rows(reference, model, reference.features)
@@ -222,6 +231,29 @@ class Judge(Closing):
         )
         notes += self._saved(report, model)
         return report.model_copy(update={"notes": notes})
+
+    def _audited(
+        self, candidate: Artifact, precision: Precision, judgements: tuple[Judgement, ...]
+    ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
+        """The judgements, with one on single nodes where quality alone was asked: a loss at the outputs does not tell
+        a fault from rounding. And notes."""
+        passed = all(each.verdict in RIGHT for each in judgements)
+        if not passed or any(each.question == "fidelity" for each in judgements):
+            return judgements, ()
+        # It runs single nodes, which most verdicts do without.
+        from onnxport.validate.rounding_errors import UNAUDITED, audit
+
+        found = audit(self._prepared, candidate, self._params, precision)
+        if found is None:
+            return judgements, (UNAUDITED,)
+        if found.worst is None:
+            return judgements, (
+                f"rounding explains what each of {found.examined} values that both show loses",
+            )
+        fault = Judgement(
+            question="fidelity", verdict="not equivalent", reason=str(found.worst), against=AUDITED
+        )
+        return (*judgements, fault), ()
 
     def _saved(self, report: Report, model: Run) -> tuple[str, ...]:
         """Writes the tensors that the verdict speaks of, if they are asked for: no set is kept for that, it is run

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from onnxport.validate.fidelity import worst_of
-from onnxport.validate.report import Judgement, OutputReport
+from onnxport.validate.report import RIGHT, Judgement, OutputReport
 
 # Twice the error's power. ONNX Runtime's optimization levels are up to 2 dB apart on single photos (MobileNetV2, int8).
 ALLOWED = 3.0
@@ -40,7 +40,7 @@ def settled(fidelity: Judgement, candidate: Judgement, lowered: Judgement) -> Ju
 def _settled(held: OutputReport, lost: OutputReport | None, own: OutputReport | None) -> OutputReport:
     if held.verdict != "inconclusive" or held.mismatches or lost is None or own is None:
         return held
-    if lost.verdict != "proven" or own.verdict != "proven" or not held.dtype.startswith("float"):
+    if lost.verdict not in RIGHT or own.verdict not in RIGHT or not held.dtype.startswith("float"):
         return held
     ours, theirs = _decibels(lost), _decibels(own)
     if ours < theirs - ALLOWED:

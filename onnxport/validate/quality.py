@@ -1,7 +1,8 @@
 """The second question: what did the lower precision cost against the original?
 
-A floor holds by default: finite where the original is, not constant where it varies, SQNR of 5 dB or more. The user's
-budgets come on top (budgets.py).
+A floor holds by default: finite where the original is, not constant where it varies, SQNR of 5 dB or more, and on the
+user's own inputs decisions that are still the original's (decided.py). The user's budgets come on top (budgets.py).
+What keeps them is measured, not proven.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.validate.compare import WORST_ELEMENTS, Comparison, compare
+from onnxport.validate.decided import USEFUL, Decided
 from onnxport.validate.fidelity import worst_of
 from onnxport.validate.figures import furthest
 from onnxport.validate.probes import Answers
@@ -26,12 +28,9 @@ LEAST_SQNR = 5.0  # dB
 # An original that varies by less than this share of its scale may be a constant at a lower precision.
 _VARIES = 0.01
 
-# A classifier that agrees less often is of no use, whatever its SQNR.
-_USEFUL_TOP1 = 0.9
-
 _NO_DIFFERENCE = "no difference"
 _LOSSLESS = f"quality: {_NO_DIFFERENCE}"
-_UNASKED = f" (no budget given, only the floor of {LEAST_SQNR:g} dB was asked)"
+_UNASKED = f"; no budget was given, only the floor of {LEAST_SQNR:g} dB"
 
 _NO_NOISE = Noise(np.zeros(1), None)
 
@@ -55,14 +54,17 @@ class Quality:
         self._budgeted = budgeted
         self.notes: list[str] = []
         self._measured = {
-            spec.name: _Measured(Tally(spec.name, spec.dtype, reference.nodes.get(spec.name)))
+            spec.name: _Measured(
+                Tally(spec.name, spec.dtype, reference.nodes.get(spec.name)),
+                Decided(spec.name, is_sigmoid=spec.name in reference.tolerance.saturating),
+            )
             for spec in reference.outputs
         }
 
     def add(self, answered: Answered, feeds: Feeds, answers: Answers, given: Answers) -> None:
         """Counts one set: the reference's answers to `feeds`, and the candidate's."""
         for name, measured in self._measured.items():
-            measured.add(answered.label, answers[name], given[name])
+            measured.add(answered.label, answers[name], given[name], own=answered.source == "samples")
 
     def judgement(self) -> Judgement:
         doubts = self._reference.doubts
@@ -71,7 +73,7 @@ class Quality:
         )
         verdict, reason = worst_of(outputs)
         reason = f"quality: {reason}"
-        if verdict == "proven":
+        if verdict == "measured":
             reason = summary(outputs)
             if not self._budgeted and reason != _LOSSLESS:
                 reason += _UNASKED
@@ -98,19 +100,23 @@ class Quality:
         if report.verdict != "proven":
             return report
         broken = measured.below_floor(report)
-        verdict: Verdict = "proven" if not broken else "unproven" if self._accept else "over budget"
+        verdict: Verdict = "measured" if not broken else "unproven" if self._accept else "over budget"
         return report.model_copy(update={"verdict": verdict, "rule": broken or _figures(report)})
 
 
 @dataclass
 class _Measured:
-    """One output: its sums, and the range of both sides."""
+    """One output: its sums, what both sides decide, and the range of both."""
 
     tally: Tally
+    decided: Decided
     reference_range: tuple[float, float] = (math.inf, -math.inf)
     candidate_range: tuple[float, float] = (math.inf, -math.inf)
 
-    def add(self, label: str, reference: Array, candidate: Array) -> None:
+    def add(self, label: str, reference: Array, candidate: Array, *, own: bool) -> None:
+        """Counts one set; `own` are the user's inputs, on which decisions mean something."""
+        if own:
+            self.decided.add(reference, candidate)
         self.tally.add(
             label, reference, candidate, _NO_NOISE, _measured(self.tally.name, reference, candidate)
         )
@@ -128,7 +134,7 @@ class _Measured:
             return f"it is {self.candidate_range[0]:.6g} everywhere"
         if report.sqnr_db is not None and report.scale and report.sqnr_db < LEAST_SQNR:
             return f"SQNR {report.sqnr_db:.1f} dB, the floor is {LEAST_SQNR:g} dB"
-        return ""
+        return self.decided.lost
 
 
 def _measured(name: str, reference: Array, candidate: Array) -> Comparison:
@@ -178,7 +184,7 @@ def _advice(outputs: Iterable[OutputReport]) -> str:
     """What to do where nothing but the floor was asked; sharper where classes get lost."""
     tops = {o.name: _value(o, "top1_agreement", 1.0) for o in outputs if _has_top(o)}
     name = min(tops, key=lambda name: tops[name], default="")
-    if name and tops[name] < _USEFUL_TOP1:
+    if name and tops[name] < USEFUL:
         return (
             f"{name!r} has another first class than the original in {100 * (1 - tops[name]):.3g} % of all rows: if "
             "these are class scores, that is not fit for use; --budget top1_agreement=0.98 would refuse it"

@@ -13,10 +13,21 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-# `proven` and `unproven` end with exit 0, the second only because the user asked for no proof.
-Verdict = Literal["proven", "not equivalent", "over budget", "inconclusive", "unproven"]
-# The verdict on the whole is the worst of its parts'.
-WORST_FIRST: tuple[Verdict, ...] = ("not equivalent", "over budget", "inconclusive", "unproven", "proven")
+# The last three end with exit 0, `unproven` only because the user asked for no proof. `proven` is said of what a
+# candidate computes, `measured` of what a lower precision costs: that is a figure within its limits, and no proof.
+Verdict = Literal["not equivalent", "over budget", "inconclusive", "unproven", "proven", "measured"]
+# The verdict on the whole is the first of these that a part has: `measured` where nothing was proven.
+WORST_FIRST: tuple[Verdict, ...] = (
+    "not equivalent",
+    "over budget",
+    "inconclusive",
+    "unproven",
+    "proven",
+    "measured",
+)
+# What is right as far as it was asked, and what may leave besides.
+RIGHT: frozenset[Verdict] = frozenset(("proven", "measured"))
+LEAVES: frozenset[Verdict] = RIGHT | {"unproven"}
 Question = Literal["fidelity", "quality"]
 # What an artefact computes in; "mixed" where no one name fits. docs/fidelity.md has what each is judged against.
 Precision = Literal[
@@ -36,6 +47,9 @@ Precision = Literal[
     "mixed",
     "unknown",
 ]
+
+# What a judgement on single nodes is against, see rounding_errors.py.
+AUDITED = "the reference's nodes, each on the candidate's own values"
 
 
 class _Record(BaseModel):
@@ -215,7 +229,7 @@ def telling(outputs: Sequence[OutputReport]) -> OutputReport | None:
     mismatches, or with the largest difference for its scale where all is well. None without outputs."""
     verdict = min((output.verdict for output in outputs), key=WORST_FIRST.index, default="proven")
     found = [output for output in outputs if output.verdict == verdict]
-    if verdict == "proven":
+    if verdict in RIGHT:
         return max(found, key=lambda output: output.share or 0.0, default=None)
     return max(found, key=lambda output: output.mismatches, default=None)
 
@@ -336,7 +350,7 @@ class Report(_Record):
     @property
     def passed(self) -> bool:
         """Whether the candidate may leave with exit 0."""
-        return self.verdict in ("proven", "unproven")
+        return self.verdict in LEAVES
 
     @property
     def outputs(self) -> tuple[OutputReport, ...]:

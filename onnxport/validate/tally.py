@@ -42,6 +42,7 @@ class Tally:
     elements: int = 0
     mismatches: int = 0
     ignored: int = 0
+    drowned: int = 0
     noise: float = 0.0
     furthest: Comparison | None = None
     worst: list[tuple[float, Worst]] = field(default_factory=list)
@@ -61,6 +62,8 @@ class Tally:
         self.elements += reference.size
         self.mismatches += found.mismatches
         self.ignored += found.ignored
+        # What nobody's inputs look like may be as noisy as it is.
+        self.drowned += 0 if companion else found.drowned
         if reference.dtype.kind == "f" and not companion:
             self.noise = max(self.noise, noise.largest)
         if not noise.reshaped and candidate.shape == reference.shape:
@@ -139,6 +142,11 @@ class Tally:
             odd = self._nonfinite
             pattern = odd.said(self.elements) if odd is not None else ""
             return "not equivalent", "; ".join(filter(None, (self.furthest.fault, pattern)))
+        if self.drowned and not doubt:
+            doubt = (
+                f"{self.drowned:,} of {self.elements:,} elements differ by more than {tolerance.rule.ceiling:.0%} of "
+                "the signal, where ONNX Runtime differs from itself by as much: that proves nothing"
+            )
         if doubt:
             return "unproven" if accept else "inconclusive", doubt
         sums = self.seen.sums

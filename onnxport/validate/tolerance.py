@@ -2,7 +2,8 @@
 
 For every group of elements of one output in one set of inputs
 
-    allowed = factor * noise + ROUNDING_FACTOR * eps32 * sqrt(length) * scale + eps * scale + floor + step
+    allowed = min(factor * noise, CEILING * scale) + ROUNDING_FACTOR * eps32 * sqrt(length) * scale + eps * scale
+              + floor + step
 
 noise: the largest difference, over the group, between ONNX Runtime's answer and its answers when only rounding
     differs (graph optimization off; every other input value moved to a neighbouring float).
@@ -17,6 +18,8 @@ floor: eps of an output that a Sigmoid or HardSigmoid gives. ONNX Runtime comput
     they give near 0 is exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). It computes them
     in float32 in a float16 model as well: eps32 there, and float16's spacing near 0. Else 0.
 step: one quantization step of an output that is de-quantized last. Else 0.
+CEILING: the share of the scale by which noise widens a tolerance at the most (Rule.ceiling). A difference beyond that
+    which the noise would allow is no fault and proves nothing: the output is inconclusive.
 
 At the lower precisions the root mean square of the differences is held to the noise's as well, which finds what is
 small but everywhere; float32 needs no such help.
@@ -67,6 +70,7 @@ class Rule:
         eps: the relative spacing of the numbers that results are rounded to.
         floor: how exact, absolutely, what a Sigmoid gives near 0 is.
         conclusive: the largest noise, as a share of the signal, that shows anything.
+        ceiling: the largest share of the signal that noise adds to what is allowed.
         name: what the roundings are called.
     """
 
@@ -75,23 +79,25 @@ class Rule:
     eps: float
     floor: float
     conclusive: float
+    ceiling: float
     name: str
 
 
 # A Sigmoid is computed in float32 wherever we run one, and rounded to a number of the type: near 0, of float16 to a
 # multiple of 2^-24.
 _FLOOR16 = _EPS32 + 2.0**-24
-_FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, "float32 noise")
+# 16 times the noise of 1 % that shows something.
+_FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, 0.16, "float32 noise")
 # The precisions that round more than float32 does.
 RULES: dict[Precision, Rule] = {
-    "float16": Rule(8.0, 6.0, 2.0**-10, _FLOOR16, 0.1, "float16 rounding"),
-    "bfloat16": Rule(8.0, 6.0, 2.0**-7, _EPS32, 0.1, "bfloat16 rounding"),
-    "float16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, "float16 rounding of weights"),
-    "bfloat16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, "bfloat16 rounding of weights"),
-    "int8": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "int8 rounding"),
-    "int8 dynamic": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "int8 rounding"),
-    "int16x8": Rule(4.0, 3.0, 2.0**-16, 2.0**-16, 0.1, "int16 rounding"),
-    "mixed": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, "rounding"),
+    "float16": Rule(8.0, 6.0, 2.0**-10, _FLOOR16, 0.1, 0.25, "float16 rounding"),
+    "bfloat16": Rule(8.0, 6.0, 2.0**-7, _EPS32, 0.1, 0.25, "bfloat16 rounding"),
+    "float16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, 0.25, "float16 rounding of weights"),
+    "bfloat16 weights": Rule(8.0, 6.0, _EPS32, _EPS32, 0.1, 0.25, "bfloat16 rounding of weights"),
+    "int8": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, 0.25, "int8 rounding"),
+    "int8 dynamic": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, 0.25, "int8 rounding"),
+    "int16x8": Rule(4.0, 3.0, 2.0**-16, 2.0**-16, 0.1, 0.25, "int16 rounding"),
+    "mixed": Rule(4.0, 3.0, 2.0**-8, 2.0**-8, 0.1, 0.25, "rounding"),
 }
 
 
@@ -164,17 +170,36 @@ class Tolerance:
 
     def derived(self, name: str, reference: Array, noise: Noise) -> Array:
         """As `allowed`, whatever the user gave."""
-        groups = self.rule.factor * noise.groups + self._per_scale(name, reference) * group_scales(reference)
+        return self._widened(name, reference, noise, self.rule.ceiling)
+
+    def of_noise(self, name: str, reference: Array, noise: Noise) -> Array:
+        """What the noise would allow without a ceiling; as `allowed` where the user gave it."""
+        if self.is_given:
+            return self.allowed(name, reference, noise)
+        return self._widened(name, reference, noise, math.inf)
+
+    def _widened(self, name: str, reference: Array, noise: Noise, ceiling: float) -> Array:
+        scales = group_scales(reference)
+        widened = np.minimum(self.rule.factor * noise.groups, _share(scales, ceiling))
+        groups = widened + self._per_scale(name, reference) * scales
         return spread(groups + self._absolute(name, reference), reference.shape)
 
-    def mean(self, name: str, reference: Array, noise: Noise) -> Array | None:
-        """The root mean square difference allowed per group, axes kept; None where none is asked."""
+    def mean(
+        self, name: str, reference: Array, noise: Noise, *, ceiling: float | None = None
+    ) -> Array | None:
+        """The root mean square difference allowed per group, axes kept; None where none is asked.
+
+        Args:
+            ceiling: the rule's unless given.
+        """
         signal = root_mean_squares(np.where(np.isfinite(reference), reference, 0.0))
         if self.is_given or self.rule.mean_factor is None or noise.rms is None or signal is None:
             return None
         rounding = self._per_scale(name, reference) * signal + self._absolute(name, reference)
         # Half: not every element is rounded as far as one can be.
-        return np.asarray(self.rule.mean_factor * noise.rms + rounding / 2)
+        most = _share(signal, self.rule.ceiling if ceiling is None else ceiling)
+        widened = np.minimum(self.rule.mean_factor * noise.rms, most)
+        return np.asarray(widened + rounding / 2)
 
     def _per_scale(self, name: str, reference: Array) -> float:
         # A known step says it better than a share of the scale.
@@ -211,6 +236,11 @@ class Tolerance:
         if self.is_given or self.precision not in RULES:
             return "a fault"
         return f"{'far ' if ratio > _FAR else ''}beyond {self.rule.name}: a fault"
+
+
+def _share(signal: Array, ceiling: float) -> Array:
+    """The part of a signal that noise may add to a tolerance; any part of none."""
+    return np.where(signal > 0, ceiling * np.where(signal > 0, signal, 1.0), math.inf)
 
 
 def group_axis(shape: Sequence[int]) -> int | None:

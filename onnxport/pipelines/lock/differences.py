@@ -26,6 +26,7 @@ from onnxport.pipelines.lock.record import (
     stage_of,
 )
 from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
+from onnxport.validate.report import RIGHT
 
 _SHOWN = 12  # of a digest's 64 digits
 _MOST = 3  # artefacts that are named behind a difference
@@ -97,8 +98,8 @@ class Comparison:
         if locked is None:
             yield Difference("artefact", self._unknown(cell), place)
             return
-        if locked.verdict != "proven":
-            said = f"verdict {locked.verdict}: only what is proven can be frozen"
+        if locked.verdict not in RIGHT:
+            said = f"verdict {locked.verdict}: only what is proven or measured can be frozen"
             yield Difference("proof", said, place)
         before = {stage.name: stage for stage in locked.stages}
         chain = cell.node.chain

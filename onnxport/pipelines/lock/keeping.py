@@ -19,6 +19,7 @@ from onnxport.pipelines.lock.record import (
     with_code,
 )
 from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
+from onnxport.validate.report import RIGHT
 
 
 class Keeper:
@@ -88,8 +89,10 @@ class Keeper:
 
 
 def _check(output: Path, now: LockedArtefact, before: LockedArtefact) -> None:
-    if now.verdict != "proven":
-        raise NotProvenError(f"{output} is {now.verdict}, and --frozen delivers what is proven only")
+    if now.verdict not in RIGHT:
+        raise NotProvenError(
+            f"{output} is {now.verdict}, and --frozen delivers what is proven or measured only"
+        )
     if now.made.digest == before.made.digest:
         return
     pairs = zip(before.stages, now.stages, strict=True)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as xml
 from onnxport.errors import OnnxportError
 from onnxport.pipelines.report import ArtifactRecord, RunReport
 from onnxport.pipelines.reports import wording
-from onnxport.validate.report import Figure, Judgement, OutputReport, Report, Verdict
+from onnxport.validate.report import LEAVES, RIGHT, Figure, Judgement, OutputReport, Report, Verdict
 
 
 def view(report: RunReport) -> str:
@@ -112,7 +112,9 @@ def _output_case(report: Report, judgement: Judgement, output: OutputReport) -> 
 
 def _metric_case(report: Report, judgement: Judgement, figure: Figure) -> xml.Element:
     reason = f"{wording.measured(figure)}, {wording.budget(figure)}"
-    return _case(report, judgement.question, figure.metric, "proven" if figure.met else "over budget", reason)
+    return _case(
+        report, judgement.question, figure.metric, "measured" if figure.met else "over budget", reason
+    )
 
 
 def _case(report: Report, question: str, name: str, verdict: Verdict, reason: str) -> xml.Element:
@@ -122,7 +124,7 @@ def _case(report: Report, question: str, name: str, verdict: Verdict, reason: st
     if _fails(report, verdict):
         failure = xml.SubElement(case, "failure", type=verdict, message=wording.text(f"{verdict}: {reason}"))
         failure.text = "\n".join(_told(report))
-    elif verdict != "proven":
+    elif verdict not in RIGHT:
         xml.SubElement(case, "skipped", type=verdict, message=wording.text(f"{verdict}: {reason}"))
     return case
 
@@ -141,4 +143,4 @@ def _told(report: Report) -> Iterator[str]:
 
 def _fails(report: Report, verdict: Verdict) -> bool:
     """Whether a case fails: never where the artefact passes, so that the cases and the exit code agree."""
-    return not report.passed and verdict not in ("proven", "unproven")
+    return not report.passed and verdict not in LEAVES

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from onnxport.errors import OnnxportError
 from onnxport.pipelines.report import ArtifactRecord, RunReport, Worth
 from onnxport.pipelines.reports import facts, wording
-from onnxport.validate.report import Diagnosis, Figure, InputSet, Judgement, OutputReport
+from onnxport.validate.report import LEAVES, Diagnosis, Figure, InputSet, Judgement, OutputReport
 
 _ROWS = 50  # a job summary is read, not searched
 _FEW = 5  # outputs whose every metric is listed; of more, those with a budget
@@ -118,7 +118,7 @@ def _worst(outputs: Sequence[OutputReport]) -> Iterator[str]:
     lines = [
         f"- {escaped(output.name)}: {escaped(wording.place(output.worst))}"
         for output in outputs
-        if output.verdict not in ("proven", "unproven") and output.worst is not None
+        if output.verdict not in LEAVES and output.worst is not None
     ]
     if lines:
         yield "Worst elements:\n\n" + "\n".join(lines)

@@ -342,18 +342,24 @@ def verdict_of(run: RunReport) -> Verdict:
 
 
 def _proven(report: Report, candidate: str, reference: str) -> str:
-    """What was proven: that nothing else is computed, or only what the lower precision costs."""
-    asked = {judgement.question: judgement for judgement in report.judgements}
-    quality = asked.get("quality")
+    """What was proven, and what the lower precision keeps besides."""
+    quality = next((each for each in report.judgements if each.question == "quality"), None)
     if quality is None:
         return f"{candidate} computes what {reference} computes"
+    precision = report.candidate.precision
+    return f"{candidate} computes what {reference} computes with {precision} rounding, and keeps {_limit(quality)}"
+
+
+def _measured(report: Report, candidate: str, reference: str) -> str:
+    """What was measured: the loss of the lower precision."""
+    quality = next(each for each in report.judgements if each.question == "quality")
+    return f"{candidate} against {reference}: the loss of accuracy was measured and keeps {_limit(quality)}"
+
+
+def _limit(quality: Judgement) -> str:
+    """Which limit a loss of accuracy was held to."""
     kept = any(f.met for f in (*quality.metrics, *(f for o in quality.outputs for f in o.figures)))
-    within = "the budget" if kept else "the floor, no budget was given"
-    if "fidelity" in asked:
-        precision = report.candidate.precision
-        return f"{candidate} computes what {reference} computes with {precision} rounding, and keeps {within}"
-    against = f"{candidate} against {reference}"
-    return f"{against}: the loss of accuracy keeps {within}"
+    return "the budget" if kept else "the floor, no budget was given"
 
 
 def summary(report: Report) -> str:
@@ -361,6 +367,7 @@ def summary(report: Report) -> str:
     candidate, reference = text(report.candidate.path), text(report.reference.path)
     sentences: Mapping[Verdict, str] = {
         "proven": _proven(report, candidate, reference),
+        "measured": _measured(report, candidate, reference),
         "not equivalent": f"{candidate} does not compute what {reference} computes",
         "over budget": f"{candidate} costs more accuracy against {reference} than it may",
         "inconclusive": f"the inputs prove nothing about {candidate} against {reference}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from onnxport.validate.report import LayerFigure, NodeRef, Report
+from onnxport.validate.report import AUDITED, LayerFigure, NodeRef, Report
 
 # A node that loses this much more than the next one is the one that loses most: twice the noise.
 _APART = 3.0  # dB
@@ -21,6 +21,8 @@ def is_lossy(report: Report) -> bool:
     """Whether what is to be found is where accuracy is lost, and not which node is at fault."""
     if report.verdict == "over budget":
         return True
+    if any(judgement.against == AUDITED for judgement in report.judgements):
+        return True  # one node loses more than its rounding explains: the one that loses most by itself
     asked = {judgement.question for judgement in report.judgements}
     return asked == {"quality"} and report.verdict != "not equivalent"
 

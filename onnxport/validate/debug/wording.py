@@ -9,7 +9,7 @@ import numpy as np
 from onnxport.artifact import Artifact
 from onnxport.validate.debug.local import Local
 from onnxport.validate.debug.search import Trail
-from onnxport.validate.report import NodeRef, Report
+from onnxport.validate.report import RIGHT, NodeRef, Report
 from onnxport.validate.runtimes.base import Array
 
 STOPS = "it cannot run: "
@@ -107,7 +107,7 @@ def confirmed(showing: Sequence[str], others: Sequence[str]) -> str:
 def no_taps(candidate: Artifact, report: Report) -> str:
     """Why nothing can be named in a file that shows no intermediate values."""
     wrong = [repr(each.name) for each in report.outputs if each.verdict == "not equivalent"]
-    right = [repr(each.name) for each in report.outputs if each.verdict == "proven"]
+    right = [repr(each.name) for each in report.outputs if each.verdict in RIGHT]
     parts = [
         f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''}"
         for names, verb in ((wrong, "differ"), (right, "agree"))

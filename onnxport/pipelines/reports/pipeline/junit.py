@@ -15,6 +15,7 @@ from onnxport.pipelines.reports import wording
 from onnxport.pipelines.reports.junit import document, failure, suite
 from onnxport.pipelines.reports.pipeline import matrix
 from onnxport.pipelines.reports.pipeline.matrix import Fault, Row
+from onnxport.validate.report import RIGHT
 
 __all__ = ["failure", "view"]
 
@@ -54,7 +55,7 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
             _fail(case, fault)
     elif row.culprit is not None:
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {wording.text(row.why)}")
-    elif row.cell.verdict != "proven":
+    elif row.cell.verdict not in RIGHT:
         made = row.made
         reason = f": {wording.text(made.report.reason)}" if made is not None else ""
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"{row.cell.verdict}{reason}")

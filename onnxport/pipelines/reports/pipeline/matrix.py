@@ -21,7 +21,16 @@ LIMITS = "limits"
 _SHORT = 160  # characters
 
 # Of cells, as WORST_FIRST is of reports.
-_WORST_FIRST = ("failed", "not equivalent", "over budget", "inconclusive", "not run", "unproven", "proven")
+_WORST_FIRST = (
+    "failed",
+    "not equivalent",
+    "over budget",
+    "inconclusive",
+    "not run",
+    "unproven",
+    "proven",
+    "measured",
+)
 
 
 @dataclass(frozen=True)

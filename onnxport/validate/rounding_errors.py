@@ -1,0 +1,300 @@
+"""Does rounding explain what a lower precision loses, node by node? A fault loses more than its own node's rounding.
+
+Only the float model tells what the numbers should be, and the loss at the outputs cannot be told from a fault: every
+layer adds to it. At one node it can. Each node of the reference runs on the values that the candidate itself gave to
+it, so that only its own error is left:
+
+    error(v) = candidate's v - reference's node on the candidate's inputs to it
+
+and beside it what rounding of that precision costs there, measured and not derived: the same node with every weight,
+every float input and its result moved at random by up to half a step. Steps are as coarse as the plainest quantizer
+makes them: min-max ranges, one scale for a whole 8-bit weight. Right files stay below 2.5 times that; most faults that
+cost 1 dB or more at the outputs lie at 5 to 350 times (docs/faults.md).
+
+A converter may give a value another meaning under its old name: scaled channels, an activation folded into a range.
+So a value beyond the limit is looked at again from outside: without it, from the values before it to those behind.
+What is right behind it was no fault.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from onnxport.artifact import Artifact
+from onnxport.errors import InputError, OnnxportError
+from onnxport.validate.debug.graph import Network, Part
+from onnxport.validate.debug.local import Replay
+from onnxport.validate.debug.search import choose, in_order
+from onnxport.validate.debug.taps import PLAIN, Sides
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.report import NodeRef, Precision
+from onnxport.validate.runtimes.base import Array, Feeds, RunError
+from onnxport.validate.runtimes.ort import OrtRuntime
+
+# Times the rounding of the node. Errors of few elements vary more.
+_MOST, _MOST_OF_FEW, _FEW = 3.0, 6.0, 64
+_PROPORTIONAL = 0.7  # correlation
+_FLOAT_NOISE = 1e-6  # of the scale
+_SETS = 1
+# Bytes of values that are looked at in one set.
+_ROOM = 512 * 2**20
+_SEED = 1
+
+UNAUDITED = (
+    "only the outputs were looked at: what the lower precision costs there is measured, whether rounding explains it "
+    "is not known"
+)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a precision rounds.
+
+    Attributes:
+        weights: bits.
+        by_channel: whether its weights have a step for every channel at least; else one for the whole is expected.
+        inputs, results: whether float inputs and results of a node are rounded to 8 bits; results to 16 where it is 16.
+    """
+
+    weights: int = 8
+    by_channel: bool = False
+    inputs: bool = False
+    results: int = 0
+
+
+STEPS: Mapping[Precision, Steps] = {
+    "int8": Steps(inputs=True, results=8),
+    "int16x8": Steps(results=16),
+    "int8 dynamic": Steps(inputs=True),
+    "int8 weights": Steps(),
+    "int4 weights": Steps(weights=4, by_channel=True),
+}
+# Whose ranges were chosen on samples: what generated inputs exceed says nothing.
+_OF_SAMPLES = frozenset[Precision](("int8", "int16x8"))
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """A node whose error its rounding does not explain.
+
+    Attributes:
+        times: its error, root mean square, as a multiple of what rounding costs there.
+        own, expected: SQNR in dB of the node alone, and that which rounding leaves.
+    """
+
+    node: NodeRef
+    times: float
+    own: float
+    expected: float
+    input_set: str
+
+    def __str__(self) -> str:
+        name = self.node.name or self.node.value
+        return (
+            f"{self.node.op} {name!r} by itself has {self.own:.1f} dB, rounding explains {self.expected:.1f} dB: "
+            "a fault"
+        )
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came of looking at every node.
+
+    Attributes:
+        examined: values that both sides show; 0 where the question could not be asked.
+        worst: the node with the largest unexplained error; None for none.
+    """
+
+    examined: int
+    worst: Unexplained | None
+
+
+def audit(
+    reference: Reference, candidate: Artifact, params: ValidateParams, precision: Precision
+) -> Audit | None:
+    """Look for a node whose error rounding does not explain; None where the pair cannot be looked at so."""
+    steps, graph = STEPS.get(precision), reference.graph
+    sets = [each for each in reference.sets if not (each.adversarial or each.nan)]
+    if precision in _OF_SAMPLES:
+        sets = [each for each in sets if each.source == "samples"]
+    if steps is None or graph is None or not sets or reference.steps > 1:
+        return None
+    with Sides(Network(graph), candidate, params, reference, unread=reference.unread) as sides:
+        if not sides.has_taps:
+            return None
+        try:
+            seen = [_Look(sides, steps, reference, each) for each in sets[:_SETS]]
+            found = [each for look in seen for each in look.unexplained()]
+        except OnnxportError:  # of these sizes: the verdict on the outputs stands
+            return None
+    worst = max(found, key=lambda each: each.times, default=None)
+    return Audit(max(len(look.given) for look in seen), worst)
+
+
+class _Look:
+    """The values of one set of inputs."""
+
+    def __init__(self, sides: Sides, steps: Steps, reference: Reference, answered: Answered) -> None:
+        self._sides, self._steps, self._label = sides, steps, answered.label
+        self._network = sides.network
+        self._feeds, _ = reference.answers(answered)
+        sizes = sides.sizes(self._feeds)
+        outputs = [name for name in self._network.outputs if name in sides.shared]
+        inner = [name for name in sides.shared if name not in outputs]
+        chosen = choose(inner, sizes, _ROOM - sum(sizes[name] for name in outputs))
+        self._shown = sides.fetch(self._feeds, in_order(self._network, {*chosen, *outputs}))
+        # Codes under a float value's name are another thing.
+        self.given = [
+            name
+            for name in in_order(self._network, set(self._shown.candidate))
+            if sides.dtypes[name] == self._shown.reference[name].dtype
+        ]
+        self._sizes = sizes
+
+    def unexplained(self) -> Iterator[Unexplained]:
+        """The values beyond what rounding explains, seen from both sides of them."""
+        suspects = {each.node.value: each for each in self._beyond(self.given, self.given)}
+        outputs = set(self._network.outputs)
+        kept = [name for name in self.given if name not in suspects.keys() - outputs]
+        within = {name: self._within(name, suspects, kept) for name in kept}
+        for found in self._beyond([name for name in kept if within[name]], kept):
+            yield suspects[within[found.node.value][0]]
+
+    def _within(self, name: str, suspects: Collection[str], given: Sequence[str]) -> list[str]:
+        """The suspects that `name` is computed through, in order."""
+        nodes = self._network.between(name, frozenset(given))
+        return [value for index in nodes for value in self._network.nodes[index].output if value in suspects]
+
+    def _beyond(self, targets: Sequence[str], given: Sequence[str]) -> Iterator[Unexplained]:
+        replay = Replay(self._network, given, self._sizes)
+        for name in targets:
+            try:
+                found = self._error(name, replay, frozenset(given))
+            except (InputError, RunError):
+                continue  # a node that does not run by itself is judged by those behind it
+            if found is not None:
+                yield found
+
+    def _error(self, name: str, replay: Replay, given: frozenset[str]) -> Unexplained | None:
+        value = self._shown.candidate[name]
+        if value.dtype != np.float32 or not value.size:
+            return None
+        part = replay.part([name], self._shown.candidate)
+        inputs = {
+            each: self._shown.candidate[each] if each in given else self._feeds[each] for each in part.inputs
+        }
+        exact, moved = self._replayed(part, inputs, name)
+        if exact.shape != value.shape or not all(np.isfinite(each).all() for each in (exact, moved, value)):
+            return None
+        error = _without_clipped(exact, value) if self._steps.results else _squares(value - exact)
+        count = len([index for index in self._network.between(name, given) if self._rounds(index)]) or 1
+        rounding = float(_squares(moved - exact).mean()) + count * self._of_result(exact)
+        times = math.sqrt(float(error.mean()) / rounding) if rounding else 0.0
+        most = _MOST if value.size >= _FEW else _MOST_OF_FEW
+        if times <= (most / 2 if _is_proportional(exact, value) else most):
+            return None
+        signal = float(_squares(exact).mean())
+        own, expected = (_decibels(signal, each) for each in (float(error.mean()), rounding))
+        return Unexplained(self._network.ref(name), times, own, expected, self._label)
+
+    def _rounds(self, index: int) -> bool:
+        return self._network.nodes[index].op_type != "Constant"
+
+    def _of_result(self, exact: Array) -> float:
+        """The mean square of what rounding the result costs, that of float32 at least."""
+        noise = (_FLOAT_NOISE * float(np.abs(exact).max())) ** 2
+        if not self._steps.results:
+            return noise
+        step = _step(exact, 2**self._steps.results - 1)
+        return float(max(step * step / 12, noise))
+
+    def _replayed(self, part: Part, inputs: Feeds, name: str) -> tuple[Array, Array]:
+        """The value from the reference's nodes, and with their weights and inputs moved by half a step at most."""
+        folder, key = self._network.folder, part.answers[name]
+        with OrtRuntime(part.proto.SerializeToString(), PLAIN, folder=folder) as runtime:
+            exact = runtime.run(inputs)[key]
+        random = np.random.default_rng(_SEED)
+        moved = _moved_weights(part.proto, self._steps, random, self._network)
+        fed = {
+            each: _moved(array, _step(array, 255), random)
+            if self._steps.inputs and array.dtype == np.float32
+            else array
+            for each, array in inputs.items()
+        }
+        with OrtRuntime(moved.SerializeToString(), PLAIN, folder=folder) as runtime:
+            return exact.astype(np.float64), runtime.run(fed)[key].astype(np.float64)
+
+
+def _moved_weights(
+    proto: onnx.ModelProto, steps: Steps, random: np.random.Generator, network: Network
+) -> onnx.ModelProto:
+    """A copy of a part with its weights moved."""
+    copy = onnx.ModelProto.FromString(proto.SerializeToString())
+    if network.folder is not None:
+        onnx.load_external_data_for_model(copy, str(network.folder))
+    constants = [
+        each.t
+        for node in copy.graph.node
+        if node.op_type == "Constant"
+        for each in node.attribute
+        if each.name == "value"
+    ]
+    for tensor in (*copy.graph.initializer, *constants):
+        if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) > 1:
+            values = numpy_helper.to_array(tensor)
+            moved = _moved(values, _weight_steps(values, steps), random)
+            tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
+    return copy
+
+
+def _weight_steps(values: Array, steps: Steps) -> Array:
+    """The step of each weight: of the whole tensor, or of a row or column along its first two axes."""
+    levels = 2 ** (steps.weights - 1) - 1
+    magnitudes = np.abs(values)
+    if not steps.by_channel:
+        return np.asarray(magnitudes.max(initial=0.0) / levels)
+    rows, columns = (
+        magnitudes.max(axis=tuple(i for i in range(values.ndim) if i != axis), keepdims=True, initial=0.0)
+        for axis in (0, 1)
+    )
+    return np.asarray(np.minimum(rows, columns) / levels)
+
+
+def _moved(values: Array, step: Array | float, random: np.random.Generator) -> Array:
+    return np.asarray((values + step * random.uniform(-0.5, 0.5, values.shape)).astype(np.float32))
+
+
+def _step(values: Array, levels: int) -> float:
+    """The step of a min-max range that holds 0."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0
+    return (max(float(finite.max()), 0.0) - min(float(finite.min()), 0.0)) / levels
+
+
+def _without_clipped(exact: Array, given: Array) -> Array:
+    """Squared errors; none where the candidate gives an end of its range and the right value lies beyond."""
+    clipped = ((given >= given.max()) & (exact > given)) | ((given <= given.min()) & (exact < given))
+    return np.where(clipped, 0.0, _squares(given - exact))
+
+
+def _is_proportional(exact: Array, given: Array) -> bool:
+    """Whether the error goes with the result, as that of a wrong scale does and that of rounding does not."""
+    error, signal = (values.ravel() - values.mean() for values in (given - exact, exact))
+    lengths = math.sqrt(float(error @ error)) * math.sqrt(float(signal @ signal))
+    return bool(lengths) and abs(float(error @ signal)) > _PROPORTIONAL * lengths
+
+
+def _squares(values: Array) -> Array:
+    return np.square(values, dtype=np.float64)
+
+
+def _decibels(signal: float, noise: float) -> float:
+    return 10 * math.log10(signal / noise) if signal and noise else 0.0
