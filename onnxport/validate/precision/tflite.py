@@ -2,8 +2,8 @@
 
 1. A product (convolution, fully connected, recurrent) with a quantized constant and float activations is a hybrid
    kernel, which quantizes its input at run time: "int8 dynamic" (or "int4 weights" for constants of 4 bits).
-2. Quantized products, or floats that are rounded to a grid between operators (QUANTIZE): "int16x8" where such
-   activations have 16 bits, else "int8".
+2. Quantized products, or floats that are rounded to a grid between operators (QUANTIZE): "int16x8" where all such
+   activations have 16 bits, else "int8": the coarser grid says how far two right answers may lie apart.
 3. Float products: constants of float16 behind DEQUANTIZE are "float16 weights", quantized ones "int8 weights" or
    "int4 weights"; results of float16 are "float16".
 """
@@ -72,7 +72,7 @@ def precision(path: Path) -> Precision:
 def _named(products: list[_Product], rounded: set[str]) -> Precision:
     kinds = Counter(_kind(product) for product in products)
     kinds.update(_GRIDS[width] for width in rounded)
-    for kind in ("int16x8", "int8", "int8 dynamic"):
+    for kind in ("int8", "int16x8", "int8 dynamic"):
         if kinds[kind]:
             return "mixed" if kind != "int8 dynamic" and kinds["int8 dynamic"] else kind
     if not kinds:

@@ -44,9 +44,11 @@ class Network:
         self.feeds[name] = np.abs(array) + np.float32(0.1) if positive else array
         return name
 
-    def node(self, op: str, *inputs: str, outputs: int = 1, float_: bool = False, **attributes: Any) -> str:
-        """Adds a node; what it gives stays float where `float_`."""
-        names = [f"{'float.' if float_ else ''}{op}{len(self.nodes)}.{i}" for i in range(outputs)]
+    def node(
+        self, op: str, *inputs: str, outputs: int = 1, stays_float: bool = False, **attributes: Any
+    ) -> str:
+        """Adds a node; what it gives stays float where it `stays_float`."""
+        names = [f"{'float.' if stays_float else ''}{op}{len(self.nodes)}.{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op, list(inputs), names, f"{op}{len(self.nodes)}", **attributes))
         return names[0]
 

@@ -215,7 +215,8 @@ class QuantizedTensors:
         """A float tensor rounded to a grid, as floats: quantized and dequantized."""
         if self._grids.get(tensor) == grid:
             return tensor
-        if not (self._stays(tensor, grid) or self._may_be_given(tensor, grid)):
+        averages = _producer(tensor) in _AVERAGES and self._averages_on(tensor, grid)
+        if not (averages or self._stays(tensor, grid) or self._may_be_given(tensor, grid)):
             tensor = _standing_apart(tensor)
         return self.of(_quantized(tensor, grid), grid)
 
@@ -247,7 +248,9 @@ class QuantizedTensors:
             return [_standing_apart(each) if each in self._grids else each for each in operands]
         constants = any(_producer(each) == "dequantize" and each not in self._grids for each in operands)
         is_wide = any(grid.storage == "int16" for grid in grids)
-        if name in _KEEPS_SCALE:
+        if name in _AVERAGES:
+            fits = not grids  # until `rounded` finds the result on the operand's grid
+        elif name in _KEEPS_SCALE:
             grid = next(iter(grids), None)
             floats = [each for each in operands if _producer(each) != "dequantize"]
             fits = len(grids) + constants < 2 and (
@@ -277,6 +280,16 @@ class QuantizedTensors:
         """Whether a kernel that keeps its operand's scale gives the result on this grid, its operand's own."""
         origins = _origins(tensor, grid)
         return origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
+
+    def _averages_on(self, tensor: Tensor, grid: Quantization) -> bool:
+        """Whether means are on the grid of what they are of; their op then gets that as it was, as its kernel wants."""
+        operation = tensor.owner.operation
+        apart = operation.operands[0]
+        data = apart.owner.operation.operands[0] if _producer(apart) == "add" else apart
+        if self._grids.get(data) != grid:
+            return False
+        operation.operands[0] = data
+        return True
 
     def _may_be_given(self, tensor: Tensor, grid: Quantization) -> bool:
         """Whether the kernels behind a result may give it on this grid, which they then do for all its users."""
