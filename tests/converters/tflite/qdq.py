@@ -26,12 +26,14 @@ class Network:
     Attributes:
         kind: of the grids: "u8", "s8", "s16" (symmetric) or "u16" (with a zero point of its own).
         kinds: tensors whose grids are of another kind.
+        on_operands_grid: results that get the grid of what they are made of, beside those that are only moved.
         steps: each tensor's step, once it is quantized.
     """
 
     random: np.random.Generator
     kind: str = "u8"
     kinds: dict[str, str] = field(default_factory=dict)
+    on_operands_grid: set[str] = field(default_factory=set)
     steps: dict[str, float] = field(default_factory=dict)
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -110,7 +112,8 @@ class Network:
             add_pair(name)
         for node in self.nodes:
             for name in node.output:
-                if node.op_type in _MOVES and self.kind_of(name) == self.kind_of(node.input[0]):
+                moves = node.op_type in _MOVES or name in self.on_operands_grid
+                if moves and self.kind_of(name) == self.kind_of(node.input[0]):
                     grids[name] = grids[node.input[0]]
                 elif node.op_type != "DequantizeLinear":
                     grids[name] = self._grid(name, computed[name])

@@ -197,6 +197,23 @@ def _assert_right(
                     assert np.abs(one - other).max() <= steps * (largest if of_all else own) * 1.01
 
 
+@pytest.mark.parametrize("op", ["AveragePool", "Resize"])
+def test_means_on_the_grid_of_what_they_are_of_have_an_integer_kernel(
+    conformance: Conformance, tmp_path: Path, op: str
+) -> None:
+    net, x = _network("s8")
+    made = (
+        net.node("AveragePool", x, kernel_shape=[2, 2])
+        if op == "AveragePool"
+        else _resized(net, x, mode="linear")
+    )
+    net.on_operands_grid.add(made)
+    model, _ = net.quantized()
+    operators = conformance.convert(model, tmp_path / "model.tflite")
+    assert (operators["QUANTIZE"], operators["DEQUANTIZE"]) == (1, 1), operators
+    assert not operators.keys() & {"ADD", "LEAKY_RELU"}, operators
+
+
 def test_a_bias_that_products_of_both_widths_share_stays_as_wide_as_each_needs(tmp_path: Path) -> None:
     """Convolutions without a bias share one of zeros; the 16-bit kernel wants it in 64 bits, the other in 32."""
     net, x = _network("u8")
