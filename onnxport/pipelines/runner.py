@@ -21,6 +21,7 @@ from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.judges import Judges
 from onnxport.pipelines.judging import blaming_the_model, started, verdict
+from onnxport.pipelines.naming import naming_the_source
 from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import function_records, moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord
@@ -49,6 +50,7 @@ def run(
     clock = Clock(progress)
     lowers = any(step.stage.lowers for step in job.steps[:-1])
     with Staging(job.output, folder=job.target.gives in FOLDERS) as staging, ExitStack() as stack:
+        stack.enter_context(naming_the_source(job, staging.folder))
         workers = [
             None if step.made is not None else stack.enter_context(step.stage.open()) for step in job.steps
         ]

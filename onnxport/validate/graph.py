@@ -109,17 +109,31 @@ def output_nodes(model: Model) -> dict[str, NodeRef]:
 def output_steps(model: Model) -> dict[str, float]:
     """Graph output to its quantization step, for those that a DequantizeLinear makes, maybe moved or joined.
 
-    The largest scale where there are several.
+    The largest scale where there are several. An output's finer grid tells nothing where others in the model are
+    coarser: what these round otherwise reaches it in steps of theirs.
     """
-    steps = {value.name or "": _step(value) for value in model.graph.outputs}
+    quantized = [node for node in model.graph if node.op_type == "QuantizeLinear"]
+    coarsest = min(map(_bytes_of_grid, quantized), default=0)
+    steps = {value.name or "": _step(value, coarsest) for value in model.graph.outputs}
     return {name: step for name, step in steps.items() if step}
 
 
-def _step(value: ir.Value) -> float:
+def _bytes_of_grid(node: ir.Node) -> int:
+    """Of a number on the grid of a QuantizeLinear or DequantizeLinear."""
+    point = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    return 1 if point is None else point.dtype.itemsize
+
+
+def _step(value: ir.Value, coarsest: int) -> float:
+    """The step of an output's grid, of `coarsest` bytes or fewer; 0 for none."""
     found = 0.0
     for source in _sources(value, CARRIERS):
         producer = source.producer()
-        if producer is not None and producer.op_type == "DequantizeLinear":
+        if (
+            producer is not None
+            and producer.op_type == "DequantizeLinear"
+            and not 0 < coarsest < _bytes_of_grid(producer)
+        ):
             scale = constant(producer.inputs[1])
             found = max(found, float(scale.max())) if scale is not None and scale.size else found
     return found

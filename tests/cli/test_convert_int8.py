@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import onnxport
 from fixtures import models
@@ -251,6 +253,24 @@ def samples_for_several_functions(sandbox: Sandbox) -> tuple[str | Path, ...]:
 @case(4, "nowhere")
 def samples_that_are_not_there(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", "ort", "--precision", "int8", "--calib", "nowhere")
+
+
+@pytest.mark.parametrize("budget", [(), ("--budget", "sqnr=20")])
+def test_a_step_that_fails_names_the_model_and_the_step_before_and_no_file_that_is_gone(
+    budget: tuple[str, ...], sandbox: Sandbox
+) -> None:
+    """The product of `quantize` lies in the run's private folder, which is removed before anybody reads its name."""
+    model = onnx.load(sandbox.model)
+    scores = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("Multinomial", [scores], ["drawn"], "draw", seed=1.0))
+    model.graph.output.append(helper.make_tensor_value_info("drawn", onnx.TensorProto.INT32, ["batch", 1]))
+    onnx.save(model, sandbox.folder / "my drawing.onnx")
+    sampled(sandbox)
+    outcome = sandbox.run("convert", "my drawing.onnx", "--to", "tflite", *CALIBRATED, *budget)
+    assert outcome.code == 3
+    assert "my drawing.onnx after step 'quantize' cannot be converted to TFLite" in outcome.stderr
+    assert "Multinomial  'draw'" in outcome.stderr
+    assert ".onnxport-" not in outcome.stderr
 
 
 @pytest.mark.parametrize("name", CASES)

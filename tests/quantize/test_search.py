@@ -162,3 +162,44 @@ def test_what_was_reached_has_the_harmful_half_restored() -> None:
     assert not found.meets
     assert [each.unit for each in found.restored] == ["a", "b", "c", "d"]
     assert "leaves half of it or more in 8 bits: 'y': sqnr 24 dB" in found.notes[0]
+
+
+def test_any_part_of_a_plan_has_a_grid_for_what_an_operator_told_in_the_whole(tmp_path: Path) -> None:
+    """What a HardSigmoid gives is between 0 and 1 in any plan; no sample was asked for that when all was planned."""
+    random = np.random.default_rng(0)
+    shapes = {"stem": (4, 3, 3, 3), "gate": (4, 4, 1, 1), "last": (2, 4, 1, 1)}
+    weights = {
+        name: numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "stem"], ["a"], "first"),
+        helper.make_node("GlobalAveragePool", ["a"], ["pooled"], "pool"),
+        helper.make_node("Conv", ["pooled", "gate"], ["b"], "second"),
+        helper.make_node("HardSigmoid", ["b"], ["c"], "gates"),
+        helper.make_node("Mul", ["a", "c"], ["d"], "gated"),
+        helper.make_node("Conv", ["d", "last"], ["y"], "third"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "squeeze and excite",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 6, 6])],
+        list(weights.values()),
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        tmp_path / "m.onnx",
+    )
+    model = Model.load(tmp_path / "m.onnx")
+
+    def feeds(number: int) -> dict[str, np.ndarray]:
+        return {"x": np.random.default_rng(number).standard_normal((1, 3, 8, 8)).astype(np.float32)}
+
+    files = find_samples(saved(tmp_path / "samples", feeds, range(4)), model.inputs, 100)
+    space = space_of(model, files, tmp_path)
+    for level in ("float", "16-bit"):
+        for kept in space.units:
+            restored: dict[str, Level] = {unit: cast(Level, level) for unit in space.units if unit != kept}
+            space.built(restored)
+            space.built({kept: cast(Level, level)})

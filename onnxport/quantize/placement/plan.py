@@ -111,12 +111,14 @@ class Placement:
         floats: name of a node that stays in float to the reason, in words; nodes that compute no floats are not in it.
         dtype: of activations.
         wide: tensors that are int16 instead.
+        known: tensors whose grid an operator gave in a plan that this is part of: no sample was asked for their range.
     """
 
     units: tuple[Unit, ...]
     floats: Mapping[str, str] = field(default_factory=dict)
     dtype: IntegerType = "uint8"
     wide: frozenset[str] = frozenset()
+    known: Mapping[str, FixedGrid] = field(default_factory=dict)
 
     @cached_property
     def activations(self) -> tuple[str, ...]:
@@ -151,7 +153,8 @@ class Placement:
     @cached_property
     def fixed(self) -> Mapping[str, FixedGrid]:
         """Activation to the grid that its operator gives it; of a group, where one of it has such a grid."""
-        told = {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
+        told = {name: grid for name, grid in self.known.items() if name in self.affine}
+        told |= {name: unit.fixed for unit in self.units if unit.fixed for name in unit.writes}
         found: dict[str, FixedGrid] = {}
         for group in self.groups:
             known = next((name for name in group if name in told), None)
@@ -202,7 +205,7 @@ class Placement:
         left = {unit.node for unit in self.units} - {unit.node for unit in kept}
         alone = left - {unit.node for unit in gone}
         reasons = dict.fromkeys((unit.node for unit in gone), why) | dict.fromkeys(sorted(alone), ALONE)
-        return replace(self, units=kept, floats={**self.floats, **reasons})
+        return replace(self, units=kept, floats={**self.floats, **reasons}, known=self.fixed)
 
     def widened(self, tensors: Collection[str]) -> Placement:
         """The plan with these tensors, and those that share a grid with them, in int16.
@@ -217,7 +220,7 @@ class Placement:
             else unit
             for unit in self.units
         )
-        return replace(self, units=units, wide=self.wide | wide)
+        return replace(self, units=units, wide=self.wide | wide, known=self.fixed)
 
 
 ALONE = "nothing around it gives it integers and takes them"

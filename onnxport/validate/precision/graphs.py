@@ -4,7 +4,7 @@ The rules, the first that fits decides:
 
 1. Operators that measure their scales at run time, or QuantizeLinear with a computed scale: "int8 dynamic".
 2. QuantizeLinear of a computed value, or an operator on quantized values (QLinearConv): "int8", or "int16x8" where
-   the quantized activations have 16 bits.
+   all quantized activations have 16 bits. Of both, the coarser says how far two right answers may lie apart.
 3. Constants of 4 or 8 bits that are de-quantized (DequantizeLinear, MatMulNBits, Cast and Mul): "int4 weights",
    "int8 weights".
 4. What most of the arithmetic gives: "float16", "bfloat16", "float64" or "float32"; the last with weights that are
@@ -85,7 +85,7 @@ def precision(graph: Graph) -> Precision:
     if dynamic:
         return "mixed" if widths else "int8 dynamic"
     if widths:
-        return "int16x8" if widths & _WIDE else "int8"
+        return "int16x8" if widths <= _WIDE else "int8"
     return _weight_only(graph, fixed) or _arithmetic(graph, fixed)
 
 

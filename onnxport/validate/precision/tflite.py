@@ -2,7 +2,8 @@
 
 1. A product (convolution, fully connected, recurrent) with a quantized constant and float activations is a hybrid
    kernel, which quantizes its input at run time: "int8 dynamic" (or "int4 weights" for constants of 4 bits).
-2. Quantized products: "int16x8" where activations have 16 bits, else "int8".
+2. Quantized products, or floats that are rounded to a grid between operators (QUANTIZE): "int16x8" where all such
+   activations have 16 bits, else "int8": the coarser grid says how far two right answers may lie apart.
 3. Float products: constants of float16 behind DEQUANTIZE are "float16 weights", quantized ones "int8 weights" or
    "int4 weights"; results of float16 are "float16".
 """
@@ -41,6 +42,8 @@ _SILENT = frozenset(
     "CAST DEQUANTIZE QUANTIZE RESHAPE TRANSPOSE SLICE STRIDED_SLICE CONCATENATION SHAPE GATHER".split()
 )
 _QUANTIZED = {"INT8", "UINT8", "INT16", "INT4", "INT2"}
+# What floats are rounded to between operators -> what that makes of the file.
+_GRIDS: Mapping[str, Precision] = {"INT8": "int8", "UINT8": "int8", "INT16": "int16x8"}
 _NAMES: Mapping[str, Precision] = {"FLOAT16": "float16", "BFLOAT16": "bfloat16", "FLOAT64": "float64"}
 
 
@@ -57,17 +60,19 @@ def precision(path: Path) -> Precision:
     """The precision of the file at `path`, which the runtime has loaded; "unknown" where nothing is computed."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         model = schema.Model.GetRootAs(content, 0)
-        products, others = list[_Product](), list[_Product]()
+        products, others, rounded = list[_Product](), list[_Product](), set[str]()
         for graph in (model.Subgraphs(i) for i in range(model.SubgraphsLength())):
+            rounded |= _rounded(model, graph)
             for name, product in _operations(model, graph):
                 (products if name in _PRODUCTS else others).append(product)
         del model  # before its pages go
-    return _named(products or others)
+    return _named(products or others, rounded)
 
 
-def _named(products: list[_Product]) -> Precision:
+def _named(products: list[_Product], rounded: set[str]) -> Precision:
     kinds = Counter(_kind(product) for product in products)
-    for kind in ("int16x8", "int8", "int8 dynamic"):
+    kinds.update(_GRIDS[width] for width in rounded)
+    for kind in ("int8", "int16x8", "int8 dynamic"):
         if kinds[kind]:
             return "mixed" if kind != "int8 dynamic" and kinds["int8 dynamic"] else kind
     if not kinds:
@@ -111,6 +116,20 @@ def _operations(model: Any, graph: Any) -> Iterator[tuple[str, _Product]]:
             continue
         weights = _weights(graph, operator, kind, stored)
         yield kind, _Product(given, weights, casts.get(operator.Outputs(0), types[result.Type()]))
+
+
+def _rounded(model: Any, graph: Any) -> set[str]:
+    """The types of the grids to which QUANTIZE rounds floats that other operators then read."""
+    types, quantize = _types(), schema.BuiltinOperator.QUANTIZE
+    operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
+    read = {operator.Inputs(i) for operator in operators for i in range(operator.InputsLength())}
+    found = set()
+    for operator in operators:
+        if _code(model.OperatorCodes(operator.OpcodeIndex())) == quantize and operator.Outputs(0) in read:
+            given, result = graph.Tensors(operator.Inputs(0)), graph.Tensors(operator.Outputs(0))
+            if "FLOAT" in types[given.Type()] and types[result.Type()] in _GRIDS and _has_scales(result):
+                found.add(types[result.Type()])
+    return found
 
 
 def _weights(graph: Any, operator: Any, kind: str, stored: Mapping[int, str]) -> str:

