@@ -1,0 +1,342 @@
+"""What a quantized ONNX model loses on an x86 CPU without VNNI, worked out on any machine.
+
+There ONNX Runtime adds products of uint8 activations and int8 weights in pairs of neighbours along the depth, each sum
+in 16 bits, saturating (runtimes/integer_products.py). Which pairs can saturate is told by the weights: 255 times their
+sum has to leave 16 bits. What such pairs lose is worked out in the graph, from the codes that the activation has, and
+taken from the product's result:
+
+    lost[n] = sum over pairs (i, i + 1) of v - clip(v, -2^15, 2^15 - 1),   v = x[i] w[i, n] + x[i + 1] w[i + 1, n]
+
+The order along the depth is that of ONNX Runtime's kernels: input channels innermost, then columns, then rows of the
+window. Depthwise convolutions and ConvInteger do not saturate, and a convolution whose result is not quantized is
+computed in float. Bit for bit what the CPU answers: tests/validate/test_saturation.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.model import Model
+from onnxport.validate.runtimes.base import Feeds
+from onnxport.validate.runtimes.ort import OrtRuntime
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LOW, _HIGH = -(2**15), 2**15 - 1
+_CODE = 255
+# A pair whose sum is larger saturates when both activations have their largest code.
+MOST = _HIGH // _CODE
+# Weights of the correction of one product, in elements; of more pairs the strongest are taken.
+_MOST_ELEMENTS = 32 * 2**20
+_INT8, _UINT8, _FLOAT = ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.FLOAT
+_SUFFIX = "/lost to saturation"
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of uint8 activations and constant int8 weights whose pairs of sums may leave 16 bits.
+
+    Attributes:
+        node: the operator.
+        codes: the uint8 activation.
+        zero_point: its code of 0, which pads it.
+        scale: what one unit of the sum is in the result: per output channel, or one number.
+        weights: int8[channels, depth], in the order in which kernels add.
+        pairs: int[pairs, 2], output channel and depth of the first of two; the strongest first.
+    """
+
+    node: ir.Node
+    codes: ir.Value
+    zero_point: int
+    scale: Array
+    weights: Array
+    pairs: Array
+
+    @property
+    def name(self) -> str:
+        return self.node.name or self.node.outputs[0].name or ""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What one product loses.
+
+    Attributes:
+        share: of its results, how many are off.
+        sqnr_db: of its result, by what saturation alone changes; on the saturating run's own inputs.
+    """
+
+    node: str
+    op: str
+    share: float
+    sqnr_db: float
+
+
+def depth_first(weights: Array, op: str, *, transposed: bool = False) -> Array:
+    """A product's weights as [channels, depth], in the order in which ONNX Runtime's kernels add."""
+    if op.startswith("Conv"):
+        return weights.transpose(0, *range(2, weights.ndim), 1).reshape(len(weights), -1)
+    matrix = weights if transposed else np.swapaxes(weights, -1, -2)
+    return matrix.reshape(-1, matrix.shape[-1])
+
+
+def pair_sums(weights: Array) -> Array:
+    """int32[channels, pairs]: the sums of neighbours along the depth; an odd last one is alone."""
+    wide = weights.astype(np.int32)
+    if wide.shape[1] % 2:
+        wide = np.pad(wide, ((0, 0), (0, 1)))
+    return np.asarray(wide[:, 0::2] + wide[:, 1::2])
+
+
+def products(model: Model) -> list[Product]:
+    """The products that may saturate; `model` has its element types inferred."""
+    return [each for node in model.graph if (each := _product(node)) is not None and len(each.pairs)]
+
+
+def emulated(model: Model) -> tuple[Model, list[Product]] | None:
+    """A copy of `model` that answers as on a CPU without VNNI, with the products that lose; None if none can."""
+    copy = model.clone()
+    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
+    found = products(copy)
+    for each in found:
+        _subtract_lost(each)
+    return (copy, found) if found else None
+
+
+def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> list[Loss]:
+    """What every product of an `emulated` model loses on these inputs, the one that loses most first."""
+    taps = [name for each in found for name in (each.name + _SUFFIX, each.name + _SUFFIX + "/right")]
+    lost = {each.name: [0, 0, 0.0, 0.0] for each in found}
+    with OrtRuntime.of_model(model) as runtime:
+        for feeds in sets:
+            seen = runtime.run(feeds, taps=taps)
+            for name, sums in lost.items():
+                off, right = (seen[name + _SUFFIX + each].astype(np.float64) for each in ("", "/right"))
+                sums[0] += int(np.count_nonzero(off))
+                sums[1] += off.size
+                sums[2] += float(np.square(off).sum())
+                sums[3] += float(np.square(right).sum())
+    told = [
+        Loss(each.name, each.node.op_type, count / total, 10 * float(np.log10(signal / noise)))
+        for each in found
+        for count, total, noise, signal in [lost[each.name]]
+        if noise and signal
+    ]
+    return sorted(told, key=lambda each: each.sqnr_db)
+
+
+def _product(node: ir.Node) -> Product | None:
+    if node.op_type == "MatMulInteger":
+        return _integer_product(node)
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain:
+        return None
+    activation, weight = (_dequantized(node.inputs[place]) for place in (0, 1))
+    if activation is None or weight is None:
+        return None
+    codes, numbers = activation.inputs[0], _constant(weight.inputs[0])
+    if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
+        return None
+    if node.op_type == "Conv" and not (_is_general(node, numbers) and _is_quantized(node.outputs[0])):
+        return None
+    x_scale, w_scale = _constant(activation.inputs[1]), _constant(weight.inputs[1])
+    if x_scale is None or w_scale is None:
+        return None
+    weights = depth_first(numbers, node.op_type, transposed=_number(node, "transB", 0) == 1)
+    scale = np.asarray(x_scale * w_scale * _alpha(node), np.float32).reshape(-1)
+    return Product(node, codes, _zero_point(activation), scale, weights, _pairs(weights, numbers))
+
+
+def _integer_product(node: ir.Node) -> Product | None:
+    codes, numbers = node.inputs[0], _constant(node.inputs[1])
+    if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
+        return None
+    weights = depth_first(numbers, node.op_type)
+    return Product(node, codes, 0, np.ones(1, np.float32), weights, _pairs(weights, numbers))
+
+
+def _alpha(node: ir.Node) -> float:
+    return node.attributes["alpha"].as_float() if "alpha" in node.attributes else 1.0
+
+
+def _number(node: ir.Node, name: str, default: int) -> int:
+    return node.attributes[name].as_int() if name in node.attributes else default
+
+
+def _is_general(node: ir.Node, weights: Array) -> bool:
+    """Whether a convolution is none of those that never saturate or that are not worked out here."""
+    is_depthwise = weights.shape[1] == 1 and _number(node, "group", 1) > 1
+    padded = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+    return padded in ("NOTSET", "VALID") and not is_depthwise
+
+
+def _is_quantized(value: ir.Value) -> bool:
+    """Whether a convolution's result goes to integers: without that it is computed in float."""
+    users = [user for user, _ in value.uses()]
+    if len(users) == 1 and users[0].op_type in ("Relu", "Clip"):
+        users = [user for user, _ in users[0].outputs[0].uses()]
+    return bool(users) and all(user.op_type == "QuantizeLinear" for user in users)
+
+
+def _dequantized(value: ir.Value | None) -> ir.Node | None:
+    producer = value.producer() if value is not None else None
+    return producer if producer is not None and producer.op_type == "DequantizeLinear" else None
+
+
+def _constant(value: ir.Value | None) -> Array | None:
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def _zero_point(dequantize: ir.Node) -> int:
+    point = _constant(dequantize.inputs[2]) if len(dequantize.inputs) > 2 else None
+    return 0 if point is None else int(point)
+
+
+def _pairs(weights: Array, stored: Array) -> Array:
+    """See Product.pairs; at most as many as the correction may have weights for."""
+    sums = np.abs(pair_sums(weights))
+    channels, places = np.nonzero(sums > MOST)
+    order = np.argsort(-sums[channels, places], kind="stable")
+    per_pair = stored[0].size if stored.ndim > 2 else 1
+    kept = order[: max(1, _MOST_ELEMENTS // (per_pair + len(weights)))]
+    return np.stack([channels[kept], 2 * places[kept]], axis=1)
+
+
+def _subtract_lost(product: Product) -> None:
+    """Puts the correction behind a product."""
+    node = product.node
+    assert isinstance(node.graph, ir.Graph)
+    build = _Builder(node.graph, product.name)
+    codes = build.node("Cast", [product.codes], {"to": int(_FLOAT)})
+    is_window = node.op_type == "Conv"
+    sums = _window_sums(build, product, codes) if is_window else _row_sums(build, product, codes)
+    limits = [build.constant(np.float32(each)) for each in (_LOW, _HIGH)]
+    excess = build.node("Sub", [sums, build.node("Clip", [sums, *limits])])
+    where = np.zeros((len(product.pairs), len(product.weights)), np.float32)
+    where[np.arange(len(where)), product.pairs[:, 0]] = 1
+    # float32 holds sums of that size; MatMulInteger's unit is 1.
+    where *= np.broadcast_to(product.scale, len(product.weights))
+    if is_window:
+        ones = (1,) * (_constant_rank(node) - 2)
+        lost = build.node("Conv", [excess, build.constant(where.T.reshape(*where.T.shape, *ones))])
+    else:
+        lost = build.node("MatMul", [excess, build.constant(where)])
+    lost.name = product.name + _SUFFIX
+    right = node.outputs[0]
+    uses = list(right.uses())
+    taken: ir.Value = lost
+    if node.op_type == "MatMulInteger":
+        rounded = build.node("Round", [lost])
+        taken = build.node("Cast", [rounded], {"to": int(ir.DataType.INT32)})
+        shown = build.node("Cast", [right], {"to": int(_FLOAT)})
+    else:
+        shown = build.node("Identity", [right])
+    shown.name = product.name + _SUFFIX + "/right"
+    left = build.node("Sub", [right, taken])
+    for user, place in uses:
+        user.replace_input_with(place, left)
+    for place, output in enumerate(node.graph.outputs):
+        if output is right:
+            name = right.name
+            right.name, left.name = f"{name}/exact", name
+            left.type, left.shape = right.type, right.shape
+            node.graph.outputs[place] = left
+    build.insert(node)
+
+
+def _constant_rank(node: ir.Node) -> int:
+    weight = _dequantized(node.inputs[1])
+    assert weight is not None, "a product has constant weights"
+    stored = _constant(weight.inputs[0])
+    assert stored is not None
+    return stored.ndim
+
+
+def _row_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
+    """float[..., pairs]: what each pair of a matrix product sums to."""
+    channels, first = product.pairs.T
+    depth = product.weights.shape[1]
+    second = np.minimum(first + 1, depth - 1)
+    weights = [
+        product.weights[channels, first].astype(np.float32),
+        np.where(first + 1 < depth, product.weights[channels, second], 0).astype(np.float32),
+    ]
+    terms = [
+        build.node(
+            "Mul",
+            [
+                build.node("Gather", [codes, build.constant(places.astype(np.int64))], {"axis": -1}),
+                build.constant(values),
+            ],
+        )
+        for places, values in zip((first, second), weights, strict=True)
+    ]
+    return build.node("Add", terms)
+
+
+def _window_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
+    """float[batch, pairs, ...]: what each pair of a convolution sums to at every place."""
+    node = product.node
+    weight = _dequantized(node.inputs[1])
+    stored = _constant(weight.inputs[0]) if weight is not None else None
+    assert stored is not None
+    groups, (outputs, inputs, *window) = _number(node, "group", 1), stored.shape
+    taps = np.zeros((len(product.pairs), inputs * groups, *window), np.float32)
+    for row, (channel, first) in enumerate(product.pairs):
+        base = channel // (outputs // groups) * inputs
+        for place in (first, first + 1):
+            if place < product.weights.shape[1]:
+                *at, own = np.unravel_index(place, (*window, inputs))
+                taps[(row, base + int(own), *(int(each) for each in at))] = product.weights[channel, place]
+    spatial = len(window)
+    pads = node.attributes["pads"].as_ints() if "pads" in node.attributes else [0] * (2 * spatial)
+    if any(pads):
+        ends = [0, 0, *pads[:spatial], 0, 0, *pads[spatial:]]
+        fill = build.constant(np.float32(product.zero_point))
+        codes = build.node("Pad", [codes, build.constant(np.array(ends, np.int64)), fill])
+    kept = {name: node.attributes[name] for name in ("strides", "dilations") if name in node.attributes}
+    return build.node("Conv", [codes, build.constant(taps)], kept)
+
+
+class _Builder:
+    """Nodes that are inserted behind another one, under names of their own."""
+
+    def __init__(self, graph: ir.Graph, prefix: str) -> None:
+        self._graph, self._prefix, self._count = graph, prefix, 0
+        self._made: list[ir.Node] = []
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"{self._prefix}/saturation/{self._count}"
+
+    def constant(self, values: Any) -> ir.Value:
+        array, name = np.asarray(values), self._name()
+        value = ir.Value(
+            name=name, type=ir.TensorType(ir.DataType.from_numpy(array.dtype)), shape=ir.Shape(array.shape)
+        )
+        value.const_value = ir.tensor(array, name=name)
+        self._graph.register_initializer(value)
+        return value
+
+    def node(
+        self, op: str, inputs: Sequence[ir.Value], attributes: Mapping[str, Any] | None = None
+    ) -> ir.Value:
+        made = ir.node(op, inputs, attributes, name=self._name())
+        made.outputs[0].name = made.name
+        self._made.append(made)
+        return made.outputs[0]
+
+    def insert(self, node: ir.Node) -> None:
+        self._graph.insert_after(node, self._made)
+
+
+def names(found: Sequence[Loss]) -> Iterator[str]:
+    """The losses as a report tells them."""
+    for each in found:
+        yield f"{each.op} {each.node!r} ({each.share:.1%} of its results, {each.sqnr_db:.1f} dB by itself)"
