@@ -65,11 +65,9 @@ class Search:
         """
         large, doubted = [], []
         for shapes in proposals:
-            if self._is_over:
-                return
             if shapes in self._accepted:
                 yield shapes
-            elif (estimate := self._fitting(shapes)) is None:
+            elif self._is_over or (estimate := self._fitting(shapes)) is None:
                 continue
             elif estimate.contradiction:
                 doubted.append(shapes)
@@ -116,7 +114,7 @@ class Search:
 
     @property
     def _is_over(self) -> bool:
-        return self._spent >= self._seconds
+        return bool(self._sizes.untold) and self._spent >= self._seconds
 
     def _fitting(self, shapes: Shapes) -> Estimate | None:
         """What a run at these sizes takes; None for more than it may."""
@@ -140,7 +138,8 @@ class Search:
 
     def _told(self) -> str:
         """How far the search came."""
-        told = f"{self._tried} sizes were tried in {self._spent:.0f} s"
+        sizes = "1 size was" if self._tried == 1 else f"{self._tried} sizes were"
+        told = f"{sizes} tried in {self._spent:.0f} s"
         if isinstance(self._refusal, SlowRunError) or self._is_over:
             told += f", which is the time for it ({self._seconds:.0f} s)"
         if self._large:

@@ -148,7 +148,8 @@ class IsolatedRuntime(Closing):
         path: the model.
         options: how its runtime is to run it.
         timeout: seconds that one call may take.
-        limit: tells, once there is a file, what memory it may take. A run that takes more is ended, and the next one gets a new process.
+        limit: tells, once there is a file, what memory it may take. A run that takes more is ended, and the next one
+            gets a new process.
         role: what it is to the judge, for error messages.
     """
 
