@@ -169,9 +169,10 @@ class _Schedule:
             else:
                 last |= dict.fromkeys(node.output, number)
         last |= dict.fromkeys((roots.get(value.name, value.name) for value in graph.output), len(graph.node))
+        made = {name for node in graph.node for name in node.output}
         freed: dict[int, list[str]] = {}
-        for name, number in last.items():
-            freed.setdefault(number, []).append(name)
+        for name in made & last.keys():  # weights and inputs stay
+            freed.setdefault(last[name], []).append(name)
         self._steps = tuple(
             _Step(
                 () if _is_view(node) else tuple(node.output),
