@@ -308,18 +308,22 @@ def run_pipeline(
             `exit_code` what the command would have ended with.
         OnnxportError: the file cannot be meant, and nothing was done.
     """
+    from onnxport.memory import bytes_of
     from onnxport.pipelines.running.run import run
-    from onnxport.quantize.params import bytes_of
 
     path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise UsageError(f"jobs has the value {jobs!r}", fix="give 1 or more")
+    try:
+        limit = None if memory_limit is None else bytes_of(memory_limit)
+    except ValueError as error:
+        raise UsageError(f"{memory_limit!r} is no size in memory", fix=str(error)) from None
     report = run(
         path,
         targets=(targets,) if isinstance(targets, str) else tuple(targets),
         frozen=frozen,
         jobs=jobs,
-        memory_limit=None if memory_limit is None else bytes_of(memory_limit),
+        memory_limit=limit,
         scheduler=scheduler,
         watcher=progress,
     )

@@ -21,9 +21,9 @@ import signal
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from onnxport.closing import Closing
 from onnxport.errors import MachineError, OnnxportError
@@ -33,6 +33,7 @@ RUN_TIMEOUT = 600.0  # seconds for one run of a model; the largest measured (2.4
 _HEADER = struct.Struct("<Q")
 _GROWN = 800 * 2**20  # bytes; what a process took for one large model it does not give back before the next
 _ANEW = ""  # in place of a method's name
+_WATCH = 0.02  # seconds; in this time a process fills about 100 MB
 _PIPE = 1 << 20  # bytes; Linux gives 64 KiB unless asked, and no user more than this
 
 
@@ -54,6 +55,16 @@ class ChildHung(MachineError):
     """The child gave no answer within its time limit, and was ended."""
 
 
+class ChildTooLarge(MachineError):
+    """The child took more memory than it may, and was ended.
+
+    Attributes:
+        taken: bytes that it held when that was seen.
+    """
+
+    taken = 0
+
+
 class Child(Closing):
     """A process that holds one object of ours; call its methods with `call`.
 
@@ -62,7 +73,16 @@ class Child(Closing):
         purpose: what the child does, for error messages ("the LiteRT compiler").
         timeout: seconds that one call may take before the child is killed; None for any number.
         patience: how the user gives it more time, for the error message.
+
+    Attributes:
+        memory: bytes that the process may hold while a call runs; None for any number. Files that it maps do not count.
+        message: bytes that one answer may have; None for any number.
+        deadline: on the clock of time.monotonic, when a call ends at the latest; None for the time limit alone.
     """
+
+    memory: int | None = None
+    message: int | None = None
+    deadline: float | None = None
 
     def __init__(
         self, target: str, *, purpose: str, timeout: float | None = DEFAULT_TIMEOUT, patience: str = ""
@@ -104,6 +124,7 @@ class Child(Closing):
             OnnxportError, OSError: what the method raised.
             ChildDied: it ended without an answer.
             ChildHung: it took longer than the time limit.
+            ChildTooLarge: it took more memory than it may.
             ChildBug: the method raised anything else.
         """
         self.ask(method, *args)
@@ -141,7 +162,7 @@ class Child(Closing):
         """What comes next of the call that was begun: True with what it returned, or False with a word that the
         child's object tells meanwhile (`Parent`); raises as `call` does."""
         try:
-            answer = _read(self._answers, self._timeout)
+            answer = self._received()
         except TimeoutError:
             self.kill()
             raise ChildHung(
@@ -175,20 +196,46 @@ class Child(Closing):
     def begin_anew(self) -> bool:
         """Has the child make its object again, as a new child would; False for one that is better closed: it has
         nothing behind it that a new one would have to repeat, is still at a call, or has grown."""
-        if not self._answered or self._answered < self._asked or not 0 < self._memory() < _GROWN:
+        if not self._answered or self._answered < self._asked or not 0 < self._memory()[0] < _GROWN:
             return False
         with contextlib.suppress(Exception):
             self.call(_ANEW)
             return True
         return False
 
-    def _memory(self) -> int:
-        """Bytes that the process holds; 0 where the system does not tell."""
+    def _received(self) -> bytes:
+        """The next message of the child, which is watched until it comes."""
+        timeout = self._timeout
+        if self.deadline is not None:
+            import time
+
+            left = max(self.deadline - time.monotonic(), 0.0)
+            timeout = left if timeout is None else min(timeout, left)
+        watch = None if self.memory is None else self._check_memory
+        (length,) = _HEADER.unpack(_read(self._answers, _HEADER.size, timeout, watch))
+        if self.message is not None and length > self.message:
+            self._end_large(length)
+        return _read(self._answers, length, timeout, watch)
+
+    def _check_memory(self) -> None:
+        resident, of_files = self._memory()
+        if self.memory is not None and resident - of_files > self.memory:
+            self._end_large(resident - of_files)
+
+    def _end_large(self, taken: int) -> NoReturn:
+        self.kill()
+        error = ChildTooLarge(f"{self._purpose} took too much memory", why=f"{taken / 1e9:.1f} GB")
+        error.taken = taken
+        raise error
+
+    def _memory(self) -> tuple[int, int]:
+        """Bytes that the process holds, and those among them that are files' and shared; 0 where nobody tells."""
         try:
-            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        except (OSError, ValueError, IndexError):
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+            resident, of_files = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1:3]
+        except (OSError, ValueError):
+            return 0, 0
+        page = os.sysconf("SC_PAGE_SIZE")
+        return int(resident) * page, int(of_files) * page
 
     def kill(self) -> None:
         """Ends the child, from any thread: who waits for its answer gets ChildDied."""
@@ -271,7 +318,7 @@ class Parent:
 
     def word(self) -> Any:
         """Waits for what the parent says by `Child.reply`."""
-        return pickle.loads(_read(self._requests, None))
+        return pickle.loads(_read_message(self._requests))
 
 
 def _widen(pipe: int) -> None:
@@ -310,20 +357,42 @@ def _write(descriptor: int, data: bytes) -> None:
             view = view[os.write(descriptor, view) :]
 
 
-def _read(descriptor: int, timeout: float | None) -> bytes:
-    (length,) = _HEADER.unpack(b"".join(_chunks(descriptor, _HEADER.size, timeout)))
-    return b"".join(_chunks(descriptor, length, timeout))
+def _read_message(descriptor: int) -> bytes:
+    (length,) = _HEADER.unpack(_read(descriptor, _HEADER.size))
+    return _read(descriptor, length)
 
 
-def _chunks(descriptor: int, wanted: int, timeout: float | None) -> Iterator[bytes]:
+def _read(
+    descriptor: int, wanted: int, timeout: float | None = None, watch: Callable[[], None] | None = None
+) -> bytes:
+    return b"".join(_chunks(descriptor, wanted, timeout, watch))
+
+
+def _chunks(
+    descriptor: int, wanted: int, timeout: float | None, watch: Callable[[], None] | None
+) -> Iterator[bytes]:
     while wanted:
-        if timeout is not None and not select.select([descriptor], [], [], timeout)[0]:
-            raise TimeoutError
+        _wait(descriptor, timeout, watch)
         chunk = os.read(descriptor, min(wanted, 1 << 20))
         if not chunk:
             raise EOFError
         wanted -= len(chunk)
         yield chunk
+
+
+def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | None) -> None:
+    """Waits for something to read, at most `timeout` seconds; meanwhile `watch` is called often, and may raise."""
+    if watch is None:
+        if timeout is not None and not select.select([descriptor], [], [], timeout)[0]:
+            raise TimeoutError
+        return
+    import time
+
+    end = None if timeout is None else time.monotonic() + timeout
+    while not select.select([descriptor], [], [], _WATCH)[0]:
+        watch()
+        if end is not None and time.monotonic() >= end:
+            raise TimeoutError
 
 
 def _serve(target: str, requests: int, answers: int) -> None:
@@ -335,7 +404,7 @@ def _serve(target: str, requests: int, answers: int) -> None:
     served, failure = _start(target, parent)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            method, args = pickle.loads(_read(requests, None))
+            method, args = pickle.loads(_read_message(requests))
             if method == _ANEW:
                 served, failure = _start(target, parent)
                 answer: tuple[bool, object] = (True, None)

@@ -315,7 +315,7 @@ def test_a_pipeline_that_fails_raises_with_the_report_on_all_of_it(tmp_path: Pat
     [
         ({"jobs": 0}, "jobs has the value 0; give 1 or more"),
         ({"jobs": "2"}, "jobs has the value '2'; give 1 or more"),
-        ({"memory_limit": "much"}, "'much' is no size in memory; write 800MB or 2GB"),
+        ({"memory_limit": "much"}, "'much' is no size in memory; give a size such as 500MB or 2GB"),
         ({"targets": "phone"}, "there is no target 'phone'; targets are server"),
         ({"targets": "digits/sever"}, "no target 'digits/sever'; did you mean 'digits/server'?"),
     ],

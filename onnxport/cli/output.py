@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,12 +156,17 @@ class PlainLines:
 
     def __init__(self, *, timings: bool) -> None:
         self._timings = timings
+        self._said: set[str] = set()
 
     def started(self, step: str) -> None:
+        self._said.add(step)
         show_on_stderr(f"{step} ...")
 
     def progressed(self, step: str, done: int, total: int) -> None:
-        pass  # a log wants no line per sample
+        if step in self._said:  # a log wants no line per sample
+            return
+        self._said.add(step)
+        show_on_stderr(f"{step} {done} of {total} ...")
 
     def finished(self, step: str, seconds: float) -> None:
         if self._timings:
@@ -188,7 +193,8 @@ class Spinner:
         now = time.monotonic()
         self._begun = self._begun or (now, done)
         left = remaining(now - self._begun[0], done - self._begun[1], total - done)
-        self._display.update(self._task, description=f"{step} {done} of {total}{left}")
+        with suppress(KeyError):  # a step that another thread has ended meanwhile
+            self._display.update(self._task, description=f"{step} {done} of {total}{left}")
 
     def finished(self, step: str, seconds: float) -> None:
         self._display.remove_task(self._task)

@@ -20,14 +20,14 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from onnxport.quantize.params import bytes_of
+        from onnxport.memory import bytes_of
 
         if isinstance(value, int):
             return value
         try:
             return bytes_of(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
+        except ValueError as error:
+            self.fail(f"{value!r} is no size in memory; {error}", param, ctx)
 
 
 SIZE = Size()

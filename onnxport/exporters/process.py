@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from onnxport.validate.runtimes.base import Array, Feeds, check_feeds, check_tap
 
 if TYPE_CHECKING:
     from onnxport.samples.domain import Domain
+    from onnxport.validate.runtimes.options import RuntimeOptions
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,14 @@ class SourceRuntime(Closing):
     def other_kernels(self) -> _OtherKernels | None:
         """The same model with other kernels, in the same process; None where the framework has no others."""
         return _OtherKernels(self) if self.described.has_other_kernels else None
+
+    def beside(self, options: RuntimeOptions, path: Path) -> SourceRuntime:
+        """See `ReferenceRuntime.beside`: a framework's process runs the framework's model alone."""
+        raise NotImplementedError
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """See `ReferenceRuntime.within`: loading a framework again takes longer than most runs."""
+        return nullcontext()
 
     def again(self) -> SourceRuntime:
         """The same model in a new process."""

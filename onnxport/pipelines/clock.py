@@ -58,6 +58,10 @@ class Clock:
         """Tells how far the phase that runs has come."""
         self._progress.progressed(self._step, done, total)
 
+    def searching(self, done: int, total: int) -> None:
+        """Tells, from any thread, how many seconds of `total` a search for sizes has taken."""
+        self._progress.progressed(f"{self._step}: searching sizes, second", done, total)
+
     def aside(self, step: str, seconds: float) -> None:
         """Records a step that ran beside the others."""
         self.timings.append(Timing(step=step, seconds=round(seconds, 4), parallel=True))

@@ -42,7 +42,7 @@ def validate(
                 if candidate.format == "onnx":
                     _, candidate = load(candidate)
         product = Product(candidate)
-        ahead = JudgeAhead(reference, params, runtime, graph, candidate)
+        ahead = JudgeAhead(reference, params, runtime, graph, candidate, tell=clock.searching)
         with unchanged(reference, candidate), ahead as judge:
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
@@ -74,6 +74,6 @@ def debug(
             with clock.phase("load"):
                 _, candidate = load(candidate)
         with unchanged(reference, candidate):
-            report = diagnose(reference, candidate, params, graph, output, clock.phase)
+            report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.searching)
     record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
     return run_report(("debug", *arguments), origin, (record,), libraries | {*engines(params)}, clock)

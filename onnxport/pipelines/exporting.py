@@ -133,7 +133,9 @@ def run(
             judge = None
             consulted = runtime.consulted() if job.consults else None
             if job.validation is not None:
-                judge = stack.enter_context(JudgeAhead(found, job.validation, runtime, model, None))
+                judge = stack.enter_context(
+                    JudgeAhead(found, job.validation, runtime, model, None, tell=clock.searching)
+                )
             with _naming_dynamic(job):
                 report = verdict(judge, found, product, clock)
         final = job.output if report.passed else _rejected(job)

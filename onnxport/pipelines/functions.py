@@ -95,6 +95,6 @@ def judged(
     own = validation_of(params, name, models)
     with (
         started(model.artifact, own) as runtime,
-        JudgeAhead(model.artifact, own, runtime, model, product.artifact) as judge,
+        JudgeAhead(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as judge,
     ):
         return verdict(judge, model.artifact, product, clock)

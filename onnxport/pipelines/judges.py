@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.runtimes.base import Feeds
     from onnxport.validate.runtimes.host import IsolatedRuntime
+    from onnxport.validate.searching import Tell
 
 # What is lost is asked of the source alone, and so is what a user demands of that.
 _OF_THE_SOURCE: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
@@ -32,7 +33,7 @@ class Judges:
     """Asks of the source, and from `hold_to` on of a lowered model too.
 
     Args:
-        source, params, runtime, graph, expected: see JudgeAhead.
+        source, params, runtime, graph, expected, tell: see JudgeAhead.
         lowers: whether a step before the last lowers the precision; `hold_to` then comes before anything is asked.
     """
 
@@ -45,13 +46,15 @@ class Judges:
         expected: Artifact,
         *,
         lowers: bool,
+        tell: Tell | None = None,
     ) -> None:
+        self._tell = tell
         self._params, self._expected, self._lowers = params, expected, lowers
         self._stack = ExitStack()
         self._of_source = (
-            JudgeAhead(source, params, runtime, graph, None, only="quality")
+            JudgeAhead(source, params, runtime, graph, None, only="quality", tell=tell)
             if lowers
-            else JudgeAhead(source, params, runtime, graph, expected)
+            else JudgeAhead(source, params, runtime, graph, expected, tell=tell)
         )
         self._stack.enter_context(self._of_source)
         self._lowered: Artifact | None = None
@@ -62,7 +65,7 @@ class Judges:
         self._lowered = lowered
         params = self._params.model_copy(update=_OF_THE_SOURCE)
         runtime = self._stack.enter_context(started(lowered, params))
-        judge = JudgeAhead(lowered, params, runtime, graph, self._expected, only="fidelity")
+        judge = JudgeAhead(lowered, params, runtime, graph, self._expected, only="fidelity", tell=self._tell)
         self._of_lowered = self._stack.enter_context(judge)
 
     def differs(self, candidate: Model) -> str | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onnxport.validate.report import Question, Report
     from onnxport.validate.runtimes.base import Feeds, ReferenceRuntime
     from onnxport.validate.runtimes.host import IsolatedRuntime
+    from onnxport.validate.searching import Tell
 
 
 # Bytes of weights. With more, the reference waits for the compiler: the two would lie in memory together.
@@ -39,7 +40,7 @@ class JudgeAhead:
         expected: the candidate, whose files need not be there yet. Its process starts when the reference's has
             answered and ended: a compiler needs the machine before, and the two would lie in memory together. None
             to start it with the verdict.
-        only: see Judge.
+        only, tell: see Judge.
 
     Raises:
         UsageError: a budget or a metric of the user's that cannot be meant.
@@ -53,9 +54,10 @@ class JudgeAhead:
         graph: Model | None,
         expected: Artifact | None,
         only: Question | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self._reference, self._params, self._runtime, self._graph = reference, params, runtime, graph
-        self._expected, self._only = expected, only
+        self._expected, self._only, self._tell = expected, only, tell
         if params.budget or params.metric:
             from onnxport.validate.budgets import Budgets
 
@@ -109,7 +111,12 @@ class JudgeAhead:
             from onnxport.validate.judge import Judge
 
             self._judge = Judge(
-                self._reference, self._params, graph=self._graph, runtime=self._runtime, only=self._only
+                self._reference,
+                self._params,
+                graph=self._graph,
+                runtime=self._runtime,
+                only=self._only,
+                tell=self._tell,
             )
             self._judge.prepare()
             if self._expected is not None:

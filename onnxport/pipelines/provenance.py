@@ -16,7 +16,7 @@ from onnxport.validate.params import ValidateParams
 # Options on which no result depends. Of the commands in environments of their own the versions count.
 _NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
     QuantizeParams: frozenset(("jobs", "memory_limit", "cache", "scheduler")),
-    ValidateParams: frozenset(("timeout", "report_tensors")),
+    ValidateParams: frozenset(("timeout", "memory_limit", "report_tensors")),
     TfliteParams: frozenset(("onnx2tf",)),
     ExportParams: frozenset(("paddle2onnx",)),
 }

@@ -68,7 +68,9 @@ def run(
         if job.validation is not None and runtime is not None:
             expected = Artifact(_staged(job, staging.folder, len(job.steps) - 1), job.target.gives)
             validation = functions.validation_of(job.validation, MAIN, models)
-            judge = stack.enter_context(Judges(source, validation, runtime, model, expected, lowers=lowers))
+            judge = stack.enter_context(
+                Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.searching)
+            )
         with unchanged(source, *further.values()):
             workshop = _Workshop(job, staging.folder, origin, judge, clock)
             begun = workshop.begin(workers, model)

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from onnxport.errors import UsageError
+from onnxport.memory import Size
 from onnxport.validate.params import Preprocess
 
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
@@ -33,7 +34,7 @@ _WEIGHTS: frozenset[Precision] = frozenset(("int8-weights", "int4-weights"))
 _CALIBRATING = CALIBRATED | _WEIGHTS
 BELONGS: Mapping[str, frozenset[Precision]] = {
     **dict.fromkeys(("calib", "calib_samples", "strict"), _CALIBRATING | {"fp16"}),
-    **dict.fromkeys(("jobs", "memory_limit", "cache", "scheduler"), _CALIBRATING),
+    **dict.fromkeys(("jobs", "cache", "scheduler"), _CALIBRATING),
     **dict.fromkeys(("method", "per_tensor", "bias_correction"), CALIBRATED),
     **dict.fromkeys(("block", "weights_method", "weights_format"), _WEIGHTS),
     "activations": frozenset(("int8",)),
@@ -41,28 +42,13 @@ BELONGS: Mapping[str, frozenset[Precision]] = {
     "reduce_range": frozenset(("dynamic",)),
 }
 # Of these, those that say how samples are read.
-_OF_CALIB = ("calib_samples", "strict", "jobs", "memory_limit", "scheduler")
+_OF_CALIB = ("calib_samples", "strict", "jobs", "scheduler")
 # The most sets of inputs that are read unless the user says otherwise.
 CALIBRATION_SAMPLES = 300
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
 ]
-
-_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30}
-
-
-def bytes_of(size: str) -> int:
-    """How many "800MB" or "1.5 GB" are; UsageError for another form."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]B)", size.strip(), re.IGNORECASE)
-    if not found:
-        raise UsageError(f"{size!r} is no size in memory", fix="write 800MB or 2GB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
-
-
-def _checked_size(size: str) -> str:
-    bytes_of(size)
-    return size
 
 
 def checked_address(address: str) -> str:
@@ -164,11 +150,12 @@ class QuantizeParams(BaseModel):
         "file of yours. Needs pip install 'onnxport[distributed]'.",
         json_schema_extra={"metavar": "ADDRESS"},
     )
-    memory_limit: Annotated[str, AfterValidator(_checked_size)] | None = Field(
+    memory_limit: Size | None = Field(
         default=None,
         exclude=True,
-        description="What the processes that calibrate may take together, as 800MB or 2GB: by fewer of them, then "
-        "by running each sample several times with a part of the tensors. Other steps take what they take.",
+        description="Memory that a step may take, as 800MB or 2GB. Calibration keeps it with fewer processes, then by "
+        "running each sample several times with a part of the tensors; the proof refuses larger inputs. "
+        "[default: none for calibration; for the proof a quarter of the machine's memory, at most 4GB]",
         json_schema_extra={"metavar": "SIZE"},
     )
     cache: bool = Field(

@@ -110,8 +110,13 @@ class OpenSizes:
         for turn in range(max(map(len, chosen.values()), default=1)):
             yield within | {name: choices[turn % len(choices)] for name, choices in chosen.items()}
 
-    def refused(self, refusal: OnnxportError) -> NoSizesError:
-        """The error for a model that accepts none of the proposals; `refusal` is what the last one met with."""
+    def refused(self, refusal: OnnxportError | None, told: str) -> NoSizesError:
+        """The error for a model that accepts none of the proposals.
+
+        Args:
+            refusal: what the last one met with; None where none was tried.
+            told: how far the search came.
+        """
         name, dims = next(
             (name, dims) for name, dims in self._shapes.items() if any(isinstance(dim, str) for dim in dims)
         )
@@ -119,7 +124,7 @@ class OpenSizes:
         example = ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
         return NoSizesError(
             f"no sizes were found that the model accepts for the open dimensions of input {name!r}",
-            why=f"the last try: {refusal.why}",
+            why=f"{told}; the last try: {refusal.why}" if refusal is not None else told,
             fix=f"give the sizes that it was exported with: --shape {name}={example}, or inputs of your own: "
             "--inputs DIR",
         )

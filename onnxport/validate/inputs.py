@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from math import prod
 from pathlib import Path
-
-import numpy as np
 
 from onnxport.artifact import Dim, TensorSpec
 from onnxport.errors import UsageError
@@ -20,21 +17,20 @@ from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.samples.states import States
 from onnxport.samples.tables import ROWS as TABLE_ROWS
 from onnxport.samples.tables import SUFFIX
-from onnxport.shapes import Limit
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.runtimes.base import MemoryFullError, RunError
+from onnxport.validate.searching import Search
 
 # Makes or reads one set of inputs; called again it gives the same one.
 Loader = Callable[[], Sample]
-# Runs the reference on a set. Raises RunError when the model refuses its sizes.
-Try = Callable[[Loader], None]
+# Runs the reference on a set, with the seconds that one run may take, None for any number. Raises RunError when the
+# model refuses its sizes, MemoryFullError when it takes too much memory.
+Try = Callable[[Loader, float | None], None]
 
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
 # Further sets made, one at a time, for outputs about which the planned ones say nothing.
 _FURTHER = 6
-# Bytes of one generated set. A network that takes more per run is none that we met.
-_LARGEST_SET = 2 * 2**30
 
 
 def feed_from_folder(
@@ -89,7 +85,7 @@ def feed_from_folder(
         return sample
 
     for file in files:
-        run(partial(load, file))
+        run(partial(load, file), None)
     notes += [f"preprocessing of images: {settings}"] if holds_images(files) else []
     notes += [f"the state {name!r} began with zeros, {label} gives none" for name, label in lacking.items()]
     return tuple(notes)
@@ -108,24 +104,24 @@ class GeneratedInputs:
 
     Args:
         inputs: the model's inputs.
-        shapes: their shapes, with the sizes that the user gave.
         domains: input name to the values that it may hold.
         seed: the user's seed.
         run: tries a set on the reference.
-        limits: input to axis to the sizes that the user allows.
+        sizes: what is open of the shapes.
+        search: the search for such sizes.
     """
 
     def __init__(
         self,
         inputs: tuple[TensorSpec, ...],
-        shapes: Mapping[str, tuple[Dim, ...]],
         domains: Mapping[str, Domain],
         seed: int,
         run: Try,
-        limits: Mapping[str, Mapping[int, Limit]] | None = None,
+        sizes: OpenSizes,
+        search: Search,
     ) -> None:
         self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
-        self._sizes = OpenSizes(inputs, shapes, limits)
+        self._sizes, self._search = sizes, search
         is_table = any(domain.kind == "table" for domain in domains.values())
         self._batch, self._other_batch = (ROWS, 1) if is_table else (1, BATCH)
         self._count, self._further = 0, 0
@@ -176,63 +172,29 @@ class GeneratedInputs:
     def _feed_companion(self, kind: FloatKind, shapes: Shapes) -> None:
         """One more set; a model that refuses it (a division by zero) has none, since nobody promised that it runs."""
         try:
-            self._run(partial(self._sample, self._count, kind, shapes))
+            self._run(partial(self._sample, self._count, kind, shapes), None)
         except (RunError, MemoryFullError):
             return
         self._count += 1
 
     def _first_accepted(self, kind: FloatKind, proposals: Iterable[Shapes]) -> Shapes:
         """Runs the next set in the first of the proposed sizes that the model accepts."""
-        refusal: RunError | MemoryFullError | None = None
-        for shapes in proposals:
-            try:
-                self._run(partial(self._sample, self._count, kind, shapes))
-            except (RunError, MemoryFullError) as error:
-                refusal = error
-            else:
+        for shapes in self._search.worthwhile(proposals):
+            if self._search.accepts(
+                shapes, partial(self._run, partial(self._sample, self._count, kind, shapes))
+            ):
                 self._count += 1
                 return shapes
-        assert refusal is not None, "there is always a proposal"
-        if isinstance(refusal, MemoryFullError):
-            raise refusal
-        if self._sizes.is_open:
-            raise self._sizes.refused(refusal)
-        raise RunError(
-            f"{refusal.what} (generated inputs)",
-            why=refusal.why,
-            fix="give inputs that it can run on: --inputs DIR",
-        ) from refusal
+        raise self._search.failed()
 
     def _sample(self, index: int, kind: FloatKind, shapes: Shapes) -> Sample:
         inputs = {spec.name: (spec, shapes[spec.name]) for spec in self._inputs}
-        self._check_bytes(shapes)
         feeds = generate(inputs, self._domains, kind=kind, seed=self._seed, index=index)
         has_floats = any(domain.kind == "real" for domain in self._domains.values())
         telling = has_floats or kind in COMPANIONS
         label = f"set {index + 1} ({kind})" if telling else f"set {index + 1}"
         return Sample(label, feeds, "generated", adversarial=kind in COMPANIONS)
 
-    def _check_bytes(self, shapes: Shapes) -> None:
-        """Refuses to generate a set that would fill the machine's memory."""
-        needed = {spec.name: prod(shapes[spec.name]) * _item_bytes(spec.dtype) for spec in self._inputs}
-        if sum(needed.values()) <= _LARGEST_SET:
-            return
-        name = max(needed, key=needed.__getitem__)
-        spec = next(spec for spec in self._inputs if spec.name == name)
-        size = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in spec.shape)
-        by_shape = "" if spec.is_static else f"give smaller sizes (--shape {name}={size}) or "
-        raise UsageError(
-            f"inputs as large as {name!r} are not generated",
-            why=f"of shape {list(shapes[name])} it takes {needed[name] / 1e9:.1f} GB, "
-            f"the limit of all inputs together is {_LARGEST_SET / 1e9:.1f} GB",
-            fix=f"{by_shape}inputs of your own: --inputs DIR",
-        )
-
 
 def _kind(number: int) -> FloatKind:
     return KINDS[number % len(KINDS)]
-
-
-def _item_bytes(dtype: str) -> int:
-    """Bytes of one element; of a string, those of the pointer to it."""
-    return np.dtype("object" if dtype == "string" else dtype).itemsize

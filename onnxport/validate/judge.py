@@ -33,6 +33,7 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.rows import differing_rows
 from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
+from onnxport.validate.searching import Tell
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
 from onnxport.validate.tensors import Tensors, check_place
 
@@ -51,6 +52,7 @@ class Judge(Closing):
         graph: the reference in memory, where the caller has it already.
         runtime: the process that runs it, where the caller has started one.
         only: the one question that is asked of candidates, see Hearing; None for those that the precisions raise.
+        tell: is told how many seconds of how many the search for sizes has taken.
 
     Raises:
         UsageError: a metric that cannot be imported, or a budget on one that nobody knows.
@@ -64,8 +66,10 @@ class Judge(Closing):
         graph: Model | None = None,
         runtime: ReferenceRuntime | None = None,
         only: Question | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self._artifact, self._params, self._graph, self._only = reference, params, graph, only
+        self._tell = tell
         check_place(params.report_tensors)
         self._budgets = Budgets.of(params)
         self._runtime = runtime or _started(reference, params)
@@ -151,7 +155,7 @@ class Judge(Closing):
     def _begun(self) -> Reference:
         """The reference, loaded by the first who asks. The caller holds the lock."""
         if self._reference is None:
-            reference = Reference(self._artifact, self._params, self._runtime, self._graph)
+            reference = Reference(self._artifact, self._params, self._runtime, self._graph, self._tell)
             try:
                 self._budgets.check(reference.outputs)
             except UsageError:

@@ -20,6 +20,7 @@ from pydantic import (
 
 from onnxport.errors import UsageError
 from onnxport.isolation import RUN_TIMEOUT
+from onnxport.memory import Size
 from onnxport.pairs import Numbers, Settings, Texts
 from onnxport.shapes import Shapes
 
@@ -149,6 +150,12 @@ class ValidateParams(BaseModel):
         allow_inf_nan=False,
         description="Seconds that one run of a model may take.",
         json_schema_extra={"metavar": "SECONDS"},
+    )
+    memory_limit: Size | None = Field(
+        default=None,
+        description="Memory that running the models may take, their inputs and answers included, as 800MB or 2GB. "
+        "[default: a quarter of the machine's, at most 4GB]",
+        json_schema_extra={"metavar": "SIZE"},
     )
     reference_runtime: Settings = Field(
         default={},

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -14,9 +17,11 @@ from onnxport.errors import InputError
 from onnxport.model import Model
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
+from onnxport.samples.footprint import Footprint
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
 from onnxport.shapes import apply_shapes, limits
+from onnxport.validate.bounds import MemoryLimit, needed, size_of
 from onnxport.validate.companions import UsualNoise
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import (
@@ -44,6 +49,8 @@ from onnxport.validate.probes import (
 from onnxport.validate.report import NodeRef
 from onnxport.validate.rollout import Rolling, at_step
 from onnxport.validate.runtimes.base import Array, Feeds, ReferenceRuntime, Runtime
+from onnxport.validate.runtimes.options import RuntimeOptions
+from onnxport.validate.searching import Search, Tell, patience
 from onnxport.validate.signature import Oriented, check_tensors
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
@@ -92,6 +99,7 @@ class Reference:
         runtime: the process that runs it.
         graph: the model in memory, where the caller has it already; of a framework's model what was exported from it,
             which tells what its inputs may hold.
+        tell: is told how long the search for sizes has taken.
     """
 
     against = "the reference itself"
@@ -102,8 +110,10 @@ class Reference:
         params: ValidateParams,
         runtime: ReferenceRuntime,
         graph: Model | None = None,
+        tell: Tell | None = None,
     ) -> None:
-        self.artifact, self._params = artifact, params
+        self.artifact, self._params, self._tell = artifact, params, tell
+        self._limit = MemoryLimit.of(params, artifact)
         if graph is None and artifact.format == "onnx":
             graph = Model.load(artifact.path)
         self.graph = graph and without_functions(graph)
@@ -119,6 +129,7 @@ class Reference:
             name for name, domain in known.items() if domain.kind == "table" and not domain.is_smooth
         )
         self._model = self.rolled(model)
+        self._footprint = Footprint(self.graph, self.inputs, self.steps)
         self.name = runtime.name
         self.shapes = apply_shapes(self.inputs, params.shape)
         self.precision = precision_of(artifact, graph, params.reference_runtime.get("function", ""))
@@ -132,6 +143,7 @@ class Reference:
         self._bytes = 0
         self._probes: list[Probe] = []
         self._closing: list[Runtime] = [self._model.runtime]
+        self._folders: list[TemporaryDirectory[str]] = []
         self._progress = threading.Condition()
         self._failure: BaseException | None = None
         self._generated: GeneratedInputs | None = None
@@ -200,13 +212,11 @@ class Reference:
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
         else:
+            sizes = OpenSizes(self.inputs, self.shapes, limits(self.inputs, self._params.shape))
+            seconds = patience(self.artifact.size)
+            search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
-                self.inputs,
-                self.shapes,
-                self._domains,
-                self._params.seed,
-                self._answer,
-                limits(self.inputs, self._params.shape),
+                self.inputs, self._domains, self._params.seed, self._answer, sizes, search
             )
             generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
             self.notes += tuple(generated.notes)
@@ -272,6 +282,8 @@ class Reference:
         """Frees the runtimes; answers that were kept stay."""
         while self._closing:
             self._closing.pop().close()
+        while self._folders:
+            self._folders.pop().cleanup()
         self._probes = []
 
     def _tolerance(self) -> Tolerance:
@@ -292,7 +304,7 @@ class Reference:
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
             yield from (perturbed_inputs(run, seed, self.precision, self._exact) for seed in (1, 2))
         elif self._is_its_graph and (shaken := self._shaken()) is not None:
-            yield from self._other_kernels(lambda: _in_memory(shaken))
+            yield from self._other_kernels(lambda: self._apart(shaken))
         yield from self._other_kernels(self._runtime.other_kernels)
 
     @property
@@ -304,6 +316,13 @@ class Reference:
     def _shaken(self) -> Model | None:
         return perturbed_weights(self.graph, self.precision) if self.graph is not None else None
 
+    def _apart(self, model: Model) -> Runtime:
+        """The runtime of a model in memory, in the reference's process: there its runs are bounded as all others."""
+        folder = TemporaryDirectory(prefix="onnxport-")
+        self._folders.append(folder)
+        saved = model.save(Path(folder.name, "model.onnx"))
+        return self._runtime.beside(RuntimeOptions(), saved.path)
+
     def _other_kernels(self, load: Callable[[], Runtime | None]) -> Iterator[Probe]:
         try:
             runtime = load()
@@ -314,11 +333,14 @@ class Reference:
         self._closing.append(runtime)
         yield other_kernels(self.rolled(Oriented(runtime)).run)
 
-    def _answer(self, load: Loader) -> None:
-        """Runs the reference and its probes on one set."""
+    def _answer(self, load: Loader, seconds: float | None) -> None:
+        """Runs the reference and its probes on one set; `seconds` is how long the first run may take."""
         sample = load()
+        if sample.source != "generated":
+            self._check_memory(sample)
         nan = any(_holds_nan(array, self._domains[name]) for name, array in sample.feeds.items())
-        answers = self._model.run(sample.feeds)
+        with nullcontext() if seconds is None else self._runtime.within(seconds):
+            answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
             return  # where the reference itself overflows or divides by 0, right artefacts differ in how
         # The last two, other inputs or weights and other kernels, have to do for companions, which are full of zeros.
@@ -352,6 +374,14 @@ class Reference:
             self.sets.append(answered)
             self._progress.notify_all()
 
+    def _check_memory(self, sample: Sample) -> None:
+        """Refuses inputs of the user's on which a run takes too much memory."""
+        estimate = self._footprint.at({name: array.shape for name, array in sample.feeds.items()})
+        if not self._limit.allows(estimate):
+            least = needed(estimate)
+            why = f"it takes at least {size_of(least)}"
+            raise self._limit.exceeded(f"running the reference on {sample.label}", why, least)
+
 
 def _is_finite(answer: Array) -> bool:
     return answer.dtype.kind != "f" or bool(np.isfinite(answer).all())
@@ -363,9 +393,3 @@ def _holds_nan(values: Array, domain: Domain) -> bool:
         return False
     odd = is_odd_nan(values, domain.columns) if domain.kind == "table" else np.isnan(values)
     return bool(odd.any())
-
-
-def _in_memory(model: Model) -> Runtime:
-    from onnxport.validate.runtimes.ort import OrtRuntime
-
-    return OrtRuntime.of_model(model)

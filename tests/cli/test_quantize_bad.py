@@ -220,7 +220,7 @@ def method_that_there_is_none(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*INT8, "--method", "kl")
 
 
-@case(2, "'plenty' is no size in memory; write 800MB or 2GB")
+@case(2, "--memory-limit has the value plenty; give a size such as 500MB or 2GB")
 def memory_that_is_no_size(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*INT8, "--memory-limit", "plenty")
 

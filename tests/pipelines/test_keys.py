@@ -142,6 +142,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "state": {"in": "out"},
         "steps": 7,
         "timeout": NOWHERE,
+        "memory_limit": NOWHERE,
         "reference_runtime": {"level": "basic"},
         "candidate_runtime": {"level": "basic"},
         "report_tensors": NOWHERE,

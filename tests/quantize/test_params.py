@@ -16,7 +16,7 @@ CALIB: dict[str, Any] = {"calib": DIGITS.with_name("test.npz")}
 
 
 def test_the_table_speaks_of_options_that_there_are() -> None:
-    for_all = {"precision", "seed", "preprocess", "exclude"}
+    for_all = {"precision", "seed", "preprocess", "exclude", "memory_limit"}
     assert set(BELONGS) | for_all == set(QuantizeParams.model_fields), (
         "a new option belongs to some or to all"
     )

@@ -72,7 +72,9 @@ def test_no_proposal_comes_twice() -> None:
 
 
 def test_when_none_is_accepted_the_option_is_spelled_out() -> None:
-    error = sizes(("fixed", (4,)), ("x", ("N", 80, "T"))).refused(InputError("no", why="bad Concat"))
+    error = sizes(("fixed", (4,)), ("x", ("N", 80, "T"))).refused(
+        InputError("no", why="bad Concat"), "13 sizes were tried in 2 s"
+    )
     assert error.exit_code == 2
     assert "input 'x'" in str(error)
     assert "bad Concat" in str(error)

@@ -190,7 +190,7 @@ def test_errors_of_the_runtime_cross_the_process_border(tmp_path: Path, ours: Pa
 def test_a_crash_is_a_machine_error(ours: Path) -> None:
     with IsolatedRuntime(ours) as runtime:
         runtime.run(FEEDS)
-        os.kill(runtime._child._process.pid, signal.SIGSEGV)
+        os.kill(runtime._process.child._process.pid, signal.SIGSEGV)
         with pytest.raises(MachineError, match=r"LiteRT running .* crashed \(signal SIGSEGV\)"):
             runtime.run(FEEDS)
 
@@ -198,7 +198,7 @@ def test_a_crash_is_a_machine_error(ours: Path) -> None:
 def test_a_hang_is_a_machine_error(ours: Path) -> None:
     with IsolatedRuntime(ours, timeout=2.0) as runtime:
         runtime.run(FEEDS)
-        os.kill(runtime._child._process.pid, signal.SIGSTOP)
+        os.kill(runtime._process.child._process.pid, signal.SIGSTOP)
         with pytest.raises(MachineError, match="hung: no answer within 2 s"):
             runtime.run(FEEDS)
 

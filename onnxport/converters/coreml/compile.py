@@ -87,11 +87,9 @@ class CoremlConverter(Closing):
         if params.precision not in ("fp16", "mixed"):
             return (), ()
         from onnxport.optimizers.float16.islands import islands, said
+        from onnxport.optimizers.float16.measured import measured_apart
 
-        with Child(
-            "onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight"
-        ) as child:
-            measured = child.call("measure", handed_over, params.shape, list(samples))
+        measured = measured_apart(handed_over, params.shape, samples)
         found = islands(model.graph, measured.peaks, mixed=params.precision == "mixed")
         return found, said(model.graph, found, measured)
 

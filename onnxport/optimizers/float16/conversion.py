@@ -12,12 +12,11 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.errors import CannotConvertError
-from onnxport.isolation import Child
 from onnxport.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.float16.batch_norms import settle_batch_norms
 from onnxport.optimizers.float16.holds import computes_floats, is_float, tell_types
-from onnxport.optimizers.float16.measured import Feeds, Measured
+from onnxport.optimizers.float16.measured import Feeds, Measured, measured_apart
 from onnxport.optimizers.float16.placement import placed
 from onnxport.optimizers.float16.rewriting import Rewritten, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
@@ -122,9 +121,7 @@ def _islands(model: Model, kept: Mapping[ir.Node, str]) -> tuple[str, ...]:
 def _measure(model: Model, folder: Path, samples: Sequence[Feeds]) -> Measured:
     path = folder / "measured.onnx"
     model.hand_over(path)
-    with Child("onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight") as child:
-        measured: Measured = child.call("measure", path, {}, list(samples))
-    return measured
+    return measured_apart(path, {}, samples)
 
 
 def _has_floats(model: Model) -> bool:

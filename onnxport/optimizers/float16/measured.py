@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onnxport.isolation import Child, ChildTooLarge
+from onnxport.memory import machine_memory
+from onnxport.shapes import GivenShape
+
 Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+# What the process may hold: a quarter of the machine's memory, at most so much. The command's own comes on top.
+_MOST, _LEAST = 3_500_000_000, 750_000_000
 
 
 @dataclass(frozen=True)
@@ -24,3 +33,14 @@ class Measured:
     peaks: Mapping[str, float] = field(default_factory=dict)
     sets: int = 0
     failure: str = ""
+
+
+def measured_apart(path: Path, shapes: Mapping[str, GivenShape], samples: Sequence[Feeds]) -> Measured:
+    """What a process of its own measures (preflight.py); the conversion can do without what takes too much memory."""
+    with Child("onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight") as child:
+        child.memory = max(min((machine_memory() or _MOST) // 4, _MOST), _LEAST)
+        try:
+            measured: Measured = child.call("measure", path, shapes, list(samples))
+        except ChildTooLarge as error:
+            return Measured(failure=f"its runs took more than {error.taken / 1e9:.1f} GB")
+    return measured

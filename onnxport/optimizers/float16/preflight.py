@@ -5,8 +5,9 @@ Runs in a process of its own, which ends before the conversion starts: the two w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from onnxport.model import Model
 from onnxport.optimizers.float16.measured import Feeds, Measured
 from onnxport.optimizers.float16.taps import tap
 from onnxport.samples.domain import domains
+from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes
 from onnxport.shapes import GivenShape, apply_shapes, limits
@@ -26,6 +28,8 @@ from onnxport.shapes import GivenShape, apply_shapes, limits
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _MOST_TRIES = 40  # sizes of open dimensions
+_PATIENCE = 20.0  # seconds of trying
+_MOST_BYTES = 1_000_000_000  # that the values of one run may take at sizes that nobody asked for
 
 
 class Preflight:
@@ -88,9 +92,12 @@ def _generated(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> 
     inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
     known = domains(model)
     sizes = OpenSizes(inputs, apply_shapes(inputs, {}), limits(inputs, _present(shapes, inputs)))
+    footprint, end = Footprint(model, inputs), time.monotonic() + _PATIENCE
+    fitting = (shape for shape in sizes.proposals(1) if _fits(footprint.at(shape), sizes))
+    proposals = takewhile(lambda _: time.monotonic() < end, islice(fitting, _MOST_TRIES))
     chosen = None
     for number, kind in enumerate(KINDS):
-        for shape in [chosen] if chosen else islice(sizes.proposals(1), _MOST_TRIES):
+        for shape in [chosen] if chosen else proposals:
             specs = {spec.name: (spec, shape[spec.name]) for spec in inputs}
             feeds = generate(specs, known, kind=kind, seed=0, index=number)
             if chosen is None and not _runs(session, feeds):
@@ -98,6 +105,11 @@ def _generated(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> 
             chosen = shape
             yield feeds
             break
+
+
+def _fits(estimate: Estimate, sizes: OpenSizes) -> bool:
+    """Whether sizes are worth a try; those of a model that leaves none open are."""
+    return not sizes.untold or (estimate.graph <= _MOST_BYTES and not estimate.contradiction)
 
 
 def _runs(session: Any, feeds: Feeds) -> bool:

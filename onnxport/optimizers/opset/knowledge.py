@@ -8,8 +8,7 @@ import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
-# A tensor with more elements carries no shape, axes or sizes that shape inference would want to read.
-_WEIGHT_ELEMENTS = 256
+from onnxport.bare import bare
 
 
 class Known:
@@ -50,40 +49,13 @@ def inferred(model: ir.Model) -> Known:
     The shapes that a file declares for its intermediates are often wrong, and a rewrite that relied on one
     would be too. Declared types stay: after an operator that ONNX does not know they are all there is.
     """
-    proto = ir.to_proto(_bare(model))
+    proto = ir.to_proto(bare(model))
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return Known({})  # every adapter has a form for the unknown
     pairs = zip(_values(model), _values(ir.from_proto(proto)), strict=True)
     return Known({value: (twin.type, twin.shape) for value, twin in pairs})
-
-
-def _bare(model: ir.Model) -> ir.Model:
-    """A copy without weights and without the declared shapes of what nodes make."""
-    bare = model.clone()
-    for graph in bare.graphs():
-        for value in graph.initializers.values():
-            if value.const_value is not None:
-                value.const_value = _without_bytes(value.const_value)
-        for value in [*graph.outputs, *(graph.inputs if graph is not bare.graph else ())]:
-            value.shape = None
-    for node in bare.graph.all_nodes():
-        for value in node.outputs:
-            value.shape = None
-        for name, attribute in node.attributes.items():
-            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                node.attributes.add(ir.AttrTensor(name, _without_bytes(attribute.as_tensor())))
-    return bare
-
-
-def _without_bytes(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """A stand-in for a big tensor with its type and shape only: inference must not copy weights."""
-    if tensor.size <= _WEIGHT_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
-        return tensor
-    return ir.ExternalTensor(
-        "unread", 0, 0, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name or ""
-    )
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from onnxport.memory import bytes_of
 from onnxport.pipelines.spec.scalars import written
-from onnxport.validate.debug.params import bytes_of
 
 
 def _names(given: object) -> object:

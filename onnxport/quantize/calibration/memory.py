@@ -48,8 +48,8 @@ def parted(
     room = limit // jobs - base
     if room < largest:
         raise UsageError(
-            f"--memory-limit {limit // 2**20}MB does not hold this calibration",
-            why=f"with one tensor at a time it takes about {math.ceil((base + largest) / 2**20)} MB",
+            f"--memory-limit {limit // 1_000_000}MB does not hold this calibration",
+            why=f"with one tensor at a time it takes about {math.ceil((base + largest) / 1e6)} MB",
             fix="give at least that, or smaller samples",
         )
     return tuple(_filled(taps, sizes, room)), jobs

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from onnxport.memory import bytes_of
 from onnxport.quantize.calibration.cache import Entry, State, key_of
 from onnxport.quantize.calibration.cluster import Cluster
 from onnxport.quantize.calibration.memory import parted
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Taps, Task
 from onnxport.quantize.calibration.workers import Workers
-from onnxport.quantize.params import QuantizeParams, bytes_of
+from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Watch
 from onnxport.samples.readers import SampleFile
 

@@ -26,6 +26,7 @@ from onnxport.validate.precision import kept_float32
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
 from onnxport.validate.runtimes.base import Array, Feeds
+from onnxport.validate.searching import Tell
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
@@ -47,6 +48,7 @@ def diagnose(
     graph: Model | None,
     output: Path | None,
     phase: Phase = lambda step: nullcontext(),
+    tell: Tell | None = None,
 ) -> Report:
     """The verdict on `candidate`, and where it comes from when it is not that the two agree.
 
@@ -54,6 +56,7 @@ def diagnose(
         graph: the reference in memory.
         output: the folder that gets the node at fault with its inputs; None for no folder.
         phase: tells which step begins and ends: "validate", "search".
+        tell: see Judge.
 
     Raises:
         UsageError: the reference is no ONNX file, or the two do not take and give the same tensors.
@@ -66,8 +69,8 @@ def diagnose(
         )
     if output is not None:
         repro.check_place(output)
-    limit = memory.Limit(params.memory_bytes, params.memory_limit)
-    with Judge(reference, params, graph=graph) as judge:
+    limit = memory.Limit(params.memory_bytes, params.searched_within)
+    with Judge(reference, params, graph=graph, tell=tell) as judge:
         with phase("validate"):
             report = judge.verdict(candidate)
         if report.passed and not params.layers:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from onnxport.artifact import TensorSpec
-from onnxport.errors import MachineError, UsageError
+from onnxport.errors import USAGE, MachineError, UsageError
 
 if TYPE_CHECKING:
     from onnxport.samples.domain import Domain
+    from onnxport.validate.runtimes.options import RuntimeOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Feeds = Mapping[str, Array]
@@ -22,8 +25,18 @@ class RunError(UsageError):
     """A loaded model that refuses to run on inputs that fit its signature; `why` is the runtime's own cause."""
 
 
+class SlowRunError(RunError):
+    """A run that did not end within the time that its caller had for it."""
+
+
 class MemoryFullError(MachineError):
     """A run that needs more memory than the machine has; one on smaller inputs may do."""
+
+
+class OverLimitError(MemoryFullError):
+    """A run that needs more memory than the user allows."""
+
+    exit_code = USAGE
 
 
 class Runtime(Protocol):
@@ -88,6 +101,14 @@ class ReferenceRuntime(Runtime, Protocol):
         Raises:
             InputError: it cannot be loaded so.
         """
+        ...
+
+    def beside(self, options: RuntimeOptions, path: Path) -> Runtime:
+        """Another ONNX model in the same process; only of a runtime that runs ONNX models."""
+        ...
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Ends runs inside it after `seconds`, by SlowRunError, where the model is quickly loaded again."""
         ...
 
     def again(self) -> ReferenceRuntime:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from onnxport.artifact import FORMATS, SUFFIXES, Artifact, TensorSpec
 from onnxport.closing import Closing
-from onnxport.isolation import RUN_TIMEOUT, Child
+from onnxport.isolation import RUN_TIMEOUT, Child, ChildHung, ChildTooLarge
+from onnxport.validate.bounds import MemoryLimit, size_of
 from onnxport.validate.runtimes import kinds
-from onnxport.validate.runtimes.base import Array, Feeds, Runtime
+from onnxport.validate.runtimes.base import Array, Feeds, MemoryFullError, Runtime, SlowRunError
 from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
 
 if TYPE_CHECKING:
@@ -41,21 +45,21 @@ class Host:
     """The child's side: it holds the real runtimes, by the options that they run under."""
 
     def __init__(self) -> None:
-        self._held: dict[RuntimeOptions, Runtime] = {}
+        self._held: dict[tuple[Path, RuntimeOptions], Runtime] = {}
 
     def open(self, path: Path, options: RuntimeOptions) -> Description:
         from onnxport.validate.runtimes import load
 
-        runtime = self._held[options] = load(path, options)
+        runtime = self._held[path, options] = load(path, options)
         permutations = getattr(runtime, "permutations", {})
         remarks = getattr(runtime, "remarks", ())
         return Description(runtime.name, runtime.inputs, runtime.outputs, permutations, remarks)
 
-    def taps(self, options: RuntimeOptions) -> frozenset[str]:
-        return self._held[options].taps
+    def taps(self, path: Path, options: RuntimeOptions) -> frozenset[str]:
+        return self._held[path, options].taps
 
-    def run(self, options: RuntimeOptions, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
-        return self._held[options].run(feeds, taps=taps)
+    def run(self, path: Path, options: RuntimeOptions, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
+        return self._held[path, options].run(feeds, taps=taps)
 
 
 def tflite_host() -> Host:
@@ -95,7 +99,43 @@ def isolated(artifact: Artifact, params: ValidateParams, role: Role) -> Isolated
     option = f"--{role}-runtime"
     given = params.reference_runtime if role == "reference" else params.candidate_runtime
     options = runtime_options(artifact.format, given, option)
-    return IsolatedRuntime(artifact.path, options, timeout=params.timeout)
+    return IsolatedRuntime(
+        artifact.path,
+        options,
+        timeout=params.timeout,
+        limit=lambda: MemoryLimit.of(params, artifact),
+        role=role,
+    )
+
+
+def _unlimited() -> MemoryLimit:
+    return MemoryLimit(None)
+
+
+class _Process:
+    """The child behind one runtime or several; where it was ended, another takes its place when it is needed.
+
+    Attributes:
+        number: of the child; who opened a model in an earlier one has to open it again.
+        runs: that this child has begun.
+    """
+
+    def __init__(self, start: Callable[[], Child]) -> None:
+        self._start = start
+        self.child, self.number, self.runs = start(), 0, 0
+        self._is_ended = False
+
+    def end(self) -> None:
+        """Closes the child, which is of no use any more."""
+        self.child.close()
+        self._is_ended = True
+
+    def current(self) -> Child:
+        """The child that runs."""
+        if self._is_ended:
+            self.child, self._is_ended = self._start(), False
+            self.number, self.runs = self.number + 1, 0
+        return self.child
 
 
 class IsolatedRuntime(Closing):
@@ -108,31 +148,49 @@ class IsolatedRuntime(Closing):
         path: the model.
         options: how its runtime is to run it.
         timeout: seconds that one call may take.
+        limit: tells, once there is a file, what memory it may take. A run that takes more is ended, and the next one
+            gets a new process.
+        role: what it is to the judge, for error messages.
     """
 
     domains: Mapping[str, Domain] = {}
     features: tuple[str, ...] | None = None
 
     def __init__(
-        self, path: Path, options: RuntimeOptions = _DEFAULT, *, timeout: float = RUN_TIMEOUT
+        self,
+        path: Path,
+        options: RuntimeOptions = _DEFAULT,
+        *,
+        timeout: float = RUN_TIMEOUT,
+        limit: Callable[[], MemoryLimit] = _unlimited,
+        role: Role | None = None,
     ) -> None:
-        self.path, self.options, self._timeout = path, options, timeout
+        self.path, self.options, self._timeout, self._limit_of, self._role = (
+            path,
+            options,
+            timeout,
+            limit,
+            role,
+        )
         self._kind = kinds.find(FORMATS[path.suffix.lower()], options.runtime)
         self._kind.check()
         target = f"{__name__}:{_TARGETS.get(self._kind.name, Host.__name__)}"
         purpose = f"{self._kind.title} running {path}"
-        self._child = Child(target, purpose=purpose, timeout=timeout, patience=_PATIENCE)
+        self._process = _Process(lambda: Child(target, purpose=purpose, timeout=timeout, patience=_PATIENCE))
         self._described: Description | None = None
+        self._opened_in = -1
+        self._deadline: float | None = None
 
-    def beside(self, options: RuntimeOptions) -> IsolatedRuntime:
-        """The same model loaded once more in the same process, which ends with the first of the two to close.
+    def beside(self, options: RuntimeOptions | None = None, path: Path | None = None) -> IsolatedRuntime:
+        """The same model under other options, or another one, in the same process, which ends with the first to close.
 
         Raises:
             InputError: the runtime cannot load it under these options.
         """
         other = copy(self)
-        other.options = options
-        other._described = self._child.call("open", self.path, options)
+        other.options, other.path = options or self.options, path or self.path
+        other._described, other._opened_in = None, -1
+        other._opened()
         return other
 
     def other_kernels(self) -> IsolatedRuntime | None:
@@ -143,7 +201,18 @@ class IsolatedRuntime(Closing):
 
     def again(self) -> IsolatedRuntime:
         """See `ReferenceRuntime.again`."""
-        return IsolatedRuntime(self.path, self.options, timeout=self._timeout)
+        return IsolatedRuntime(
+            self.path, self.options, timeout=self._timeout, limit=self._limit_of, role=self._role
+        )
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Ends runs inside it after `seconds`, by SlowRunError."""
+        self._deadline = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._deadline = None
 
     @property
     def name(self) -> str:
@@ -169,24 +238,76 @@ class IsolatedRuntime(Closing):
 
     @property
     def taps(self) -> frozenset[str]:
-        names: frozenset[str] = self._opened().call("taps", self.options)
+        names: frozenset[str] = self._opened().call("taps", self.path, self.options)
         return names
 
     def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
-        """See `Runtime.run`."""
-        outputs: dict[str, Array] = self._opened().call("run", self.options, dict(feeds), tuple(taps))
-        return outputs
+        """See `Runtime.run`.
+
+        Raises:
+            SlowRunError: see `within`.
+        """
+        try:
+            return self._run(feeds, taps)
+        except ChildTooLarge as large:
+            if self._was_fresh:
+                raise self._too_large(feeds, large) from None
+        # What earlier runs left in the process may have been too much.
+        try:
+            return self._run(feeds, taps)
+        except ChildTooLarge as large:
+            raise self._too_large(feeds, large) from None
 
     def close(self) -> None:
-        self._child.close()
+        self._process.child.close()
+
+    def _run(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
+        child = self._opened()
+        self._was_fresh = not self._process.runs
+        self._process.runs += 1
+        child.memory, child.message = self._limit.process(feeds), self._limit.answer
+        child.deadline = self._deadline
+        try:
+            outputs: dict[str, Array] = child.call("run", self.path, self.options, dict(feeds), tuple(taps))
+        except ChildTooLarge:
+            self._process.end()
+            raise
+        except ChildHung as hung:
+            if self._deadline is None or time.monotonic() < self._deadline:
+                raise
+            self._process.end()
+            raise SlowRunError(
+                f"{self.path} was still running on {_shapes(feeds)}", why="the time was over"
+            ) from hung
+        child.memory = child.message = child.deadline = None
+        return outputs
+
+    @cached_property
+    def _limit(self) -> MemoryLimit:
+        return self._limit_of()
+
+    def _too_large(self, feeds: Feeds, large: ChildTooLarge) -> MemoryFullError:
+        side = f"the {self._role} " if self._role else ""
+        return self._limit.exceeded(
+            f"running {side}{self.path} on {_shapes(feeds)}",
+            f"it had taken {size_of(large.taken)} when it was ended",
+            2 * max(large.taken, self._limit.bytes or 0),
+        )
 
     def _opened(self) -> Child:
-        assert self._description
-        return self._child
+        child = self._process.current()
+        if self._opened_in != self._process.number:
+            self._described = child.call("open", self.path, self.options)
+            self._opened_in = self._process.number
+        return child
 
     @property
     def _description(self) -> Description:
         if self._described is None:
-            self._described = self._child.call("open", self.path, self.options)
+            self._opened()
         assert self._described is not None
         return self._described
+
+
+def _shapes(feeds: Feeds) -> str:
+    return ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())

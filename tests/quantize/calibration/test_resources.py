@@ -335,21 +335,23 @@ def test_a_limit_below_a_process_is_refused(model, files, watch):
     with pytest.raises(
         UsageError, match=r"--memory-limit 30MB does not hold.*takes about \d+ MB; give at least"
     ) as told:
-        calibrate(model, taps(), files, watch=watch, resources=Resources(memory=30 * 2**20))
+        calibrate(model, taps(), files, watch=watch, resources=Resources(memory=30_000_000))
     least = int(re.search(r"about (\d+) MB", str(told.value))[1])
     assert 30 < least < 300
-    calibrate(model, taps(), files, watch=watch, resources=Resources(memory=(least + 1) * 2**20))
+    calibrate(model, taps(), files, watch=watch, resources=Resources(memory=(least + 1) * 1_000_000))
 
 
-@pytest.mark.parametrize(("text", "size"), [("800MB", 800 * 2**20), ("1.5 gb", 3 * 2**29), ("64KB", 65536)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("800MB", 800_000_000), ("1.5 gb", 1_500_000_000), ("64KB", 64_000)]
+)
 def test_sizes_in_memory(text, size):
     params = QuantizeParams(precision="int8", calib=Path("x"), memory_limit=text, jobs=3, cache=False)
     assert Resources.of(params) == Resources(3, size, False)
 
 
-@pytest.mark.parametrize("text", ["2", "2TB", "GB", "-1GB", ""])
+@pytest.mark.parametrize("text", ["0", "2XB", "GB", "-1GB", ""])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(UsageError, match="is no size in memory; write 800MB or 2GB"):
+    with pytest.raises(ValueError, match="give a size such as 500MB or 2GB"):
         QuantizeParams(precision="int8", calib=Path("x"), memory_limit=text)
 
 

@@ -1,0 +1,35 @@
+"""An ONNX graph without its weights: all that shape inference reads."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+# A tensor with more elements carries no shape, axes or sizes that shape inference would want to read.
+_WEIGHT_ELEMENTS = 256
+
+
+def bare(model: ir.Model) -> ir.Model:
+    """A copy without weights and without the declared shapes of what nodes make."""
+    bare = model.clone()
+    for graph in bare.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                value.const_value = _without_bytes(value.const_value)
+        for value in [*graph.outputs, *(graph.inputs if graph is not bare.graph else ())]:
+            value.shape = None
+    for node in bare.graph.all_nodes():
+        for value in node.outputs:
+            value.shape = None
+        for name, attribute in node.attributes.items():
+            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                node.attributes.add(ir.AttrTensor(name, _without_bytes(attribute.as_tensor())))
+    return bare
+
+
+def _without_bytes(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """A stand-in for a big tensor with its type and shape only: inference must not copy weights."""
+    if tensor.size <= _WEIGHT_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    return ir.ExternalTensor(
+        "unread", 0, 0, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name or ""
+    )

@@ -1,0 +1,55 @@
+"""Sizes in memory: how users write them, and how much the machine has."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", re.IGNORECASE)
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_GROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def bytes_of(text: str) -> int:
+    """The bytes that "2GB", "500 MB" or "4096" name, in decimal units; ValueError for other texts."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not float(match.group(1)):
+        raise ValueError("give a size such as 500MB or 2GB")
+    number, unit = match.groups()
+    return int(float(number) * _UNITS[unit.lower()])
+
+
+def _checked(text: str) -> str:
+    bytes_of(text)
+    return text
+
+
+# A size as the user wrote it, which errors and reports repeat.
+Size = Annotated[str, AfterValidator(_checked)]
+
+
+def machine_memory() -> int | None:
+    """Bytes that the machine has, or the control group of this process; None where the system does not tell."""
+    found = [each for each in (_physical(), *map(_of_group, _GROUP_LIMITS)) if each is not None]
+    return min(found, default=None)
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _of_group(limit: Path) -> int | None:
+    try:
+        return int(limit.read_text())
+    except (OSError, ValueError):  # no such file, or the word "max"
+        return None

@@ -1,0 +1,241 @@
+"""What one run of a graph takes in memory at given sizes, told by shape inference before anything runs.
+
+The estimate is a lower bound. It counts the values that have to lie in memory together when the nodes run in their
+order, one after the other: a value lives from the node that makes it to the last that reads it. Views (Reshape) take
+nothing, and an elementwise node writes over an operand that nobody else reads. What a kernel takes for itself (im2col)
+and values whose shape inference cannot tell do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+import onnx_ir as ir
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+from onnxport.artifact import TensorSpec
+from onnxport.bare import bare
+from onnxport.model import Model
+from onnxport.samples.sizes import Shapes
+
+# Nodes whose result is their first operand under another shape.
+_VIEWS = frozenset("Flatten Identity Reshape Squeeze Unsqueeze".split())
+# Nodes that compute each element from those at the same place, so that the result may take an operand's place.
+_ELEMENTWISE = frozenset(
+    "Abs Add And BatchNormalization Cast Ceil Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater HardSigmoid HardSwish "
+    "LeakyRelu Less Log LogSoftmax Max Min Mish Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin "
+    "Softmax Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor".split()
+)
+_POINTER = 8  # bytes of a string, in an array of pointers
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run at some sizes takes, in bytes, at least.
+
+    Attributes:
+        inputs, outputs: one copy of each.
+        graph: weights, and the values that lie in memory together.
+        contradiction: why shape inference finds that the model cannot run at these sizes, of which no more is known
+            then; empty where it finds none.
+    """
+
+    inputs: int
+    outputs: int = 0
+    graph: int = 0
+    contradiction: str = ""
+
+
+class Footprint:
+    """Estimates of one model's runs.
+
+    Args:
+        model: the graph; None where there is none to read, so that the inputs alone count.
+        inputs: the model's inputs.
+        steps: how many runs in a row make one answer.
+    """
+
+    def __init__(self, model: Model | None, inputs: Sequence[TensorSpec], steps: int = 1) -> None:
+        self._model, self._steps = model, steps
+        self._dtypes = {spec.name: spec.dtype for spec in inputs}
+        self._is_doubted = False
+        self._known: dict[tuple[tuple[str, tuple[int, ...]], ...], Estimate] = {}
+
+    def at(self, shapes: Mapping[str, tuple[int, ...]]) -> Estimate:
+        """The estimate for inputs of these shapes."""
+        key = tuple(sorted(shapes.items()))
+        if key not in self._known:
+            self._known[key] = self._estimate(dict(shapes))
+        return self._known[key]
+
+    def _estimate(self, shapes: Shapes) -> Estimate:
+        inputs = sum(prod(shape) * _item_bytes(self._dtypes.get(name, "")) for name, shape in shapes.items())
+        if self._model is None or self._proto is None:
+            return Estimate(inputs)
+        _give_shapes(self._proto, shapes)
+        inferred, contradiction = self._inferred()
+        if inferred is None:
+            return Estimate(inputs, contradiction=contradiction)
+        graph = inferred.graph
+        outputs = sum(_bytes(value) for value in graph.output) * self._steps
+        return Estimate(inputs, outputs, self._weights + self._schedule.peak(graph), contradiction)
+
+    @cached_property
+    def _weights(self) -> int:
+        """Bytes of weights in memory; those in files of their own are mapped."""
+        assert self._model is not None
+        return 0 if self._model.external_files else self._model.weight_bytes
+
+    @cached_property
+    def _proto(self) -> ModelProto | None:
+        """The graph without weights; None for one that cannot be written as a message."""
+        assert self._model is not None
+        try:
+            return ir.to_proto(bare(self._model.ir))
+        except (ValueError, TypeError, RuntimeError):
+            return None
+
+    @cached_property
+    def _schedule(self) -> _Schedule:
+        assert self._proto is not None
+        return _Schedule(self._proto.graph)
+
+    @cached_property
+    def _trusts_inference(self) -> bool:
+        """Whether shape inference takes the model while its sizes are open: what it refuses then is no size's fault."""
+        assert self._model is not None
+        proto = ir.to_proto(bare(self._model.ir))
+        return _infer(proto, strict=True)[0] is not None
+
+    def _inferred(self) -> tuple[ModelProto | None, str]:
+        """The graph with all shapes that can be told, or the contradiction that was found."""
+        assert self._proto is not None
+        if self._is_doubted:
+            return _infer(self._proto, strict=False)[0], ""
+        inferred, contradiction = _infer(self._proto, strict=True)
+        if inferred is None and not self._trusts_inference:
+            self._is_doubted = True
+            return self._inferred()
+        return inferred, contradiction
+
+
+def _infer(proto: ModelProto, *, strict: bool) -> tuple[ModelProto | None, str]:
+    try:
+        return onnx.shape_inference.infer_shapes(proto, strict_mode=strict, data_prop=True), ""
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        return None, " ".join(str(error).split())[:300]
+
+
+def _give_shapes(proto: ModelProto, shapes: Mapping[str, Iterable[int]]) -> None:
+    for value in proto.graph.input:
+        if value.name in shapes:
+            dims = value.type.tensor_type.shape.dim
+            del dims[:]
+            for size in shapes[value.name]:
+                dims.add(dim_value=size)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A node: the values that it makes, those that nobody reads after it, and the graphs inside it."""
+
+    made: tuple[str, ...]
+    freed: tuple[str, ...]
+    is_elementwise: bool
+    bodies: tuple[_Schedule, ...]
+
+
+class _Schedule:
+    """The steps of a graph, whatever its sizes."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self.reads: set[str] = set()  # of what lies outside, too
+        roots: dict[str, str] = {}  # of views: the value that they show
+        last: dict[str, int] = {}
+        bodies = {}
+        for number, node in enumerate(graph.node):
+            bodies[number] = tuple(_Schedule(body) for body in _bodies(node))
+            read = {*node.input}.union(*(body.reads for body in bodies[number]))
+            self.reads |= read
+            last |= dict.fromkeys((roots.get(name, name) for name in read), number)
+            if _is_view(node):
+                roots[node.output[0]] = roots.get(node.input[0], node.input[0])
+            else:
+                last |= dict.fromkeys(node.output, number)
+        last |= dict.fromkeys((roots.get(value.name, value.name) for value in graph.output), len(graph.node))
+        made = {name for node in graph.node for name in node.output}
+        freed: dict[int, list[str]] = {}
+        for name in made & last.keys():  # weights and inputs stay
+            freed.setdefault(last[name], []).append(name)
+        self._steps = tuple(
+            _Step(
+                () if _is_view(node) else tuple(node.output),
+                tuple(freed.get(number, ())),
+                node.op_type in _ELEMENTWISE,
+                bodies[number],
+            )
+            for number, node in enumerate(graph.node)
+        )
+
+    def peak(self, graph: GraphProto) -> int:
+        """Bytes of the values that lie in memory together, at most; what the graph takes in is the caller's.
+
+        Args:
+            graph: the same one, with the shapes that are known.
+        """
+        sizes = {value.name: _bytes(value) for value in (*graph.value_info, *graph.output)}
+        live = peak = 0
+        for number, step in enumerate(self._steps):
+            made = sum(sizes.get(name, 0) for name in step.made)
+            reused = (
+                made if step.is_elementwise and any(sizes.get(each) == made for each in step.freed) else 0
+            )
+            inside = 0
+            if step.bodies:
+                pairs = zip(step.bodies, _bodies(graph.node[number]), strict=True)
+                inside = max(schedule.peak(body) for schedule, body in pairs)
+            peak = max(peak, live + made - reused + inside)
+            live += made - sum(sizes.get(name, 0) for name in step.freed)
+        return peak
+
+
+def _is_view(node: NodeProto) -> bool:
+    return node.op_type in _VIEWS and bool(node.input)
+
+
+def _bodies(node: NodeProto) -> list[GraphProto]:
+    """The graphs inside an If, a Loop or a Scan."""
+    return [
+        body
+        for attribute in node.attribute
+        for body in ([attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs)
+    ]
+
+
+def _bytes(value: ValueInfoProto) -> int:
+    """Bytes of a tensor; 0 where its shape or its type is not known, or it is none."""
+    tensor = value.type.tensor_type
+    dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
+    if not tensor.elem_type or not tensor.HasField("shape") or any(dim < 0 for dim in dims):
+        return 0
+    if tensor.elem_type == TensorProto.STRING:
+        return prod(dims) * _POINTER
+    try:
+        bits: int = ir.DataType(tensor.elem_type).bitwidth
+    except (ValueError, TypeError):
+        return 0
+    return prod(dims) * bits // 8
+
+
+def _item_bytes(dtype: str) -> int:
+    """Bytes of one element of an array; of a string, those of the pointer to it."""
+    try:
+        return np.dtype("object" if dtype == "string" else dtype).itemsize
+    except TypeError:
+        return 1
