@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
+from onnxport.converters.params import OrtParams
 from onnxport.errors import InputError, UsageError
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, Stage, check_known, params_of, target
@@ -281,7 +282,9 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
             "--calib quantizes one model, --function names further ones",
             fix="quantize each with onnxport quantize first, and convert the results",
         )
-    return params_of(QuantizeParams, {**given, "precision": precision}, purpose=purpose)
+    # ONNX Runtime alone saturates, and of a step's product only the target leaves.
+    chosen = {} if isinstance(params, OrtParams) or precision != "int8" else {"for_cpu": "arm"}
+    return params_of(QuantizeParams, {**chosen, **given, "precision": precision}, purpose=purpose)
 
 
 def judged_on(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxport.errors import CannotConvertError, Refusal
 from onnxport.model import Model
-from onnxport.quantize import biases, qdq
+from onnxport.quantize import biases, cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.accuracy.choosing import best
 from onnxport.quantize.exclusions import excluded_nodes
@@ -63,7 +63,9 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
         candidates = measured(placed.graph, placed.placement, params, setting)
     samples = setting.held_back or setting.calibration
     seen, chosen = _chosen(model, placed, candidates, samples, setting.watch)
-    write = partial(written, placed.graph, seen)
+    write = partial(
+        written, placed.graph, seen, weights=_weights(placed, seen, params, samples, setting.watch)
+    )
     if setting.validation is not None and setting.validation.budget:
         found = _within_budgets(model, placed, write, setting)
         return replace(found, notes=(*found.notes, *chosen))
@@ -111,12 +113,40 @@ def _within_budgets(
     return Quantized(found.model, notes, facts_on(final.placement) | found.facts)
 
 
-def written(graph: Settled, seen: Measured, placement: Placement) -> Model:
+@dataclass(frozen=True)
+class WeightRule:
+    """How steps of weights are chosen beside their largest magnitudes.
+
+    Attributes:
+        reduced: whether to 7 bits.
+        safe: the products' nodes that must not saturate on any CPU.
+    """
+
+    reduced: bool = False
+    safe: frozenset[str] = frozenset()
+
+
+_PLAIN = WeightRule()
+
+
+def _weights(
+    placed: Placed, seen: Measured, params: QuantizeParams, files: Sequence[SampleFile], watch: Watch
+) -> WeightRule:
+    """What the user wants of weights, or what the CPUs ask for that the file is made for."""
+    if params.reduce_range:
+        return WeightRule(reduced=True)
+    if params.for_cpu != "any" or placed.placement.dtype != "uint8":
+        return _PLAIN
+    with watch.phase("saturation"):
+        return WeightRule(safe=cpu_safe.saturating(written(placed.graph, seen, placed.placement), files))
+
+
+def written(graph: Settled, seen: Measured, placement: Placement, weights: WeightRule = _PLAIN) -> Model:
     """The model of a plan."""
     grids = activation_grids(placement, seen.ranges)
-    weights = rounded_weights(graph.model, placement, grids)
-    corrections = corrected_biases(graph.model, placement, weights, seen.means)
-    return qdq.write(graph.model, placement, grids, weights, corrections)
+    rounded = rounded_weights(graph.model, placement, grids, weights)
+    corrections = corrected_biases(graph.model, placement, rounded, seen.means)
+    return qdq.write(graph.model, placement, grids, rounded, corrections)
 
 
 def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:
@@ -153,14 +183,16 @@ def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, f
 
 
 def rounded_weights(
-    model: Model, placement: Placement, grids: Mapping[str, Grid]
+    model: Model, placement: Placement, grids: Mapping[str, Grid], rule: WeightRule = _PLAIN
 ) -> dict[Weight, QuantizedWeight]:
-    """Every weight rounded to the nearest on the grid of its largest magnitudes."""
-    found = {}
+    """Every weight rounded to the nearest on the grid of its largest magnitudes, or on what the rule makes of it."""
+    found, nodes = {}, {node.name: node for node in model.graph}
     for weight, units in placement.weights.items():
         values = values_of(model, weight)
         grid = weight_grid(values, weight.axis)
+        grid = cpu_safe.reduced(grid) if rule.reduced else grid
         for unit in units:
+            grid = cpu_safe.widened(grid, values, nodes[unit.node]) if unit.node in rule.safe else grid
             bias = qdq.bias_of(model.graph, unit)
             if bias is not None:
                 grid = biases.holding(grid, bias, grids[unit.reads[0]])

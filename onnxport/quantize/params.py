@@ -23,6 +23,7 @@ Activations = Literal["u8", "s8", "s16"]
 WeightsMethod = Literal["auto", "rtn", "hqq", "gptq"]
 WeightsFormat = Literal["dequantize", "nbits"]
 Io = Literal["float", "fp16"]
+ForCpu = Literal["any", "vnni", "arm"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Those whose grids come from samples of the user's.
@@ -39,7 +40,8 @@ BELONGS: Mapping[str, frozenset[Precision]] = {
     **dict.fromkeys(("block", "weights_method", "weights_format"), _WEIGHTS),
     "activations": frozenset(("int8",)),
     "io": frozenset(("fp16",)),
-    "reduce_range": frozenset(("dynamic",)),
+    "reduce_range": frozenset(("dynamic", "int8")),
+    "for_cpu": frozenset(("int8",)),
 }
 # Of these, those that say how samples are read.
 _OF_CALIB = ("calib_samples", "strict", "jobs", "scheduler")
@@ -124,7 +126,12 @@ class QuantizeParams(BaseModel):
     )
     reduce_range: bool = Field(
         default=False,
-        description="Dynamic: weights of 7 bits, for x86 CPUs without VNNI, where sums of products of 8 bits overflow.",
+        description="Weights of 7 bits, for x86 CPUs without VNNI, where sums of products of 8 bits saturate.",
+    )
+    for_cpu: ForCpu = Field(
+        default="any",
+        description="CPUs that ONNX Runtime is to run the file on: with any, weights of products that saturate on x86 "
+        "without VNNI get steps that do not; vnni and arm take all 8 bits.",
     )
     exclude: Names = Field(
         default=(),

@@ -26,6 +26,7 @@ from onnxport.validate.report import (
     Precision,
     Question,
     Report,
+    Saturation,
     Side,
     overall,
 )
@@ -33,6 +34,7 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.rows import differing_rows
 from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
+from onnxport.validate.runtimes.integer_products import holds_integer_products
 from onnxport.validate.searching import Tell
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
 from onnxport.validate.tensors import Tensors, check_place
@@ -216,6 +218,9 @@ class Judge(Closing):
         if audited:
             judgements, said = self._audited(candidate, precision, judgements)
             notes += said
+        saturation = self._saturation(candidate, seen, judgements)
+        if saturation is not None:
+            notes += (str(saturation),)
         verdict, reason = overall(judgements)
         if verdict == "not equivalent" and reference.features is not None:
             notes += differing_rows(reference, model, reference.features)
@@ -232,6 +237,7 @@ class Judge(Closing):
             fed=fed,
             notes=notes,
             seconds=round(time.perf_counter() - started, 4),
+            saturation=saturation,
         )
         notes += self._saved(report, model)
         return report.model_copy(update={"notes": notes})
@@ -258,6 +264,34 @@ class Judge(Closing):
             question="fidelity", verdict="not equivalent", reason=str(found.worst), against=AUDITED
         )
         return (*judgements, fault), ()
+
+    def _saturation(
+        self, candidate: Artifact, seen: Oriented, judgements: tuple[Judgement, ...]
+    ) -> Saturation | None:
+        """What the candidate loses on x86 without VNNI; of an ONNX file under the reference's names, and where the loss
+        of its integers is asked."""
+        reference = self._prepared
+        asked = {each.question for each in judgements}
+        if candidate.format != "onnx" or "quality" not in asked or reference.steps > 1:
+            return None
+        from onnxport.validate.precision.onnx import read
+        from onnxport.validate.saturation import finding
+
+        if not holds_integer_products(candidate.path) or (model := read(candidate.path)) is None:
+            return None
+        names = [spec.name for spec in reference.outputs if spec.dtype.startswith("float")]
+        if {spec.name for spec in model.outputs} != {spec.name for spec in reference.outputs}:
+            return None
+        sets = [reference.answers(each) for each in reference.sets if not (each.adversarial or each.nan)]
+        taken = {spec.name for spec in model.inputs}
+        fed = [
+            ({name: array for name, array in feeds.items() if name in taken}, answers)
+            for feeds, answers in sets
+        ]
+        try:
+            return finding(model, fed, names)
+        except OnnxportError:
+            return None  # it is a finding beside the verdict, which stands without it
 
     def _saved(self, report: Report, model: Run) -> tuple[str, ...]:
         """Writes the tensors that the verdict speaks of, if they are asked for: no set is kept for that, it is run

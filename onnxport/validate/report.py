@@ -328,10 +328,50 @@ class Diagnosis(_Record):
     notes: tuple[str, ...] = ()
 
 
+class SaturatingNode(_Record):
+    """A product that saturates on x86 CPUs without VNNI.
+
+    Attributes:
+        share: of its results, how many are off.
+        sqnr_db: of its result, by what saturation alone changes.
+    """
+
+    node: str
+    op: str
+    share: float
+    sqnr_db: float
+
+
+class Saturation(_Record):
+    """What ONNX Runtime loses of a quantized ONNX file on x86 CPUs without VNNI, worked out (saturation.py).
+
+    Attributes:
+        exact_db, saturated_db: SQNR against the reference of the worst output, as ONNX defines the file, and there.
+        nodes: the products that saturate, the one that loses most first.
+    """
+
+    exact_db: float
+    saturated_db: float
+    nodes: tuple[SaturatingNode, ...] = ()
+
+    def __str__(self) -> str:
+        most = ", ".join(
+            f"{each.op} {each.node!r} ({each.share:.1%} of its results, {each.sqnr_db:.1f} dB by itself)"
+            for each in self.nodes[:3]
+        )
+        return (
+            f"on x86 CPUs without VNNI this file has SQNR {self.saturated_db:.1f} dB where it has {self.exact_db:.1f} "
+            f"dB elsewhere: ONNX Runtime's kernels there saturate sums of two products, most at {most}. ARM, LiteRT "
+            "and Core ML do not. onnxport quantize --int8 writes weights that cannot (--for-cpu any, its default); so "
+            "does --reduce-range"
+        )
+
+
 class Report(_Record):
     """The comparison of a candidate with its reference.
 
     Attributes:
+        saturation: see Saturation; None where nothing saturates, or it was not asked.
         verdict, reason: the worst of the judgements'.
         judgements: fidelity, quality, or first the one and then the other; empty when validation was waived.
         diagnosis: what `debug` found.
@@ -346,6 +386,7 @@ class Report(_Record):
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
+    saturation: Saturation | None = None
 
     @property
     def passed(self) -> bool:

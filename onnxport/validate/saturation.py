@@ -14,7 +14,7 @@ computed in float. Bit for bit what the CPU answers: tests/validate/test_saturat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.model import Model
+from onnxport.validate.report import SaturatingNode, Saturation
 from onnxport.validate.runtimes.base import Feeds
 from onnxport.validate.runtimes.ort import OrtRuntime
 
@@ -336,7 +337,44 @@ class _Builder:
         self._graph.insert_after(node, self._made)
 
 
-def names(found: Sequence[Loss]) -> Iterator[str]:
-    """The losses as a report tells them."""
-    for each in found:
-        yield f"{each.op} {each.node!r} ({each.share:.1%} of its results, {each.sqnr_db:.1f} dB by itself)"
+# dB that are worth a word, and samples that tell.
+_TOLD, _SETS = 0.5, 4
+
+
+def finding(
+    candidate: Model, sets: Sequence[tuple[Feeds, Mapping[str, Array]]], outputs: Sequence[str]
+) -> Saturation | None:
+    """What a candidate loses where its sums saturate; None for less than 0.5 dB.
+
+    Args:
+        sets: inputs and the float reference's answers to them.
+        outputs: the float outputs.
+    """
+    made = emulated(candidate)
+    if made is None:
+        return None
+    model, found = made
+    told = sets[:_SETS]
+    lost = losses(model, found, [feeds for feeds, _ in told])
+    if not lost:
+        return None
+    exact, saturated = (_sqnr(each, told, outputs) for each in (candidate, model))
+    if exact - saturated < _TOLD:
+        return None
+    nodes = tuple(
+        SaturatingNode(node=each.node, op=each.op, share=each.share, sqnr_db=each.sqnr_db) for each in lost
+    )
+    return Saturation(exact_db=exact, saturated_db=saturated, nodes=nodes)
+
+
+def _sqnr(model: Model, sets: Sequence[tuple[Feeds, Mapping[str, Array]]], outputs: Sequence[str]) -> float:
+    """dB of the worst of the outputs over all sets."""
+    sums = {name: np.zeros(2) for name in outputs}
+    with OrtRuntime.of_model(model) as runtime:
+        for feeds, wanted in sets:
+            given = runtime.run(feeds)
+            for name, each in sums.items():
+                ours, theirs = (side[name].astype(np.float64) for side in (wanted, given))
+                each += np.square(ours).sum(), np.square(theirs - ours).sum()
+    found = [10 * np.log10(signal / noise) for signal, noise in sums.values() if signal and noise]
+    return float(min(found, default=np.inf))
