@@ -159,7 +159,7 @@ class ValidateParams(BaseModel):
     )
     reference_runtime: Settings = Field(
         default={},
-        description="How the reference is run, as NAME=VALUE: level, provider, threads (ONNX Runtime), "
+        description="How the reference is run, as NAME=VALUE: integers, level, provider, threads (ONNX Runtime), "
         "delegate, threads (LiteRT), function, units (Core ML); runtime, which names another: tract, openvino, "
         "ncnn, mnn for .onnx, predict, evaluator for .mlpackage.",
         json_schema_extra={"metavar": "NAME=VALUE"},
