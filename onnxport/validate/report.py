@@ -237,7 +237,8 @@ def telling(outputs: Sequence[OutputReport]) -> OutputReport | None:
 def overall(judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
     """The worst verdict, and what tells it: of several alike, each says its own."""
     verdict = min((judgement.verdict for judgement in judgements), key=WORST_FIRST.index)
-    telling = [judgement.reason for judgement in judgements if judgement.verdict == verdict]
+    alike = RIGHT if verdict in RIGHT else frozenset((verdict,))
+    telling = [judgement.reason for judgement in judgements if judgement.verdict in alike]
     return verdict, "; ".join(telling)
 
 

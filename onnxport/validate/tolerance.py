@@ -86,8 +86,7 @@ class Rule:
 # A Sigmoid is computed in float32 wherever we run one, and rounded to a number of the type: near 0, of float16 to a
 # multiple of 2^-24.
 _FLOOR16 = _EPS32 + 2.0**-24
-# 16 times the noise of 1 % that shows something.
-_FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, 0.16, "float32 noise")
+_FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, 0.25, "float32 noise")
 # The precisions that round more than float32 does.
 RULES: dict[Precision, Rule] = {
     "float16": Rule(8.0, 6.0, 2.0**-10, _FLOOR16, 0.1, 0.25, "float16 rounding"),

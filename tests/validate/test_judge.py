@@ -497,7 +497,10 @@ def test_litert_runs_with_and_without_its_delegate(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"levle": "basic"}, r"--candidate-runtime: .* has no 'levle'; did you mean 'level'\?"),
-        ({"delegate": "none"}, r"no 'delegate'; its settings are level, provider, runtime, threads"),
+        (
+            {"delegate": "none"},
+            r"no 'delegate'; its settings are integers, level, provider, runtime, threads",
+        ),
         ({"level": "3"}, r"level has the value '3'; give disable, basic, extended, all"),
         ({"threads": "0"}, "threads has the value '0'; give 1 to 256"),
     ],

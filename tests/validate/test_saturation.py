@@ -120,10 +120,7 @@ def test_a_report_says_what_saturation_costs_and_what_avoids_it(digits: Path) ->
     assert report.saturation.saturated_db < 25
     assert report.saturation.nodes[0].node == "conv1"
     assert any("--for-cpu any" in note for note in report.notes)
-    assert (
-        onnxport.validate_model(DIGITS, digits / "any.onnx", inputs=digits / "samples").saturation
-        is None
-    )
+    assert onnxport.validate_model(DIGITS, digits / "any.onnx", inputs=digits / "samples").saturation is None
 
 
 def test_weights_of_a_general_matrix_product_are_read_by_rows_where_transposed(tmp_path: Path) -> None:

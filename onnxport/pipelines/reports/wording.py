@@ -352,8 +352,9 @@ def _proven(report: Report, candidate: str, reference: str) -> str:
 
 def _measured(report: Report, candidate: str, reference: str) -> str:
     """What was measured: the loss of the lower precision."""
-    quality = next(each for each in report.judgements if each.question == "quality")
-    return f"{candidate} against {reference}: the loss of accuracy was measured and keeps {_limit(quality)}"
+    against = f"{candidate} against {reference}: the loss of accuracy was measured"
+    limits = [_limit(each) for each in report.judgements if each.question == "quality"]
+    return f"{against} and keeps {limits[0]}" if limits else against
 
 
 def _limit(quality: Judgement) -> str:
