@@ -12,6 +12,7 @@ from onnxport.errors import OnnxportError, UsageError
 from onnxport.model import Model
 from onnxport.validate.budgets import Budgets, judged
 from onnxport.validate.compare import compare
+from onnxport.validate.findings import saturation_of, with_single_nodes
 from onnxport.validate.hearing import Hearing
 from onnxport.validate.mapping import mapped
 from onnxport.validate.params import ValidateParams
@@ -19,14 +20,11 @@ from onnxport.validate.ports import source_dtypes
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import (
-    AUDITED,
-    RIGHT,
     InputSet,
     Judgement,
     Precision,
     Question,
     Report,
-    Saturation,
     Side,
     overall,
 )
@@ -34,7 +32,6 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.rows import differing_rows
 from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
-from onnxport.validate.runtimes.integer_products import holds_integer_products
 from onnxport.validate.searching import Tell
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
 from onnxport.validate.tensors import Tensors, check_place
@@ -216,9 +213,9 @@ class Judge(Closing):
             judgements = self._judgements(hearing, model)
             notes = (*hearing.notes, *self._notes(seen))
         if audited:
-            judgements, said = self._audited(candidate, precision, judgements)
+            judgements, said = with_single_nodes(reference, candidate, self._params, precision, judgements)
             notes += said
-        saturation = self._saturation(candidate, seen, judgements)
+        saturation = saturation_of(reference, candidate, judgements)
         if saturation is not None:
             notes += (str(saturation),)
         verdict, reason = overall(judgements)
@@ -241,57 +238,6 @@ class Judge(Closing):
         )
         notes += self._saved(report, model)
         return report.model_copy(update={"notes": notes})
-
-    def _audited(
-        self, candidate: Artifact, precision: Precision, judgements: tuple[Judgement, ...]
-    ) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
-        """The judgements, with one on single nodes where quality alone was asked: a loss at the outputs does not tell
-        a fault from rounding. And notes."""
-        passed = all(each.verdict in RIGHT for each in judgements)
-        if not passed or any(each.question == "fidelity" for each in judgements):
-            return judgements, ()
-        # It runs single nodes, which most verdicts do without.
-        from onnxport.validate.rounding_errors import UNAUDITED, audit
-
-        found = audit(self._prepared, candidate, self._params, precision)
-        if found is None:
-            return judgements, (UNAUDITED,)
-        if found.worst is None:
-            return judgements, (
-                f"rounding explains what each of {found.examined} values that both show loses",
-            )
-        fault = Judgement(
-            question="fidelity", verdict="not equivalent", reason=str(found.worst), against=AUDITED
-        )
-        return (*judgements, fault), ()
-
-    def _saturation(
-        self, candidate: Artifact, seen: Oriented, judgements: tuple[Judgement, ...]
-    ) -> Saturation | None:
-        """What the candidate loses on x86 without VNNI; of an ONNX file under the reference's names, and where the loss
-        of its integers is asked."""
-        reference = self._prepared
-        asked = {each.question for each in judgements}
-        if candidate.format != "onnx" or "quality" not in asked or reference.steps > 1:
-            return None
-        from onnxport.validate.precision.onnx import read
-        from onnxport.validate.saturation import finding
-
-        if not holds_integer_products(candidate.path) or (model := read(candidate.path)) is None:
-            return None
-        names = [spec.name for spec in reference.outputs if spec.dtype.startswith("float")]
-        if {spec.name for spec in model.outputs} != {spec.name for spec in reference.outputs}:
-            return None
-        sets = [reference.answers(each) for each in reference.sets if not (each.adversarial or each.nan)]
-        taken = {spec.name for spec in model.inputs}
-        fed = [
-            ({name: array for name, array in feeds.items() if name in taken}, answers)
-            for feeds, answers in sets
-        ]
-        try:
-            return finding(model, fed, names)
-        except OnnxportError:
-            return None  # it is a finding beside the verdict, which stands without it
 
     def _saved(self, report: Report, model: Run) -> tuple[str, ...]:
         """Writes the tensors that the verdict speaks of, if they are asked for: no set is kept for that, it is run

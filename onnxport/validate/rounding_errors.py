@@ -9,7 +9,7 @@ it, so that only its own error is left:
 and beside it what rounding of that precision costs there, measured and not derived: the same node with every weight,
 every float input and its result moved at random by up to half a step. Steps are as coarse as the plainest quantizer
 makes them: min-max ranges, one scale for a whole 8-bit weight. Right files stay below 2.5 times that; most faults that
-cost 1 dB or more at the outputs lie at 5 to 350 times (docs/faults.md).
+cost 1 dB or more at the outputs lie at 5 to 350 times (docs/faults-lowered.md).
 
 A converter may give a value another meaning under its old name: scaled channels, an activation folded into a range.
 So a value beyond the limit is looked at again from outside: without it, from the values before it to those behind.

@@ -337,8 +337,7 @@ class _Builder:
         self._graph.insert_after(node, self._made)
 
 
-# dB that are worth a word, and samples that tell.
-_TOLD, _SETS = 0.5, 4
+_TOLD = 0.5  # dB that are worth a word
 
 
 def finding(
@@ -354,11 +353,10 @@ def finding(
     if made is None:
         return None
     model, found = made
-    told = sets[:_SETS]
-    lost = losses(model, found, [feeds for feeds, _ in told])
+    lost = losses(model, found, [feeds for feeds, _ in sets])
     if not lost:
         return None
-    exact, saturated = (_sqnr(each, told, outputs) for each in (candidate, model))
+    exact, saturated = (_sqnr(each, sets, outputs) for each in (candidate, model))
     if exact - saturated < _TOLD:
         return None
     nodes = tuple(

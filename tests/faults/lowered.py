@@ -1,6 +1,6 @@
 """Faults in models of lower precision, judged against the float model that they were made of.
 
-    python -m tests.faults.lowered -o lowered.jsonl [--models digits,cls] [--precisions int8,dynamic] [--draws 1]
+    python -m tests.faults.lowered --root FOLDER -o docs/faults-lowered.md [--models digits,cls] [--precisions int8]
 
 Each row makes a right file with `onnxport quantize`, puts one fault into it, measures by ONNX Runtime what the fault
 costs against the float model, and asks `onnxport validate FLOAT FILE --inputs` with its defaults. What costs less than
@@ -10,12 +10,11 @@ costs against the float model, and asks `onnxport validate FLOAT FILE --inputs` 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -263,9 +262,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a row: the SQNRs of the right and the faulty file in dB, and what `validate` said."""
+    """What came of a row: the SQNRs of the right and the faulty file in dB, and what `validate` said.
+
+    Attributes:
+        fault: its name; empty for a right file.
+    """
 
     row: str
+    precision: str
+    fault: str
     right: float
     wrong: float
     found: bool
@@ -371,7 +376,7 @@ def judge(row: Row, root: Path) -> Outcome | None:
         return None
     path = root / row.model / "broken.onnx"
     onnx.save(broken, path)
-    return _asked(str(row), where, path, own, other)
+    return _asked(str(row), row.precision, row.fault, where, path, own, other)
 
 
 def judge_right(name: str, precision: str, root: Path) -> Outcome | None:
@@ -382,13 +387,15 @@ def judge_right(name: str, precision: str, root: Path) -> Outcome | None:
     except NoPlace:
         return None
     own = sqnr(_answers(where.source, where.tests), _answers(good, where.tests))
-    return _asked(f"right {name} {precision}", where, good, own, own)
+    return _asked(f"right {name} {precision}", precision, "", where, good, own, own)
 
 
-def _asked(row: str, where: Place, candidate: Path, own: float, other: float) -> Outcome:
+def _asked(
+    row: str, precision: str, fault: str, where: Place, candidate: Path, own: float, other: float
+) -> Outcome:
     run = _command("validate", where.source, candidate, "--inputs", where.tests, "--json")
     verdict, reason = _verdict(run)
-    return Outcome(row, own, other, run.returncode != 0, verdict, reason)
+    return Outcome(row, precision, fault, own, other, run.returncode != 0, verdict, reason)
 
 
 def rows(names: Sequence[str], precisions: Sequence[str], draws: int) -> Iterator[Row]:
@@ -409,30 +416,57 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     names, precisions = given.models.split(","), given.precisions.split(",")
-    made = [judge_right(name, precision, given.root) for name in names for precision in precisions]
-    outcomes = [each for each in made if each is not None]
-    for each in outcomes:
-        _tell(each, given.output)
-    found, total = 0, 0
-    for row in rows(names, precisions, given.draws):
-        outcome = judge(row, given.root)
-        if outcome is not None:
-            total, found = total + 1, found + outcome.found
-            _tell(outcome, given.output)
-    refused = [each.row for each in outcomes if each.found]
-    print(f"{found} of {total} faults found; right files refused: {', '.join(refused) or 'none'}")
+    outcomes = []
+    for name in names:
+        for precision in precisions:
+            outcomes.append(judge_right(name, precision, given.root))
+            _tell(outcomes[-1])
+        for row in rows((name,), precisions, given.draws):
+            outcomes.append(judge(row, given.root))
+            _tell(outcomes[-1])
+    text = page([each for each in outcomes if each is not None])
+    if given.output:
+        given.output.write_text(text, encoding="utf-8")
+    print(text)
 
 
-def _tell(outcome: Outcome, output: Path | None) -> None:
+def page(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes as a page of docs."""
+    faults = [each for each in outcomes if each.fault]
+    refused = [each.row for each in outcomes if not each.fault and each.found]
+    found = sum(each.found for each in faults)
+    lines = [
+        *("# Faults in models of lower precision", ""),
+        "Faults put into files that `onnxport quantize` made, one at a time, and judged against the float model by",
+        "`onnxport validate FLOAT FILE --inputs DIR` with its defaults in a process of its own. Faults that cost less",
+        "than 1 dB are left out. Written by the harness:",
+        *("", "    python -m tests.faults.lowered --root FOLDER -o docs/faults-lowered.md", ""),
+        f"Found: {found} of {len(faults)}. Right files refused: {', '.join(refused) or 'none'}, of "
+        f"{sum(not each.fault for each in outcomes)}.",
+        *("", f"| fault | {' | '.join(PRECISIONS)} |", "|---|" + "---|" * len(PRECISIONS)),
+    ]
+    for fault in dict.fromkeys(each.fault for each in faults):
+        cells = [
+            [each.found for each in faults if (each.fault, each.precision) == (fault, precision)]
+            for precision in PRECISIONS
+        ]
+        said = [f"{sum(cell)} of {len(cell)}" if cell else "" for cell in cells]
+        lines.append(f"| {fault.replace('_', ' ')} | {' | '.join(said)} |")
+    missed = [each for each in faults if not each.found]
+    lines += ["", "Not found:", ""] if missed else []
+    lines += [f"- {each.row}: {each.right:.1f} dB became {each.wrong:.1f} dB" for each in missed]
+    return "\n".join(lines) + "\n"
+
+
+def _tell(outcome: Outcome | None) -> None:
+    if outcome is None:
+        return
     said = "found" if outcome.found else "passed"
     print(
         f"{said:6} {outcome.right:6.1f} -> {outcome.wrong:6.1f} dB  {outcome.row:48} {outcome.reason[:110]}",
         file=sys.stderr,
         flush=True,
     )
-    if output:
-        with output.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(outcome)) + "\n")
 
 
 if __name__ == "__main__":
