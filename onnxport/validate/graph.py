@@ -172,6 +172,23 @@ def saturating_outputs(model: Model) -> frozenset[str]:
     )
 
 
+def has_16_bit_activations(model: Model) -> bool:
+    """Whether values are quantized to 16 bits anywhere in the main graph."""
+    return any(
+        node.op_type == "QuantizeLinear" and _zero_point_type(node) in _SIXTEEN_BITS for node in model.graph
+    )
+
+
+def _zero_point_type(node: ir.Node) -> ir.DataType | None:
+    if len(node.inputs) < 3 or node.inputs[2] is None:
+        return node.outputs[0].dtype
+    tensor = ir.convenience.get_const_tensor(node.inputs[2])
+    return node.inputs[2].dtype if tensor is None else tensor.dtype
+
+
+_SIXTEEN_BITS = frozenset((ir.DataType.INT16, ir.DataType.UINT16))
+
+
 def _sources(
     value: ir.Value, through: frozenset[str] | None, never: frozenset[str] = _SIZES
 ) -> Iterator[ir.Value]:

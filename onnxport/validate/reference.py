@@ -28,6 +28,7 @@ from onnxport.validate.graph import (
     UNKNOWN_LENGTH,
     accumulation_length,
     constant_outputs,
+    has_16_bit_activations,
     output_nodes,
     output_steps,
     saturating_outputs,
@@ -46,7 +47,7 @@ from onnxport.validate.probes import (
     perturbed_inputs,
     perturbed_weights,
 )
-from onnxport.validate.report import NodeRef
+from onnxport.validate.report import NodeRef, Precision
 from onnxport.validate.rollout import Rolling, at_step
 from onnxport.validate.runtimes.base import Array, Feeds, ReferenceRuntime, Runtime
 from onnxport.validate.runtimes.options import RuntimeOptions
@@ -302,10 +303,15 @@ class Reference:
             yield beside
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
-            yield from (perturbed_inputs(run, seed, self.precision, self._exact) for seed in (1, 2))
+            yield from (perturbed_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
         elif self._is_its_graph and (shaken := self._shaken()) is not None:
             yield from self._other_kernels(lambda: self._apart(shaken))
         yield from self._other_kernels(self._runtime.other_kernels)
+
+    @property
+    def _rounds_to(self) -> Precision:
+        """The precision whose roundings the inputs are moved by: of 16 bits where some activations have these."""
+        return "int16x8" if self.graph and has_16_bit_activations(self.graph) else self.precision
 
     @property
     def _is_its_graph(self) -> bool:
