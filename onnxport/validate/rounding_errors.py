@@ -42,7 +42,6 @@ from onnxport.validate.runtimes.ort import OrtRuntime
 _MOST, _MOST_OF_FEW, _FEW = 3.0, 6.0, 64
 _PROPORTIONAL = 0.7  # correlation
 _FLOAT_NOISE = 1e-6  # of the scale
-_SETS = 1
 # Bytes of values that are looked at in one set.
 _ROOM = 512 * 2**20
 _SEED = 1
@@ -60,7 +59,8 @@ class Steps:
     Attributes:
         weights: bits.
         by_channel: whether its weights have a step for every channel at least; else one for the whole is expected.
-        inputs, results: whether float inputs and results of a node are rounded to 8 bits; results to 16 where it is 16.
+        inputs: whether float inputs of a node are rounded to 8 bits.
+        results: bits of a node's result; 0 where it is not rounded.
     """
 
     weights: int = 8
@@ -126,16 +126,15 @@ def audit(
         sets = [each for each in sets if each.source == "samples"]
     if steps is None or graph is None or not sets or reference.steps > 1:
         return None
-    with Sides(Network(graph), candidate, params, reference, unread=reference.unread) as sides:
-        if not sides.has_taps:
-            return None
-        try:
-            seen = [_Look(sides, steps, reference, each) for each in sets[:_SETS]]
-            found = [each for look in seen for each in look.unexplained()]
-        except OnnxportError:  # of these sizes: the verdict on the outputs stands
-            return None
-    worst = max(found, key=lambda each: each.times, default=None)
-    return Audit(max(len(look.given) for look in seen), worst)
+    try:
+        with Sides(Network(graph), candidate, params, reference, unread=reference.unread) as sides:
+            if not sides.has_taps:
+                return None
+            look = _Look(sides, steps, reference, sets[0])
+            worst = max(look.unexplained(), key=lambda each: each.times, default=None)
+            return Audit(len(look.given), worst)
+    except OnnxportError:  # intermediate values are not to be had: the verdict on the outputs stands
+        return None
 
 
 class _Look:
@@ -194,7 +193,8 @@ class _Look:
         if exact.shape != value.shape or not all(np.isfinite(each).all() for each in (exact, moved, value)):
             return None
         error = _without_clipped(exact, value) if self._steps.results else _squares(value - exact)
-        count = len([index for index in self._network.between(name, given) if self._rounds(index)]) or 1
+        nodes = (self._network.nodes[index] for index in self._network.between(name, given))
+        count = sum(node.op_type != "Constant" for node in nodes)
         rounding = float(_squares(moved - exact).mean()) + count * self._of_result(exact)
         times = math.sqrt(float(error.mean()) / rounding) if rounding else 0.0
         most = _MOST if value.size >= _FEW else _MOST_OF_FEW
@@ -203,9 +203,6 @@ class _Look:
         signal = float(_squares(exact).mean())
         own, expected = (_decibels(signal, each) for each in (float(error.mean()), rounding))
         return Unexplained(self._network.ref(name), times, own, expected, self._label)
-
-    def _rounds(self, index: int) -> bool:
-        return self._network.nodes[index].op_type != "Constant"
 
     def _of_result(self, exact: Array) -> float:
         """The mean square of what rounding the result costs, that of float32 at least."""
