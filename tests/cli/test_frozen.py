@@ -134,7 +134,7 @@ def test_other_versions_are_named(here: Path, capsys: pytest.CaptureFixture[str]
 
 def test_what_is_unproven_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit("pipeline.lock", "verdict: proven", "verdict: unproven")
-    refused(here, capsys, ["verdict unproven: only what is proven can be frozen   build/"])
+    refused(here, capsys, ["verdict unproven: only what is proven or measured can be frozen   build/"])
 
 
 def test_only_what_is_asked_for_is_compared(here: Path) -> None:

@@ -103,6 +103,7 @@ FIELDS: dict[type[BaseModel], dict[str, Any]] = {
         "weights_method": "hqq",
         "weights_format": "nbits",
         "reduce_range": True,
+        "for_cpu": "arm",
         "exclude": ("Conv",),
         "io": "fp16",
         "jobs": NOWHERE,

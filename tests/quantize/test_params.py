@@ -63,6 +63,7 @@ def test_every_precision_takes_what_belongs_to_it(precision: str) -> None:
         "memory_limit": "1GB",
         "scheduler": "tcp://nowhere:8786",
         "io": "fp16",
+        "for_cpu": "vnni",
         "block": 32,
         "weights_method": "gptq",
         "weights_format": "nbits",

@@ -21,6 +21,7 @@ import onnxport
 from fixtures import models
 from onnxport.model import Model
 from onnxport.validate.graph import output_steps
+from tests import exact
 from tests.real.quantizing import NETWORKS, Array, quantize
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -48,7 +49,9 @@ def assert_all_products_are_int8(artifact: dict[str, Any]) -> None:
 def session(model: Path, level: str) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        exact.saved(model.read_bytes()), options, providers=["CPUExecutionProvider"]
+    )
 
 
 @pytest.mark.parametrize("activations", ["u8", pytest.param("s8", marks=pytest.mark.exhaustive)])

@@ -343,9 +343,12 @@ def verdict_of(run: RunReport) -> Verdict:
 
 def _proven(report: Report, candidate: str, reference: str) -> str:
     """What was proven, and what the lower precision keeps besides."""
-    quality = next((each for each in report.judgements if each.question == "quality"), None)
+    asked = {each.question: each for each in report.judgements}
+    quality = asked.get("quality")
     if quality is None:
         return f"{candidate} computes what {reference} computes"
+    if "fidelity" not in asked:  # as reports of earlier versions call what was measured
+        return _measured(report, candidate, reference)
     precision = report.candidate.precision
     return f"{candidate} computes what {reference} computes with {precision} rounding, and keeps {_limit(quality)}"
 

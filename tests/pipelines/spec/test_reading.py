@@ -42,7 +42,7 @@ def params(node: Node) -> dict[str, object]:
 def test_what_does_the_same_is_one_node(pipeline: Read) -> None:
     found = pipeline(
         HEAD + "stages:\n  lean: {use: optimize}\ntargets:\n"
-        "  a: {to: tflite, from: lean, precision: int8, calib: samples}\n"
+        "  a: {to: tflite, from: lean, precision: int8, calib: samples, for_cpu: any}\n"
         "  b: {to: ort, from: lean, precision: int8, calib: samples, level: basic}\n"
         "  c: {to: ort, precision: int8, calib: samples}\n"
         "  d: {to: ort, from: lean, precision: int8, calib: samples, method: minmax}\n"
