@@ -96,7 +96,7 @@ def converted(name: str, path: Path, target: str) -> Row:
     (artifact,) = document["artifacts"]
     report = artifact["report"]
     size = f"{human_size(artifact['size'])} ({artifact['ratio']:.2f}x)"
-    proven = done.returncode == 0 and report["verdict"] == "proven"
+    proven = done.returncode == 0 and report["verdict"] in ("proven", "measured")
     return Row(output.name, size, seconds, f"{report['verdict']}: {report['reason']}", proven)
 
 

@@ -27,7 +27,7 @@ _LEAST = 750_000_000
 _WEIGHTS = 4
 _LARGE_PART = 4
 # Times that inputs and answers lie in memory: as arrays and as messages in both processes, and the answers to the
-# probes of noise beside each other (measured with models that do nothing but copy).
+# probes of noise beside each other. Counted in the code, not measured: too much costs a size, too little the limit.
 _INPUT_COPIES = 5
 _OUTPUT_COPIES = 8
 
