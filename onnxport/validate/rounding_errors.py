@@ -8,8 +8,8 @@ it, so that only its own error is left:
 
 and beside it what rounding of that precision costs there, measured and not derived: the same node with every weight,
 every float input and its result moved at random by up to half a step. Steps are as coarse as the plainest quantizer
-makes them: min-max ranges, one scale for a whole 8-bit weight. Right files stay below 2.5 times that; most faults that
-cost 1 dB or more at the outputs lie at 5 to 350 times (docs/faults-lowered.md).
+makes them: min-max ranges, one scale for a whole 8-bit weight. Right files of ours stay below 2.5 times that; most
+faults that cost 1 dB or more at the outputs lie at 5 to 350 times (docs/faults-lowered.md).
 
 A converter may give a value another meaning under its old name: scaled channels, an activation folded into a range.
 So a value beyond the limit is looked at again from outside: without it, from the values before it to those behind.
@@ -40,6 +40,7 @@ from onnxport.validate.runtimes.ort import OrtRuntime
 
 # Times the rounding of the node. Errors of few elements vary more.
 _MOST, _MOST_OF_FEW, _FEW = 3.0, 6.0, 64
+_PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum LSTM GRU RNN".split())
 _PROPORTIONAL = 0.7  # correlation
 _FLOAT_NOISE = 1e-6  # of the scale
 # Bytes of values that are looked at in one set.
@@ -126,6 +127,8 @@ def audit(
         sets = [each for each in sets if each.source == "samples"]
     if steps is None or graph is None or not sets or reference.steps > 1:
         return None
+    if precision in _OF_SAMPLES and _cuts_unseen(candidate):
+        return None
     try:
         with Sides(Network(graph), candidate, params, reference, unread=reference.unread) as sides:
             if not sides.has_taps:
@@ -135,6 +138,15 @@ def audit(
             return Audit(len(look.given), worst)
     except OnnxportError:  # intermediate values are not to be had: the verdict on the outputs stands
         return None
+
+
+def _cuts_unseen(candidate: Artifact) -> bool:
+    """Whether operands may be cut off to their ranges inside of an operator: QLinear operators are handed integers that
+    a QuantizeLinear made of a float value, which is what the file shows."""
+    if candidate.format not in ("onnx", "ort"):
+        return False
+    data = candidate.path.read_bytes()
+    return any(name in data for name in (b"QLinear", b"QGemm"))
 
 
 class _Look:
@@ -193,16 +205,26 @@ class _Look:
         if exact.shape != value.shape or not all(np.isfinite(each).all() for each in (exact, moved, value)):
             return None
         error = _without_clipped(exact, value) if self._steps.results else _squares(value - exact)
-        nodes = (self._network.nodes[index] for index in self._network.between(name, given))
+        nodes = [self._network.nodes[index] for index in self._network.between(name, given)]
         count = sum(node.op_type != "Constant" for node in nodes)
         rounding = float(_squares(moved - exact).mean()) + count * self._of_result(exact)
         times = math.sqrt(float(error.mean()) / rounding) if rounding else 0.0
-        most = _MOST if value.size >= _FEW else _MOST_OF_FEW
+        most = (_MOST if value.size >= _FEW else _MOST_OF_FEW) * self._unseen(nodes)
         if times <= (most / 2 if _is_proportional(exact, value) else most):
             return None
         signal = float(_squares(exact).mean())
         own, expected = (_decibels(signal, each) for each in (float(error.mean()), rounding))
         return Unexplained(self._network.ref(name), times, own, expected, self._label)
+
+    def _unseen(self, nodes: Sequence[onnx.NodeProto]) -> float:
+        """How much more than at one node rounding may cost in a part with several products.
+
+        What is rounded between them is not shown, and the next product multiplies it.
+        """
+        products = sum(node.op_type in _PRODUCTS for node in nodes)
+        if not (self._steps.inputs or self._steps.results):
+            return 1.0  # weights alone are rounded, and all of them were moved
+        return max(1.0, float(products)) ** 2
 
     def _of_result(self, exact: Array) -> float:
         """The mean square of what rounding the result costs, that of float32 at least."""
