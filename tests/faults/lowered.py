@@ -424,14 +424,14 @@ def main() -> None:
         for row in rows((name,), precisions, given.draws):
             outcomes.append(judge(row, given.root))
             _tell(outcomes[-1])
-    text = page([each for each in outcomes if each is not None])
+    text = page([each for each in outcomes if each is not None], names)
     if given.output:
         given.output.write_text(text, encoding="utf-8")
     print(text)
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes as a page of docs."""
+def page(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
+    """The outcomes on the models `names` as a page of docs."""
     faults = [each for each in outcomes if each.fault]
     refused = [each.row for each in outcomes if not each.fault and each.found]
     found = sum(each.found for each in faults)
@@ -441,6 +441,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "`onnxport validate FLOAT FILE --inputs DIR` with its defaults in a process of its own. Faults that cost less",
         "than 1 dB are left out. Written by the harness:",
         *("", "    python -m tests.faults.lowered --root FOLDER -o docs/faults-lowered.md", ""),
+        f"Models: {', '.join(MODELS[name] or 'digits' for name in names)}.",
+        "",
         f"Found: {found} of {len(faults)}. Right files refused: {', '.join(refused) or 'none'}, of "
         f"{sum(not each.fault for each in outcomes)}.",
         *("", f"| fault | {' | '.join(PRECISIONS)} |", "|---|" + "---|" * len(PRECISIONS)),
