@@ -153,9 +153,8 @@ class SourceRuntime(Closing):
         """The same model with other kernels, in the same process; None where the framework has no others."""
         return _OtherKernels(self) if self.described.has_other_kernels else None
 
-    def beside(self, options: RuntimeOptions, path: Path) -> SourceRuntime:
+    def beside(self, options: RuntimeOptions, path: Path) -> None:
         """See `ReferenceRuntime.beside`: a framework's process runs the framework's model alone."""
-        raise NotImplementedError
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """See `ReferenceRuntime.within`: loading a framework again takes longer than most runs."""

@@ -322,8 +322,8 @@ class Reference:
     def _shaken(self) -> Model | None:
         return perturbed_weights(self.graph, self.precision) if self.graph is not None else None
 
-    def _apart(self, model: Model) -> Runtime:
-        """The runtime of a model in memory, in the reference's process: there its runs are bounded as all others."""
+    def _apart(self, model: Model) -> Runtime | None:
+        """A model in memory as a runtime in the reference's process: there its runs are bounded as all others."""
         folder = TemporaryDirectory(prefix="onnxport-")
         self._folders.append(folder)
         saved = model.save(Path(folder.name, "model.onnx"))

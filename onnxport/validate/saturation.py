@@ -9,7 +9,9 @@ taken from the product's result:
 
 The order along the depth is that of ONNX Runtime's kernels: input channels innermost, then columns, then rows of the
 window. Depthwise convolutions and ConvInteger do not saturate, and a convolution whose result is not quantized is
-computed in float. Bit for bit what the CPU answers: tests/validate/test_saturation.py.
+computed in float. Not worked out: stacks of matrices, transposed activations and padding by name. A model of one
+product after the other then answers as such a CPU does to float32's last bits (tests/validate/test_saturation.py);
+a deep one may round otherwise on the way, since its products are computed in float here.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _CODE = 255
 MOST = _HIGH // _CODE
 # Weights of the correction of one product, in elements; of more pairs the strongest are taken.
 _MOST_ELEMENTS = 32 * 2**20
-_INT8, _UINT8, _FLOAT = ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.FLOAT
+_UINT8, _FLOAT = ir.DataType.UINT8, ir.DataType.FLOAT
 _SUFFIX = "/lost to saturation"
 
 
@@ -48,7 +50,8 @@ class Product:
         codes: the uint8 activation.
         zero_point: its code of 0, which pads it.
         scale: what one unit of the sum is in the result: per output channel, or one number.
-        weights: int8[channels, depth], in the order in which kernels add.
+        stored: its int8 weights as the model has them.
+        weights: the same as [channels, depth], in the order in which kernels add.
         pairs: int[pairs, 2], output channel and depth of the first of two; the strongest first.
     """
 
@@ -56,27 +59,13 @@ class Product:
     codes: ir.Value
     zero_point: int
     scale: Array
+    stored: Array
     weights: Array
     pairs: Array
 
     @property
     def name(self) -> str:
         return self.node.name or self.node.outputs[0].name or ""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What one product loses.
-
-    Attributes:
-        share: of its results, how many are off.
-        sqnr_db: of its result, by what saturation alone changes; on the saturating run's own inputs.
-    """
-
-    node: str
-    op: str
-    share: float
-    sqnr_db: float
 
 
 def depth_first(weights: Array, op: str, *, transposed: bool = False) -> Array:
@@ -110,7 +99,7 @@ def emulated(model: Model) -> tuple[Model, list[Product]] | None:
     return (copy, found) if found else None
 
 
-def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> list[Loss]:
+def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> list[SaturatingNode]:
     """What every product of an `emulated` model loses on these inputs, the one that loses most first."""
     taps = [name for each in found for name in (each.name + _SUFFIX, each.name + _SUFFIX + "/right")]
     lost = {each.name: [0, 0, 0.0, 0.0] for each in found}
@@ -124,7 +113,12 @@ def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> lis
                 sums[2] += float(np.square(off).sum())
                 sums[3] += float(np.square(right).sum())
     told = [
-        Loss(each.name, each.node.op_type, count / total, 10 * float(np.log10(signal / noise)))
+        SaturatingNode(
+            node=each.name,
+            op=each.node.op_type,
+            share=count / total,
+            sqnr_db=10 * float(np.log10(signal / noise)),
+        )
         for each in found
         for count, total, noise, signal in [lost[each.name]]
         if noise and signal
@@ -135,14 +129,16 @@ def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> lis
 def _product(node: ir.Node) -> Product | None:
     if node.op_type == "MatMulInteger":
         return _integer_product(node)
-    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain:
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain or _number(node, "transA", 0):
         return None
     activation, weight = (_dequantized(node.inputs[place]) for place in (0, 1))
     if activation is None or weight is None:
         return None
     codes, numbers = activation.inputs[0], _constant(weight.inputs[0])
-    if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
+    if not _is_mixed(node, codes, numbers):
         return None
+    assert codes is not None
+    assert numbers is not None
     if node.op_type == "Conv" and not (_is_general(node, numbers) and _is_quantized(node.outputs[0])):
         return None
     x_scale, w_scale = _constant(activation.inputs[1]), _constant(weight.inputs[1])
@@ -150,15 +146,24 @@ def _product(node: ir.Node) -> Product | None:
         return None
     weights = depth_first(numbers, node.op_type, transposed=_number(node, "transB", 0) == 1)
     scale = np.asarray(x_scale * w_scale * _alpha(node), np.float32).reshape(-1)
-    return Product(node, codes, _zero_point(activation), scale, weights, _pairs(weights, numbers))
+    return Product(node, codes, _zero_point(activation), scale, numbers, weights, _pairs(weights, numbers))
 
 
 def _integer_product(node: ir.Node) -> Product | None:
     codes, numbers = node.inputs[0], _constant(node.inputs[1])
-    if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
+    if not _is_mixed(node, codes, numbers):
         return None
+    assert codes is not None
+    assert numbers is not None
     weights = depth_first(numbers, node.op_type)
-    return Product(node, codes, 0, np.ones(1, np.float32), weights, _pairs(weights, numbers))
+    return Product(node, codes, 0, np.ones(1, np.float32), numbers, weights, _pairs(weights, numbers))
+
+
+def _is_mixed(node: ir.Node, codes: ir.Value | None, numbers: Array | None) -> bool:
+    """Whether uint8 is multiplied by one matrix, or the windows, of int8."""
+    if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
+        return False
+    return node.op_type == "Conv" or numbers.ndim == 2
 
 
 def _alpha(node: ir.Node) -> float:
@@ -224,7 +229,7 @@ def _subtract_lost(product: Product) -> None:
     # float32 holds sums of that size; MatMulInteger's unit is 1.
     where *= np.broadcast_to(product.scale, len(product.weights))
     if is_window:
-        ones = (1,) * (_constant_rank(node) - 2)
+        ones = (1,) * (product.stored.ndim - 2)
         lost = build.node("Conv", [excess, build.constant(where.T.reshape(*where.T.shape, *ones))])
     else:
         lost = build.node("MatMul", [excess, build.constant(where)])
@@ -249,14 +254,6 @@ def _subtract_lost(product: Product) -> None:
             left.type, left.shape = right.type, right.shape
             node.graph.outputs[place] = left
     build.insert(node)
-
-
-def _constant_rank(node: ir.Node) -> int:
-    weight = _dequantized(node.inputs[1])
-    assert weight is not None, "a product has constant weights"
-    stored = _constant(weight.inputs[0])
-    assert stored is not None
-    return stored.ndim
 
 
 def _row_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
@@ -284,10 +281,7 @@ def _row_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
 def _window_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
     """float[batch, pairs, ...]: what each pair of a convolution sums to at every place."""
     node = product.node
-    weight = _dequantized(node.inputs[1])
-    stored = _constant(weight.inputs[0]) if weight is not None else None
-    assert stored is not None
-    groups, (outputs, inputs, *window) = _number(node, "group", 1), stored.shape
+    groups, (outputs, inputs, *window) = _number(node, "group", 1), product.stored.shape
     taps = np.zeros((len(product.pairs), inputs * groups, *window), np.float32)
     for row, (channel, first) in enumerate(product.pairs):
         base = channel // (outputs // groups) * inputs
@@ -359,10 +353,7 @@ def finding(
     exact, saturated = (_sqnr(each, sets, outputs) for each in (candidate, model))
     if exact - saturated < _TOLD:
         return None
-    nodes = tuple(
-        SaturatingNode(node=each.node, op=each.op, share=each.share, sqnr_db=each.sqnr_db) for each in lost
-    )
-    return Saturation(exact_db=exact, saturated_db=saturated, nodes=nodes)
+    return Saturation(exact_db=exact, saturated_db=saturated, nodes=tuple(lost))
 
 
 def _sqnr(model: Model, sets: Sequence[tuple[Feeds, Mapping[str, Array]]], outputs: Sequence[str]) -> float:

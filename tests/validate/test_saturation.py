@@ -145,3 +145,16 @@ def test_weights_of_a_general_matrix_product_are_read_by_rows_where_transposed(t
         found = saturation.emulated(quantized)
         assert found is not None
         assert [product.pairs.tolist() for product in found[1]] == [[[1, 2]]]
+
+
+def test_batched_weights_are_left_alone(tmp_path: Path) -> None:
+    """A product of stacks of matrices has no one depth: the correction would not fit its result."""
+    weights = np.random.default_rng(7).normal(size=(2, 16, 8)).astype(np.float32)
+    made = small.case(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        network (float[2,5,16] x) => (float[n,r,c] y) { y = MatMul (x, w) }""",
+        tmp_path,
+        initializers={"w": weights},
+    )
+    assert made.sqnr > 25
+    assert saturation.emulated(Model.load(made.path)) is None

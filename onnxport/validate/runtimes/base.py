@@ -103,8 +103,8 @@ class ReferenceRuntime(Runtime, Protocol):
         """
         ...
 
-    def beside(self, options: RuntimeOptions, path: Path) -> Runtime:
-        """Another ONNX model in the same process; only of a runtime that runs ONNX models."""
+    def beside(self, options: RuntimeOptions, path: Path) -> Runtime | None:
+        """Another ONNX model in the same process; None where that runs no ONNX models."""
         ...
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
