@@ -162,7 +162,7 @@ class Child(Closing):
         """What comes next of the call that was begun: True with what it returned, or False with a word that the
         child's object tells meanwhile (`Parent`); raises as `call` does."""
         try:
-            answer = self._received()
+            answer = self._read_message()
         except TimeoutError:
             self.kill()
             raise ChildHung(
@@ -203,8 +203,8 @@ class Child(Closing):
             return True
         return False
 
-    def _received(self) -> bytes:
-        """The next message of the child, which is watched until it comes."""
+    def _read_message(self) -> bytes:
+        """Read the next message of the child, and watch its memory until it comes."""
         timeout = self._timeout
         if self.deadline is not None:
             import time

@@ -216,7 +216,7 @@ class _Comparison:
         return found
 
     def _answers(self, contest: Contest, lane: Lane) -> Answers:
-        """What a file answers; with integer sums as ONNX defines them where ONNX Runtime's on this CPU may saturate.
+        """Return a file's answers, with exact integer sums where this CPU's kernels may saturate.
 
         Times are of the CPU's own kernels, accuracy is of the file.
         """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.runtimes.base import Feeds
     from onnxport.validate.runtimes.host import IsolatedRuntime
-    from onnxport.validate.searching import Tell
+    from onnxport.validate.size_search import Tell
 
 # What is lost is asked of the source alone, and so is what a user demands of that.
 _OF_THE_SOURCE: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxport.validate.report import Question, Report
     from onnxport.validate.runtimes.base import Feeds, ReferenceRuntime
     from onnxport.validate.runtimes.host import IsolatedRuntime
-    from onnxport.validate.searching import Tell
+    from onnxport.validate.size_search import Tell
 
 
 # Bytes of weights. With more, the reference waits for the compiler: the two would lie in memory together.

@@ -18,10 +18,10 @@ from onnxport.manifest import MAIN, Manifest
 from onnxport.pipelines import functions
 from onnxport.pipelines.clock import TIMED, Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, require, versions
+from onnxport.pipelines.error_paths import naming_the_source
 from onnxport.pipelines.jobs import Job
 from onnxport.pipelines.judges import Judges
 from onnxport.pipelines.judging import blaming_the_model, started, verdict
-from onnxport.pipelines.naming import naming_the_source
 from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import function_records, moves, named_for, record_of, run_report
 from onnxport.pipelines.report import RunReport, SourceRecord

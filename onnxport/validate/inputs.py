@@ -19,7 +19,7 @@ from onnxport.samples.tables import ROWS as TABLE_ROWS
 from onnxport.samples.tables import SUFFIX
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.runtimes.base import MemoryFullError, RunError
-from onnxport.validate.searching import Search
+from onnxport.validate.size_search import Search
 
 # Makes or reads one set of inputs; called again it gives the same one.
 Loader = Callable[[], Sample]

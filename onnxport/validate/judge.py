@@ -32,8 +32,8 @@ from onnxport.validate.rollout import Run
 from onnxport.validate.rows import differing_rows
 from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
-from onnxport.validate.searching import Tell
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
+from onnxport.validate.size_search import Tell
 from onnxport.validate.tensors import Tensors, check_place
 
 # What `differs` looks at: a set at batch 1 and one at another size, where there is one.

@@ -1,7 +1,7 @@
 """The second question: what did the lower precision cost against the original?
 
 A floor holds by default: finite where the original is, not constant where it varies, SQNR of 5 dB or more, and on the
-user's own inputs decisions that are still the original's (decided.py). The user's budgets come on top (budgets.py).
+user's own inputs decisions that are still the original's (agreement.py). The user's budgets come on top (budgets.py).
 What keeps them is measured, not proven.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxport.validate.agreement import USEFUL, DecisionAgreement
 from onnxport.validate.compare import WORST_ELEMENTS, Comparison, compare
-from onnxport.validate.decided import USEFUL, Decided
 from onnxport.validate.fidelity import worst_of
 from onnxport.validate.figures import furthest
 from onnxport.validate.probes import Answers
@@ -56,7 +56,7 @@ class Quality:
         self._measured = {
             spec.name: _Measured(
                 Tally(spec.name, spec.dtype, reference.nodes.get(spec.name)),
-                Decided(spec.name, is_sigmoid=spec.name in reference.tolerance.saturating),
+                DecisionAgreement(spec.name, is_sigmoid=spec.name in reference.tolerance.saturating),
             )
             for spec in reference.outputs
         }
@@ -109,7 +109,7 @@ class _Measured:
     """One output: its sums, what both sides decide, and the range of both."""
 
     tally: Tally
-    decided: Decided
+    decided: DecisionAgreement
     reference_range: tuple[float, float] = (math.inf, -math.inf)
     candidate_range: tuple[float, float] = (math.inf, -math.inf)
 

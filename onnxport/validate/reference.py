@@ -51,8 +51,8 @@ from onnxport.validate.report import NodeRef, Precision
 from onnxport.validate.rollout import Rolling, at_step
 from onnxport.validate.runtimes.base import Array, Feeds, ReferenceRuntime, Runtime
 from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.searching import Search, Tell, patience
 from onnxport.validate.signature import Oriented, check_tensors
+from onnxport.validate.size_search import Search, Tell, patience
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
 # Bytes of inputs and answers that are kept; beyond, they are computed again when they are needed.

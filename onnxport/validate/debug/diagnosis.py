@@ -26,7 +26,7 @@ from onnxport.validate.precision import kept_float32
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
 from onnxport.validate.runtimes.base import Array, Feeds
-from onnxport.validate.searching import Tell
+from onnxport.validate.size_search import Tell
 
 Phase = Callable[[str], AbstractContextManager[None]]
 

@@ -73,7 +73,7 @@ def _widths(operation: ir.Operation) -> set[str]:
 
 
 def _apart_from(tensor: ir.Value) -> ir.Value:
-    """What a tensor is that stands apart."""
+    """Return the operand of the barrier that gives `tensor`; `tensor` itself where none does."""
     if isinstance(tensor.owner, ir.Block) or not stands_apart(tensor.owner.operation):
         return tensor
     return tensor.owner.operation.operands[0]

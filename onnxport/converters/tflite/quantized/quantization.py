@@ -282,7 +282,7 @@ class QuantizedTensors:
         return origins != [tensor] and all(self._grids.get(origin) == grid for origin in origins)
 
     def _averages_on(self, tensor: Tensor, grid: Quantization) -> bool:
-        """Whether means are on the grid of what they are of; their op then gets that as it was, as its kernel wants."""
+        """Return whether a mean has its operand's grid; its kernel wants that operand without a barrier."""
         operation = tensor.owner.operation
         apart = operation.operands[0]
         data = apart.owner.operation.operands[0] if _producer(apart) == "add" else apart
@@ -310,7 +310,7 @@ class QuantizedTensors:
         return True
 
     def _read(self, tensor: Tensor) -> set[str]:
-        """What is read by the op that gives a tensor, and by those before it that may take it in."""
+        """Return the integer types that the op behind `tensor` reads, and the ops that may be fused into it."""
         found, waiting = set[str](), [tensor]
         while waiting:
             current = waiting.pop()
@@ -360,7 +360,7 @@ def _is_float(tensor: Tensor) -> bool:
 
 
 def _lies_on(tensor: Tensor, grid: Quantization) -> bool:
-    """Whether a float tensor is a constant whose numbers the grid holds."""
+    """Return whether a float tensor is a constant that the grid represents exactly."""
     if _producer(tensor) != "arith.constant":
         return False
     limits = np.iinfo(grid.storage)
@@ -403,7 +403,7 @@ def _standing_apart(tensor: Tensor) -> Tensor:
 
 
 def stands_apart(operation: ir.Operation) -> bool:
-    """Whether an operation is one of those between."""
+    """Return whether an operation is a barrier: it changes nothing and keeps two ops from being fused."""
     if operation.name == "tfl.leaky_relu":
         return float(ir.FloatAttr(operation.attributes["alpha"]).value) == 1.0
     if operation.name != "tfl.add" or isinstance(operation.operands[1].owner, ir.Block):

@@ -45,7 +45,7 @@ def _widen_in(model: Any, subgraph: Any) -> bool:
     narrow = list(_narrow_biases(model, subgraph))
     reads = Counter(int(index) for operator in subgraph.operators for index in operator.inputs)
     for index, uses in groupby(sorted(narrow, key=lambda use: use[0]), key=lambda use: use[0]):
-        wide, readers = _widened(model, subgraph.tensors[index]), [operator for _, operator in uses]
+        wide, readers = _copy_as_int64(model, subgraph.tensors[index]), [operator for _, operator in uses]
         if len(readers) == reads[index]:
             subgraph.tensors[index] = wide
             continue
@@ -56,8 +56,8 @@ def _widen_in(model: Any, subgraph: Any) -> bool:
     return bool(narrow)
 
 
-def _widened(model: Any, tensor: Any) -> Any:
-    """A tensor of int32 in int64, with a buffer of its own in the model."""
+def _copy_as_int64(model: Any, tensor: Any) -> Any:
+    """Copy an int32 tensor as int64, with a buffer of its own in the model."""
     numbers = np.asarray(model.buffers[tensor.buffer].data, np.uint8).view(np.int32)
     limits = np.iinfo(np.int32)
     if ((numbers == limits.max) | (numbers == limits.min)).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxport.validate.decided import Decided
+from onnxport.validate.agreement import DecisionAgreement
 
 _RANDOM = np.random.default_rng(5)
 
@@ -32,7 +32,7 @@ def _rows(count: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 def test_classes_are_lost_when_chance_does_not_explain_it(count: int, wrong: int, refused: bool) -> None:
-    decided = Decided("y")
+    decided = DecisionAgreement("y")
     decided.add(*_rows(count, wrong))
     assert bool(decided.lost) == refused
 
@@ -40,7 +40,7 @@ def test_classes_are_lost_when_chance_does_not_explain_it(count: int, wrong: int
 def test_probabilities_are_told_by_their_sums_and_logits_by_their_name() -> None:
     logits = _RANDOM.normal(size=(40, 10)).astype(np.float32)
     for name, refused in (("logits", True), ("class_scores", True), ("embedding", False)):
-        decided = Decided(name)
+        decided = DecisionAgreement(name)
         decided.add(logits, -logits)
         assert bool(decided.lost) == refused, name
 
@@ -50,7 +50,7 @@ def test_detections_are_what_a_sigmoid_gives_above_one_half() -> None:
     scores[0, :12] = 0.9
     weak = scores.copy()
     weak[0, :8] = 0.1
-    found, other = Decided("heads", is_sigmoid=True), Decided("heads")
+    found, other = DecisionAgreement("heads", is_sigmoid=True), DecisionAgreement("heads")
     for each in (found, other):
         each.add(scores, weak)
     assert "66.7 % of the original's 12 detections are lost" in found.lost

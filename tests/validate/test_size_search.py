@@ -10,7 +10,7 @@ import pytest
 
 from onnxport.artifact import Artifact
 from onnxport.errors import NoSizesError
-from onnxport.validate import searching
+from onnxport.validate import size_search
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 
@@ -32,7 +32,7 @@ def saved(text: str, path: Path) -> Artifact:
 def test_a_run_that_does_not_end_ends_the_search_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SECONDS", 4.0)
+    monkeypatch.setattr(size_search, "SECONDS", 4.0)
     told: list[tuple[int, int]] = []
     model = saved(SLOW, tmp_path / "m.onnx")
     began = time.monotonic()
@@ -50,7 +50,7 @@ def test_a_run_that_does_not_end_ends_the_search_in_time(
 
 def test_a_size_of_the_user_s_is_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run at the size that was given may take as long as --timeout says."""
-    monkeypatch.setattr(searching, "SECONDS", 0.0)
+    monkeypatch.setattr(size_search, "SECONDS", 0.0)
     text = SLOW.replace("2000000000", "300000")
     model = saved(text, tmp_path / "m.onnx")
     params = ValidateParams.model_validate({"shape": {"x": "1,3"}, "samples": 1})
@@ -71,4 +71,4 @@ def test_how_many_sizes_were_tried_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("size", "seconds"), [(1_000_000, 60.0), (50_000_000, 60.0), (500_000_000, 600.0)])
 def test_a_large_model_has_more_time(size: int, seconds: float) -> None:
-    assert searching.patience(size) == seconds
+    assert size_search.patience(size) == seconds

@@ -1,4 +1,4 @@
-"""What a lower precision decides otherwise: classes and detections, where an output is told to hold such.
+"""How many classes and detections a lower precision decides as the original does.
 
 Class scores are rows of probabilities (none negative, sums of 1), or an output of two axes whose name says that it
 holds scores. Their decision is the first class. A detection is an element above one half in what a Sigmoid gives; it is
@@ -28,7 +28,7 @@ _SCORES = re.compile(r"logit|score|prob|class|pred|label|softmax", re.IGNORECASE
 
 
 @dataclass
-class Decided:
+class DecisionAgreement:
     """The decisions of one output.
 
     Attributes:
