@@ -1,7 +1,7 @@
 """What a `.tflite` is worth, whoever made it: what it holds, whether its answers are right, how fast it runs.
 
-`Bench` runs in a child process (onnxport.isolation): an artefact that takes the interpreter down is a line in the
-table, not the end of the benchmark.
+`Bench` runs in a child process: an artefact that takes the interpreter down is a line in the table,
+not the end of the benchmark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ai_edge_litert.interpreter import Interpreter
 from benchmarks.figures import Interval
 from benchmarks.matching import Array, Match, Permutation, match_inputs, match_outputs
 from onnxport.converters.tflite.check import operators
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
 

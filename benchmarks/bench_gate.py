@@ -29,8 +29,8 @@ from benchmarks.benching.slower import slower
 from fixtures import models
 from onnxport.bench.inputs import Inputs
 from onnxport.bench.params import BenchParams
-from onnxport.model import Model
-from onnxport.shapes import GivenShape
+from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model
 
 _MODELS = ("mobilenetv2/mobilenetv2.onnx", "mtcnn/onet.onnx", "rapidocr-v4/ch_PP-OCRv4_rec_infer.onnx")
 _SHARE = 0.15

@@ -41,8 +41,8 @@ from benchmarks.report import (
     summary_lines,
 )
 from fixtures import models
-from onnxport.errors import OnnxportError
-from onnxport.isolation import Child, ChildBug
+from onnxport.core.child_process import Child, ChildBug
+from onnxport.core.errors import OnnxportError
 
 REAL = (
     "basic-pitch/nmp.onnx",

@@ -27,8 +27,8 @@ from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import operations_of, optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.manifest import MAIN
-from onnxport.model import Model
+from onnxport.formats.manifest import MAIN
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks-coreml.md"

@@ -25,8 +25,8 @@ from benchmarks.matching import match_inputs, match_outputs
 from benchmarks.onnx2tf import PeerMissing
 from benchmarks.onnxsim import Onnxsim
 from fixtures import models
-from onnxport.errors import OnnxportError
-from onnxport.validate.runtimes.mil import MilRuntime
+from onnxport.core.errors import OnnxportError
+from onnxport.runtimes.mlprogram import MilRuntime
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks-coreml-peers.md"
 FLOAT32, FLOAT16, ONNXSIM = "ours, float32", "ours, float16", "onnxsim"

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from benchmarks.simplify import KEYS
 from fixtures import models
-from onnxport.artifact import Artifact
 from onnxport.deployment.answering import Subject, estimated
 from onnxport.deployment.record import DeploymentReport, Placement
 from onnxport.deployment.runtimes import RUNTIMES
 from onnxport.deployment.workshop import Workshop
+from onnxport.formats.artifact import Artifact
 
 ENGINES = ("openvino", "tract", "rten", "ncnn", "mnn")
 VERDICTS = ("agree", "too hopeful", "too careful", "unknown")

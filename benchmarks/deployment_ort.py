@@ -27,14 +27,14 @@ from pathlib import Path
 import onnxruntime
 
 from fixtures import models
-from onnxport.artifact import Artifact
+from onnxport.core.errors import OnnxportError
 from onnxport.deployment.answering import Subject
 from onnxport.deployment.estimating import estimate
 from onnxport.deployment.estimating.table import Table, load_table
 from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import RUNTIMES
 from onnxport.deployment.workshop import Workshop
-from onnxport.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
 
 CPU = "CPUExecutionProvider"
 # Made here of others' parts, or for other questions: not among the 34 of models.md.

@@ -49,11 +49,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _row(key: str, folder: Path) -> tuple[str, bool]:
+    from onnxport.core.errors import CannotConvertError
     from onnxport.deployment.asking import AskOptions
     from onnxport.deployment.asking.tflite_cpu import ask, partitions_of
     from onnxport.deployment.litert.product import subject
     from onnxport.deployment.litert.subsets import subsets
-    from onnxport.errors import CannotConvertError
 
     try:
         about = subject(models.path(key), folder)

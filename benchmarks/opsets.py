@@ -20,7 +20,7 @@ from pathlib import Path
 import onnx
 
 from fixtures import models
-from onnxport.errors import CANNOT_CONVERT, PROVEN
+from onnxport.core.errors import CANNOT_CONVERT, PROVEN
 
 
 def trained() -> list[str]:

@@ -41,9 +41,9 @@ KEYS = tuple(key for key in _ALL if key.endswith(".onnx") and not key.startswith
 _PREPARED = {
     OURS: """
 from pathlib import Path
-from onnxport.deferred import defer
+from onnxport.core.lazy_imports import defer
 defer()
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.simplification import simplified
 def call(path):

@@ -21,7 +21,8 @@ import os
 # that, unless this is set before it is first imported. Who wants that sets the variable himself.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-from onnxport.deferred import defer
+from onnxport.core.lazy_imports import defer
+from onnxport.core.version import __version__
 
 defer()
 
@@ -40,15 +41,13 @@ if TYPE_CHECKING:
         quantize_model,
         validate_model,
     )
-    from onnxport.artifact import TensorSpec
     from onnxport.bench.record import BenchReport
-    from onnxport.errors import OnnxportError
-    from onnxport.pipelines.outcome import PipelineReport
+    from onnxport.core.errors import OnnxportError
+    from onnxport.formats.artifact import TensorSpec
+    from onnxport.reports.pipeline_report import PipelineReport
+    from onnxport.runtimes.base import Runtime
     from onnxport.validate.custom import metric
     from onnxport.validate.report import Report
-    from onnxport.validate.runtimes.base import Runtime
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BenchReport",
@@ -76,11 +75,11 @@ __all__ = [
 _HOMES = {
     "BenchReport": "onnxport.bench.record",
     "ConversionResult": "onnxport.api",
-    "OnnxportError": "onnxport.errors",
-    "PipelineReport": "onnxport.pipelines.outcome",
+    "OnnxportError": "onnxport.core.errors",
+    "PipelineReport": "onnxport.reports.pipeline_report",
     "Report": "onnxport.validate.report",
-    "Runtime": "onnxport.validate.runtimes.base",
-    "TensorSpec": "onnxport.artifact",
+    "Runtime": "onnxport.runtimes.base",
+    "TensorSpec": "onnxport.formats.artifact",
     "bench_models": "onnxport.api",
     "convert_model": "onnxport.api",
     "debug_model": "onnxport.api",

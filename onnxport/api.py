@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import Artifact, path_of
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact, path_of
 from onnxport.pipelines import comparing, exporting, runner
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.jobs import conversion, optimization, quantization
-from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.stages import params_of
+from onnxport.reports.run_report import RunReport
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
@@ -22,10 +22,10 @@ from onnxport.validate.report import Report
 if TYPE_CHECKING:
     from onnxport.bench.record import BenchReport
     from onnxport.deployment.record import DeploymentReport
-    from onnxport.pipelines.outcome import PipelineReport
     from onnxport.pipelines.running.watching import Watcher
     from onnxport.profiling.record import ProfileReport
-    from onnxport.validate.runtimes.base import Runtime
+    from onnxport.reports.pipeline_report import PipelineReport
+    from onnxport.runtimes.base import Runtime
 
 StrPath = str | os.PathLike[str]
 
@@ -308,7 +308,7 @@ def run_pipeline(
             `exit_code` what the command would have ended with.
         OnnxportError: the file cannot be meant, and nothing was done.
     """
-    from onnxport.memory import bytes_of
+    from onnxport.core.memory import bytes_of
     from onnxport.pipelines.running.run import run
 
     path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")
@@ -345,8 +345,8 @@ def load(path: StrPath, *, runtime: str = "auto", function: str = "") -> Runtime
         UsageError: a runtime that there is not.
         MissingDependencyError: one that is not installed.
     """
-    from onnxport.validate import runtimes
-    from onnxport.validate.runtimes.options import runtime_options
+    from onnxport import runtimes
+    from onnxport.runtimes.settings import runtime_options
 
     artifact = Artifact.open(path_of(path, "a model", fix="give a path to a model file"))
     given = {"runtime": runtime} | ({"function": function} if function else {})

@@ -6,8 +6,8 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.model import Model
-from onnxport.validate.runtimes.exact_integers import with_unsigned_weights
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.exact_integers import with_unsigned_weights
 
 
 def options() -> onnxruntime.SessionOptions:

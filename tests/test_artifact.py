@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.artifact import Artifact, Staging
-from onnxport.errors import InputError, MachineError, UsageError
+from onnxport.core.errors import InputError, MachineError, UsageError
+from onnxport.formats.artifact import Artifact, Staging
 
 
 def test_the_digest_is_of_the_content_and_not_of_the_name(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_next_run_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import os, sys; from pathlib import Path; from onnxport.artifact import Staging\n"
+            "import os, sys; from pathlib import Path; from onnxport.formats.artifact import Staging\n"
             "with Staging(Path(sys.argv[1])): os.kill(os.getpid(), 9)",
             str(tmp_path / "model.tflite"),
         ],
@@ -107,8 +107,8 @@ def test_a_size_limit_while_committing_is_the_machines_fault(tmp_path: Path) -> 
     """RLIMIT_FSIZE gives the same refusal as a full disk, without filling one."""
     script = (
         "import sys; from pathlib import Path\n"
-        "from onnxport.artifact import Staging, writing\n"
-        "from onnxport.errors import MachineError\n"
+        "from onnxport.formats.artifact import Staging, writing\n"
+        "from onnxport.core.errors import MachineError\n"
         "output = Path(sys.argv[1])\n"
         "try:\n"
         "    with Staging(output) as staging, writing(output):\n"
@@ -143,7 +143,7 @@ def package(folder: Path, said: str) -> Path:
 REPLACING = """
 import os, signal, sys
 from pathlib import Path
-import onnxport.artifact as artifact
+import onnxport.formats.artifact as artifact
 output, exchanges, last = Path(sys.argv[1]), sys.argv[2] == "exchange", int(sys.argv[3])
 right, calls = os.replace, []
 def replace(*paths):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.artifact import SUFFIXES
+from onnxport.formats.artifact import SUFFIXES
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"

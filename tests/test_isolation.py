@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from onnxport.errors import CannotConvertError, MachineError, Refusal
-from onnxport.isolation import Child, ChildBug, Parent, borrowed, give_back, sparing
+from onnxport.core.child_process import Child, ChildBug, Parent, borrowed, give_back, sparing
+from onnxport.core.errors import CannotConvertError, MachineError, Refusal
 
 
 class Served:

@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import graphs
-from onnxport import model as model_module
-from onnxport.artifact import TensorSpec
-from onnxport.errors import CannotConvertError, InputError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError, InputError
+from onnxport.formats import model as model_module
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 
 
 def saved(model: onnx.ModelProto, tmp_path: Path) -> Path:

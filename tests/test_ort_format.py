@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import graphs
-from onnxport import ort_format
-from onnxport.ort_format import _SCHEMA
+from onnxport.formats import ort_file
+from onnxport.formats.ort_file import _SCHEMA
 
 SCHEMA_FOLDER = (
     Path(onnxruntime.__file__).parent / "tools" / "ort_format_model" / "ort_flatbuffers_py" / "fbs"
@@ -69,8 +69,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_lost(name: str, tmp_path: Path) -> None:
     data = save_as_ort(MODELS[name](), tmp_path / "raw.ort")
-    session = ort_format.read(data)
-    assert ort_format.read(bytes(ort_format.write(session))) == session
+    session = ort_file.read(data)
+    assert ort_file.read(bytes(ort_file.write(session))) == session
     assert session["model"]["graph"]["nodes"]
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_lost(name: str, tmp_path: Path) -> None:
 def test_onnx_runtime_takes_what_is_written(name: str, tmp_path: Path) -> None:
     """It verifies the buffer on loading: offsets, alignment, lengths."""
     original = save_as_ort(MODELS[name](), tmp_path / "raw.ort")
-    written = bytes(ort_format.write(ort_format.read(original)))
+    written = bytes(ort_file.write(ort_file.read(original)))
     expected, found = (onnxruntime.InferenceSession(data) for data in (original, written))
     for ours, theirs in zip(found.get_inputs(), expected.get_inputs(), strict=True):
         assert (ours.name, ours.type, ours.shape) == (theirs.name, theirs.type, theirs.shape)
@@ -91,7 +91,7 @@ def test_weights_lie_where_they_can_be_used_in_place(name: str, tmp_path: Path) 
     Not tried with a session: the Python binding frees the bytes that such a session goes on reading.
     """
     model = MODELS[name]()
-    written = bytes(ort_format.write(ort_format.read(save_as_ort(model, tmp_path / "raw.ort"))))
+    written = bytes(ort_file.write(ort_file.read(save_as_ort(model, tmp_path / "raw.ort"))))
     weights = [numpy_helper.to_array(tensor).tobytes() for tensor in model.graph.initializer]
     places = [written.find(weight) for weight in weights if len(weight) > 8]
     assert places
@@ -99,21 +99,21 @@ def test_weights_lie_where_they_can_be_used_in_place(name: str, tmp_path: Path) 
 
 
 def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
-    session = ort_format.read(save_as_ort(graphs.mlp(), tmp_path / "raw.ort"))
-    expected = ort_format.write(session)
+    session = ort_file.read(save_as_ort(graphs.mlp(), tmp_path / "raw.ort"))
+    expected = ort_file.write(session)
     graph = session["model"]["graph"]
     for shuffled in (graph["initializers"], graph["node_args"], session["model"]["opset_import"]):
         assert len(shuffled) > 1
         shuffled.reverse()
-    assert ort_format.write(session) != expected
-    assert ort_format.write(ort_format.read(bytes(ort_format.write(session)))) == expected
+    assert ort_file.write(session) != expected
+    assert ort_file.write(ort_file.read(bytes(ort_file.write(session)))) == expected
 
 
 def test_saved_runtime_optimizations_survive(tmp_path: Path) -> None:
     data = save_as_ort(graphs.conv_relu(), tmp_path / "raw.ort", runtime_optimizations=True)
-    session = ort_format.read(data)
+    session = ort_file.read(data)
     assert "runtime_optimizations" in session["model"]["graph"]
-    assert ort_format.read(bytes(ort_format.write(session))) == session
+    assert ort_file.read(bytes(ort_file.write(session))) == session
 
 
 @pytest.mark.parametrize("damage", ["cut", "no identifier", "garbage"])
@@ -125,14 +125,14 @@ def test_damaged_file_is_refused(damage: str, tmp_path: Path) -> None:
         "garbage": data[:8] + b"\xff" * 500,
     }
     with pytest.raises(ValueError, match=r"truncated or damaged|no ONNX Runtime format"):
-        ort_format.read(damaged[damage])
+        ort_file.read(damaged[damage])
 
 
 def test_unknown_field_is_refused_not_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = save_as_ort(graphs.mlp(), tmp_path / "raw.ort")
     monkeypatch.setitem(_SCHEMA, "Model", _SCHEMA["Model"][:7])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="beyond the schema"):
-        ort_format.read(data)
+        ort_file.read(data)
 
 
 @pytest.mark.parametrize("table", list(_SCHEMA))

@@ -44,7 +44,7 @@ OPTIONAL = (
 # Run as programs, and never imported: the package of pnnx imports PyTorch.
 PROGRAMS = {"pnnx", "rten-convert"}
 # The rooms that the process of one framework, or engine, alone enters.
-INNERMOST = ("onnxport/exporters/*/**/*.py", "onnxport/validate/runtimes/foreign/*.py")
+INNERMOST = ("onnxport/exporters/*/**/*.py", "onnxport/runtimes/engines/*.py")
 
 
 @pytest.fixture(scope="module")

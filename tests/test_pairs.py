@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.exporters.factory import _arguments
 from onnxport.exporters.params import ExportParams
 from onnxport.pipelines.stages import params_of

@@ -16,8 +16,8 @@ import pytest
 from onnx import numpy_helper
 
 import onnxport
-from onnxport.errors import InputError, NotProvenError, PipelineFailedError, UsageError
-from onnxport.pipelines.report import RunReport
+from onnxport.core.errors import InputError, NotProvenError, PipelineFailedError, UsageError
+from onnxport.reports.run_report import RunReport
 
 FRAMEWORKS = tuple(f"onnxport.exporters.{name}." for name in ("classical", "paddle", "pytorch", "tensorflow"))
 DIGITS = Path(__file__).parents[1] / "fixtures" / "digits" / "digits.onnx"
@@ -217,7 +217,7 @@ def test_wrong_artefact_raises_with_its_report_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onnxport.converters import ort
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
 
     other = onnx.load(DIGITS)
     bias = next(tensor for tensor in other.graph.initializer if len(tensor.dims) == 1)
@@ -413,7 +413,7 @@ def test_names_are_typed(tmp_path: Path) -> None:
     ]
     shown, complaints, _ = mypy.run([*settings, str(program)])
     assert "-> onnxport.api.ConversionResult" in shown, complaints
-    assert "tuple[onnxport.artifact.TensorSpec, ...]" in shown
+    assert "tuple[onnxport.formats.artifact.TensorSpec, ...]" in shown
 
 
 def test_import_does_not_shadow_the_functions() -> None:

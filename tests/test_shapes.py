@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
-from onnxport.shapes import Limit, apply_shapes, limits, parse_shapes
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.input_shapes import Limit, apply_shapes, limits, parse_shapes
 
 SPECS = [TensorSpec("x", "float32", ("N", 3, None)), TensorSpec("n", "int64", ())]
 

@@ -16,8 +16,8 @@ from fixtures import models
 from onnxport.bench.inputs import Inputs
 from onnxport.bench.params import BenchParams
 from onnxport.bench.ports import ports_of
-from onnxport.model import Model
-from onnxport.validate.runtimes.base import Array, Feeds
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.model import Model
 
 # Key in fixtures/models.toml to the sizes of what it leaves open beside the batch.
 MODELS = {

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.bench.engine import Contest, Contestant, rounds
 from onnxport.bench.record import Settings
-from onnxport.validate.runtimes.base import Feeds
+from onnxport.core.arrays import Feeds
 
 _SIZE = 64
 _FIRST = 40  # products, to learn what one takes

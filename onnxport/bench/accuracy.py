@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxport.artifact import TensorSpec
 from onnxport.bench.record import Accuracy
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.metrics import METRICS, Seen
-from onnxport.validate.runtimes.base import Array
 
 _SQNR = METRICS["sqnr"]
 

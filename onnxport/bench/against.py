@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.bench.record import BenchReport, Floor, Row, Settings, Standard
-from onnxport.errors import UsageError, printable
+from onnxport.core.errors import UsageError, printable
 
 # What the interval has at the least on either side: turns are not as independent as the binomial distribution has it.
 _LEAST_NOISE = 0.01

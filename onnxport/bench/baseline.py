@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from onnxport.bench.record import SCHEMA_VERSION, BenchReport, Machine
-from onnxport.errors import InputError, UsageError, printable
+from onnxport.core.errors import InputError, UsageError, printable
 
 _MAKE = "make one with: onnxport bench MODEL --report baseline.json"
 _LARGEST = 64 * 2**20  # bytes; a row has about two thousand

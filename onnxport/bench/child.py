@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from onnxport.bench.energy import Counters
-from onnxport.bench.loaders import Chosen, Loaded, Run, loader
+from onnxport.bench.loaders import loader
+from onnxport.bench.loaders.base import Chosen, Loaded, Run
 from onnxport.bench.providers import TITLES, installing
 from onnxport.bench.resident import peak, resident
 from onnxport.bench.spent import Spent
-from onnxport.errors import MissingDependencyError, OnnxportError
+from onnxport.core.errors import MissingDependencyError, OnnxportError
 
 T = TypeVar("T")
 

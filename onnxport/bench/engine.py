@@ -22,18 +22,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import TensorSpec
 from onnxport.bench.floors import floor_of
-from onnxport.bench.loaders import Chosen
+from onnxport.bench.loaders.base import Chosen
 from onnxport.bench.pace import Pace
 from onnxport.bench.ports import Ports, ports_of, read, written
 from onnxport.bench.providers import TITLES
 from onnxport.bench.record import Floor, Settings, Status
 from onnxport.bench.statistics import median
-from onnxport.closing import Closing
-from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
-from onnxport.isolation import RUN_TIMEOUT, Child, ChildHung
-from onnxport.validate.runtimes.base import Array, Feeds
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung
+from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
+from onnxport.core.resources import Closing
+from onnxport.formats.artifact import TensorSpec
 
 # What a model is fed, given what it takes.
 Feeding = Callable[[Sequence[TensorSpec]], Feeds]

@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from onnxport.artifact import FORMATS, Artifact
 from onnxport.bench import baseline
 from onnxport.bench.against import Baseline, Comparison, Conditions, compare
 from onnxport.bench.engine import Contest, Lane, Stop
@@ -18,7 +17,8 @@ from onnxport.bench.params import BenchParams
 from onnxport.bench.patience import conditions, is_steady, patient
 from onnxport.bench.plan import planned
 from onnxport.bench.record import Floor, Machine, Row, Settings
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import FORMATS, Artifact
 
 LIMIT = 1.10
 # Seconds of further measuring, and the runs below which a bench that is held against nothing has none of it.

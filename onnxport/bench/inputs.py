@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxport.artifact import Dim, TensorSpec
 from onnxport.bench.engine import Feeding
 from onnxport.bench.params import FeedingParams
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.formats.input_shapes import GivenShape, apply_shapes
+from onnxport.formats.model import Model
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import find_samples
 from onnxport.samples.sizes import OpenSizes
 from onnxport.samples.states import find_states
-from onnxport.shapes import GivenShape, apply_shapes
-from onnxport.validate.runtimes.base import Array, Feeds
 
 Specs = Sequence[TensorSpec]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from onnxport.artifact import Artifact
 from onnxport.bench.accuracy import accuracy
 from onnxport.bench.engine import ROUNDS, Contest, Contestant, Failure, Lane, Stop, enough
 from onnxport.bench.inputs import Inputs
@@ -19,12 +18,13 @@ from onnxport.bench.plan import RUNTIMES, Planned, planned
 from onnxport.bench.record import Accuracy, Memory, Row, Settings, Spread
 from onnxport.bench.sizes import compressed
 from onnxport.bench.statistics import median, median_interval, quantile
-from onnxport.errors import PROVEN, OnnxportError, UsageError, printable
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.core.errors import PROVEN, OnnxportError, UsageError, printable
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.integer_products import holds_integer_products
+from onnxport.runtimes.process import IsolatedRuntime
 from onnxport.validate.precision import precision_of
-from onnxport.validate.runtimes.base import Array
-from onnxport.validate.runtimes.host import IsolatedRuntime
-from onnxport.validate.runtimes.integer_products import holds_integer_products
 
 _MS = 1000.0
 _CHUNK = 1 << 22

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from onnxport.errors import UsageError
-from onnxport.isolation import RUN_TIMEOUT
-from onnxport.shapes import Shapes
+from onnxport.core.child_process import RUN_TIMEOUT
+from onnxport.core.errors import UsageError
+from onnxport.formats.input_shapes import Shapes
+from onnxport.runtimes.options import THREADS, OrtLevel
 from onnxport.validate.params import Preprocess
-from onnxport.validate.runtimes.options import THREADS, OrtLevel
 
 
 def _listed(given: Any) -> tuple[Any, ...]:

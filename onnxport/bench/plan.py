@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from onnxport.artifact import SUFFIXES, Artifact, Format
 from onnxport.bench.engine import Failure
 from onnxport.bench.params import BenchParams
 from onnxport.bench.providers import PROVIDERS, TITLES
 from onnxport.bench.record import Settings
-from onnxport.errors import MissingDependencyError, UsageError
-from onnxport.validate.runtimes import kinds
+from onnxport.core.errors import MissingDependencyError, UsageError
+from onnxport.formats.artifact import SUFFIXES, Artifact, Format
+from onnxport.runtimes import registry
 
 # Who runs a format, as `--candidate-runtime runtime=` spells it.
 RUNTIMES: dict[Format, str] = {"onnx": "ort", "ort": "ort", "tflite": "litert", "coreml": "predict"}
@@ -55,7 +55,7 @@ def planned(artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned
 
 
 def _of(artifact: Artifact, params: BenchParams) -> list[Planned]:
-    own, among = RUNTIMES[artifact.format], kinds.names(artifact.format)
+    own, among = RUNTIMES[artifact.format], registry.names(artifact.format)
     runtimes = [name for name in params.runtimes or (own,) if name in among and _runs(name, artifact)]
     if not runtimes:
         error = MissingDependencyError(
@@ -66,7 +66,7 @@ def _of(artifact: Artifact, params: BenchParams) -> list[Planned]:
 
 
 def _runs(name: str, artifact: Artifact) -> bool:
-    kind = kinds.named(name)
+    kind = registry.named(name)
     return kind is not None and artifact.format in kind.formats
 
 
@@ -93,7 +93,7 @@ def _own(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]
 
 def _others(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
     """The rows of an engine of others, or of a plugin's runtime; providers and levels are not theirs."""
-    kind = kinds.named(runtime)
+    kind = registry.named(runtime)
     knows_threads = kind is not None and "threads" in kind.settings
     combined = product(params.threads if knows_threads else (None,), params.batch or (None,))
     return [
@@ -132,7 +132,7 @@ def _check_runtimes(given: Sequence[str]) -> None:
     """Refuses what is no runtime; the evaluator of ML programs computes answers, in nobody's time."""
     known = [
         name
-        for name in dict.fromkeys(each for fmt in SUFFIXES for each in kinds.names(fmt))
+        for name in dict.fromkeys(each for fmt in SUFFIXES for each in registry.names(fmt))
         if name != "evaluator"
     ]
     for name in given:

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.bench.loaders import Port
-from onnxport.errors import UsageError
-from onnxport.validate.runtimes.base import Array, Feeds, check_feeds
+from onnxport.bench.loaders.base import Port
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.base import check_feeds
 
 
 class Ports(Protocol):
@@ -37,7 +38,7 @@ def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence
     if runtime == "litert":
         return TflitePorts(path, inputs)
     if runtime == "ort":
-        from onnxport.validate.runtimes.ort_words import spec_of
+        from onnxport.runtimes.ort.types_and_messages import spec_of
 
         return NamedPorts([spec_of(*each) for each in inputs], [spec_of(*each) for each in outputs])
     return NamedPorts([TensorSpec(*each) for each in inputs], [TensorSpec(*each) for each in outputs])
@@ -64,7 +65,7 @@ class TflitePorts:
     """LiteRT: tensors by number, maybe permuted and in other types, as the note in the file tells."""
 
     def __init__(self, path: Path, inputs: Sequence[Port]) -> None:
-        from onnxport.validate.runtimes.tflite_ends import read_ends
+        from onnxport.formats.tflite.ports import read_ends
 
         self._ends = read_ends(path)
         self._types = {int(key): np.dtype(kind) for key, kind, _ in inputs}
@@ -73,7 +74,7 @@ class TflitePorts:
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
         """See Ports."""
-        from onnxport.validate.runtimes.tflite_ends import stored
+        from onnxport.formats.tflite.ports import stored
 
         fed = {spec.name: _narrowed(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
         check_feeds(self.inputs, fed)
@@ -84,7 +85,7 @@ class TflitePorts:
 
     def leaving(self, answers: Mapping[str, Array]) -> dict[str, Array]:
         """See Ports."""
-        from onnxport.validate.runtimes.tflite_ends import restored
+        from onnxport.formats.tflite.ports import restored
 
         return {
             port.name: _permuted(restored(answers[str(index)], port), tuple(np.argsort(port.permutation)))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.errors import MISSING_DEPENDENCY, NOT_EQUIVALENT, PROVEN, worst
+from onnxport.core.errors import MISSING_DEPENDENCY, NOT_EQUIVALENT, PROVEN, worst
 
 SCHEMA_VERSION: Literal[1] = 1
 

@@ -7,7 +7,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 
 _CHUNK = 1 << 20
 

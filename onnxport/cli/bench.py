@@ -12,7 +12,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.failures import show_on_stderr
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
-from onnxport.errors import PROVEN, printable
+from onnxport.core.errors import PROVEN, printable
 
 
 @subcommand(
@@ -26,16 +26,16 @@ from onnxport.errors import PROVEN, printable
 @report_option
 @output_options
 def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Output, **options: Any) -> int:
-    from onnxport.artifact import Artifact
+    from onnxport.formats.artifact import Artifact
     from onnxport.pipelines import benching
-    from onnxport.pipelines.reports import saving
-    from onnxport.pipelines.reports.bench.terminal import bench_lines, failures, notes
     from onnxport.pipelines.stages import params_of
+    from onnxport.reports import saving
+    from onnxport.reports.bench.terminal import bench_lines, failures, notes
 
     with spelled():
         params = params_of(BenchParams, given(options), purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
-    with saving(report_files, "bench", package="onnxport.pipelines.reports.bench") as save:
+    with saving(report_files, "bench", package="onnxport.reports.bench") as save:
         report = benching.bench(artifacts, params, output.progress(), output.arguments)
         save(report)
     output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))

@@ -13,7 +13,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.cli.run import SIZE
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
 
 if TYPE_CHECKING:
     from onnxport.pipelines.cache import Cache
@@ -101,8 +101,8 @@ def _row(kept: Kept) -> dict[str, Any]:
 
 
 def _text(document: dict[str, Any]) -> str:
-    from onnxport.errors import printable
-    from onnxport.pipelines.reports.wording import count, human_size
+    from onnxport.core.errors import printable
+    from onnxport.reports.wording import count, human_size
 
     def total(rows: list[dict[str, Any]]) -> str:
         return f"{count(len(rows), 'product')}, {human_size(sum(row['size'] for row in rows))}"

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-import onnxport
 from onnxport.cli import failures, interruption
 from onnxport.cli.output import ARGUMENTS
+from onnxport.core.version import __version__
 
 # Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
 COMMANDS = {
@@ -78,7 +78,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(onnxport.__version__, prog_name="onnxport", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="onnxport", message="%(prog)s %(version)s")
 def cli() -> None:
     """ONNX models to TFLite, Core ML and ONNX Runtime format, each artefact proven against ONNX Runtime.
 

@@ -10,7 +10,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
 
 
@@ -40,11 +40,11 @@ def command(
     output: Output,
     **options: Any,
 ) -> int:
-    from onnxport.artifact import Artifact
+    from onnxport.formats.artifact import Artifact
     from onnxport.pipelines import comparing
-    from onnxport.pipelines.reports import saving
-    from onnxport.pipelines.reports.diagnosis import diagnosis_lines
     from onnxport.pipelines.stages import params_of
+    from onnxport.reports import saving
+    from onnxport.reports.diagnosis import diagnosis_lines
 
     if destination is not None and destination.resolve() in {path.resolve() for path in report_files}:
         raise UsageError("-o and --report name one file", fix="give -o a folder of its own")

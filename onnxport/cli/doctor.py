@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import onnxport
-from onnxport import extending
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import Output, output_options
-from onnxport.errors import MISSING_DEPENDENCY, PROVEN
-from onnxport.pipelines import plugins
+from onnxport.core import plugins
+from onnxport.core.errors import MISSING_DEPENDENCY, PROVEN
+from onnxport.core.version import __version__
 from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, is_core, missing
-from onnxport.validate.runtimes.kinds import KINDS, RESERVED
+from onnxport.pipelines.plugins import RESERVED as RESERVED_STAGES
+from onnxport.runtimes.registry import KINDS, RESERVED
 
 
 @subcommand("doctor", "onnxport doctor")
@@ -30,7 +30,7 @@ def _examined() -> dict[str, Any]:
     """The whole diagnosis, as its JSON document."""
     lacking_core = [library for library in missing(LIBRARIES) if is_core(library)]
     return {
-        "onnxport": onnxport.__version__,
+        "onnxport": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
@@ -46,7 +46,7 @@ def _examined() -> dict[str, Any]:
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
         "runtimes": {kind.name: _state(kind.distributions) for kind in KINDS},
-        "plugins": [_plugin(each) for kind in extending.GROUPS for each in extending.installed(kind)],
+        "plugins": [_plugin(each) for kind in plugins.GROUPS for each in plugins.installed(kind)],
         "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
         "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
         "exit_code": MISSING_DEPENDENCY if lacking_core else PROVEN,
@@ -63,15 +63,15 @@ def _state(needs: tuple[str, ...]) -> dict[str, Any]:
     return {"works": not lacking, "lacks": lacking}
 
 
-def _plugin(plugin: extending.Plugin) -> dict[str, Any]:
+def _plugin(plugin: plugins.Plugin) -> dict[str, Any]:
     """Who brings what, not imported: whether it works is known when it is named."""
-    reserved = RESERVED if plugin.kind == "runtime" else plugins.RESERVED
+    reserved = RESERVED if plugin.kind == "runtime" else RESERVED_STAGES
     return {
         "name": plugin.name,
         "kind": plugin.kind,
         "distribution": plugin.distribution,
         "version": plugin.version,
-        "rivals": extending.rivals(plugin, reserved),
+        "rivals": plugins.rivals(plugin, reserved),
     }
 
 

@@ -13,7 +13,7 @@ import click
 
 from onnxport.cli import interruption
 from onnxport.cli.inert import inert, inert_document
-from onnxport.errors import (
+from onnxport.core.errors import (
     INTERRUPTED,
     USAGE,
     BadPipelineError,

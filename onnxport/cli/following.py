@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from onnxport.cli.failures import show_on_stderr
 from onnxport.cli.output import Output
-from onnxport.errors import printable
+from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from onnxport.pipelines.outcome import NodeRecord
     from onnxport.pipelines.spec.pipeline import Node
+    from onnxport.reports.pipeline_report import NodeRecord
 
 
 def following(output: Output) -> Lines | None:

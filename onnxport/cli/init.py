@@ -11,7 +11,7 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.failures import show_on_stderr
 from onnxport.cli.output import PATH, Output, output_options
-from onnxport.errors import printable
+from onnxport.core.errors import printable
 
 
 @subcommand(

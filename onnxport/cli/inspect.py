@@ -10,8 +10,8 @@ import click
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
+from onnxport.core.errors import UsageError
 from onnxport.deployment.params import DeploymentParams
-from onnxport.errors import UsageError
 
 
 @subcommand(
@@ -69,7 +69,7 @@ def _belong_together(unused: list[str]) -> None:
 
 def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, output: Output) -> int:
     from onnxport.inspection import inspect_model
-    from onnxport.pipelines.reports.terminal import inspection_lines
+    from onnxport.reports.terminal import inspection_lines
 
     found = inspect_model(model)
     if found.format == "ort" or others or required:
@@ -82,9 +82,9 @@ def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, ou
 
 def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: dict[str, Any]) -> int:
     from onnxport.deployment.deploying import deployment
-    from onnxport.pipelines.reports import saving
-    from onnxport.pipelines.reports.deployment import terminal
     from onnxport.pipelines.stages import params_of
+    from onnxport.reports import saving
+    from onnxport.reports.deployment import terminal
 
     with spelled():
         params = params_of(DeploymentParams, given(options), purpose="inspection")

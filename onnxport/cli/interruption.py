@@ -71,7 +71,7 @@ def tell() -> None:
 
 def leave() -> NoReturn:
     """Ends the process at once. A native library may still compute in a thread, which sys.exit would wait for."""
-    artifact = sys.modules.get("onnxport.artifact")
+    artifact = sys.modules.get("onnxport.formats.artifact")
     staging = getattr(artifact, "Staging", None)  # absent while the module is being imported
     if staging is not None:
         staging.discard_all()
@@ -88,7 +88,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _settled() -> bool:
     """Whether the result is moving to its place, after which the command has succeeded."""
-    artifact = sys.modules.get("onnxport.artifact")
+    artifact = sys.modules.get("onnxport.formats.artifact")
     return bool(getattr(getattr(artifact, "Staging", None), "settled", False))
 
 

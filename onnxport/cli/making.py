@@ -16,7 +16,7 @@ from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
     from onnxport.pipelines.clock import Progress
-    from onnxport.pipelines.report import RunReport
+    from onnxport.reports.run_report import RunReport
 
 J_contra = TypeVar("J_contra", contravariant=True)
 J = TypeVar("J")
@@ -58,7 +58,7 @@ class Making:
         Args:
             job: see pipelines.jobs; it is given `subject`, the destination, the options and the wishes.
         """
-        from onnxport.pipelines.reports import saving
+        from onnxport.reports import saving
 
         with saving(self.report_files, command) as save:
             with spelled():

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onnxport.cli.output import PATH
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.stages import RefusedValue
 
 F = TypeVar("F", bound=Callable[..., Any])

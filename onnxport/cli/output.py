@@ -20,11 +20,11 @@ import click
 from onnxport.cli import interruption
 from onnxport.cli.failures import show_on_stderr, show_on_stdout
 from onnxport.cli.inert import inert_document
-from onnxport.errors import printable
+from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
     from onnxport.pipelines.clock import Progress
-    from onnxport.pipelines.report import RunReport
+    from onnxport.reports.run_report import RunReport
 
 
 _TELLING = 1.0  # seconds after which the pace so far says something of the rest
@@ -67,7 +67,7 @@ class Output:
         Behind the line stands `more`, or the figures of every output, where a proof failed or the user wants to read
         more.
         """
-        from onnxport.pipelines.reports.terminal import notes, result_lines
+        from onnxport.reports.terminal import notes, result_lines
 
         detailed = self.verbose or (more is None and not report.passed)
 

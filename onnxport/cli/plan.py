@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--frozen", is_flag=True, help="Fail where a run would not make what pipeline.lock says.")
 @output_options
 def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Output) -> int:
-    from onnxport.importing import importable_from
+    from onnxport.core.user_modules import importable_from
     from onnxport.pipelines.cache import Cache, folder_beside
     from onnxport.pipelines.graph.planning import Planner
     from onnxport.pipelines.lock.keeping import Keeper
@@ -39,8 +39,8 @@ def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Outp
 
 
 def _text(plan: Plan) -> str:
-    from onnxport.errors import printable
-    from onnxport.pipelines.reports.wording import count, human_size
+    from onnxport.core.errors import printable
+    from onnxport.reports.wording import count, human_size
 
     def sized(size: int | None, size_from: str) -> str:
         if size is None:

@@ -12,7 +12,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.failures import show_on_stderr
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
-from onnxport.errors import UsageError, printable
+from onnxport.core.errors import UsageError, printable
 from onnxport.profiling.params import ProfileParams
 
 
@@ -36,20 +36,18 @@ from onnxport.profiling.params import ProfileParams
 def command(
     model: Path, trace_file: Path | None, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
-    from onnxport.artifact import Artifact, Staging, writing
+    from onnxport.formats.artifact import Artifact, Staging, writing
     from onnxport.pipelines import profiles
-    from onnxport.pipelines.reports import saving
-    from onnxport.pipelines.reports.profile.terminal import profile_lines
     from onnxport.pipelines.stages import params_of
+    from onnxport.reports import saving
+    from onnxport.reports.profile.terminal import profile_lines
 
     with spelled():
         params = params_of(ProfileParams, given(options), purpose="a profile")
     if trace_file is not None:
         _check_trace(trace_file, report_files)
     with ExitStack() as stack:
-        save = stack.enter_context(
-            saving(report_files, "profile", package="onnxport.pipelines.reports.profile")
-        )
+        save = stack.enter_context(saving(report_files, "profile", package="onnxport.reports.profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
         found = profiles.profile(Artifact.open(model), params, output.progress(), output.arguments)
         save(found.report)

@@ -11,7 +11,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.making import Making, making
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.quantize.params import PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
 

@@ -15,11 +15,11 @@ import click
 
 from onnxport.cli.failures import show_command, show_on_stderr
 from onnxport.cli.output import PATH, Output
-from onnxport.errors import OnnxportError, printable
+from onnxport.core.errors import OnnxportError, printable
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.outcome import PipelineReport
-    from onnxport.pipelines.reports.pipeline.services import Finding, Service
+    from onnxport.reports.pipeline.services import Finding, Service
+    from onnxport.reports.pipeline_report import PipelineReport
 
 SERVICES = ("none", "github", "gitlab")
 
@@ -36,7 +36,7 @@ class Reporting:
 
     def tell(self, report: PipelineReport, output: Output) -> None:
         """Says how a run ended: lines on stdout or the document; notes and failures on stderr, then the annotations."""
-        from onnxport.pipelines.reports.pipeline import markdown, matrix, services, terminal
+        from onnxport.reports.pipeline import markdown, matrix, services, terminal
 
         folds = self.service == "gitlab"
         output.result(
@@ -61,14 +61,14 @@ class Reporting:
             yield
         except OnnxportError as error:
             if self.service != "none":
-                from onnxport.pipelines.reports.pipeline import markdown, services
+                from onnxport.reports.pipeline import markdown, services
 
                 found = services.refused(error, pipeline)
                 self._annotate(found, functools.partial(markdown.failure, error, "run"))
             raise
 
     def _annotate(self, found: Sequence[Finding], summary: Callable[[], str]) -> None:
-        from onnxport.pipelines.reports.pipeline import services
+        from onnxport.reports.pipeline import services
 
         try:
             for line in services.tell(self.service, found, summary):

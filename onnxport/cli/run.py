@@ -11,7 +11,7 @@ from onnxport.cli import interruption
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
 from onnxport.cli.reporting import Reporting, reporting
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 
 
 class Size(click.ParamType[int]):
@@ -20,7 +20,7 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from onnxport.memory import bytes_of
+        from onnxport.core.memory import bytes_of
 
         if isinstance(value, int):
             return value
@@ -81,8 +81,8 @@ def command(
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
     from onnxport.cli.following import following
-    from onnxport.pipelines.outcome import FailureRecord
     from onnxport.pipelines.running.run import run
+    from onnxport.reports.pipeline_report import FailureRecord
 
     def explained(error: Exception) -> FailureRecord:
         if output.verbose:

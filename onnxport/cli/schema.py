@@ -9,7 +9,7 @@ from onnxport.cli.output import Output, output_options
 @subcommand("schema", "onnxport schema")
 @output_options
 def command(output: Output) -> int:
-    from onnxport.errors import PROVEN
+    from onnxport.core.errors import PROVEN
     from onnxport.pipelines.spec.published import schema
 
     document = schema().removesuffix("\n")

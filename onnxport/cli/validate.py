@@ -26,10 +26,10 @@ from onnxport.validate.params import ValidateParams
 def command(
     reference: Path, candidate: Path, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
-    from onnxport.artifact import Artifact
+    from onnxport.formats.artifact import Artifact
     from onnxport.pipelines import comparing
-    from onnxport.pipelines.reports import saving
     from onnxport.pipelines.stages import params_of
+    from onnxport.reports import saving
 
     with spelled():
         params = params_of(ValidateParams, given(options), purpose="validation")

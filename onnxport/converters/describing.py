@@ -14,9 +14,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from onnxport.errors import UsageError
-from onnxport.manifest import MAIN
-from onnxport.pairs import parse_pairs
+from onnxport.core.errors import UsageError
+from onnxport.core.named_values import parse_pairs
+from onnxport.formats.manifest import MAIN
 
 _SMALLEST = 1.1754943508222875e-38  # the least float32 with all its digits
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as onnx
 
 from onnxport.converters.lowering import NodeView
-from onnxport.model import dims_of
+from onnxport.formats.model import dims_of
 
 
 def shape_in_body(node: NodeView[Any], value: onnx.Value) -> tuple[int | None, ...]:

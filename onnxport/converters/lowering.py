@@ -13,8 +13,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.model import dims_of
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.model import dims_of
 from onnxport.optimizers.rewritings.registry import REASON
 
 _V = TypeVar("_V")  # a target's value
@@ -23,7 +23,6 @@ _D = TypeVar("_D")
 
 _WORTH_FREEING = 2**20  # bytes
 _REQUIRED: Any = object()
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class UnsupportedOp(Exception):

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnxport.artifact import TensorSpec
 from onnxport.converters.lowering import node_name, qualified_op
-from onnxport.errors import Refusal
-from onnxport.model import Model, spec_of
+from onnxport.core.errors import Refusal
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model, spec_of
 
 _PLACEHOLDER = "--shape NAME=..."
 # The clause that gives the advice, up to the end of the sentence.

@@ -16,16 +16,16 @@ from typing import Any
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport import ort_format
-from onnxport.artifact import Artifact
 from onnxport.converters import required_operators
 from onnxport.converters.params import OrtLevel, OrtParams
 from onnxport.converters.precisions import check_precision
-from onnxport.errors import CannotConvertError, InputError, MachineError, Refusal
-from onnxport.manifest import Manifest
-from onnxport.model import Model
+from onnxport.core.arrays import Feeds
+from onnxport.core.errors import CannotConvertError, InputError, MachineError, Refusal
+from onnxport.formats import ort_file
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import Manifest
+from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import to_float16
-from onnxport.optimizers.float16.measured import Feeds
 
 _LEVELS = {
     "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -110,10 +110,10 @@ def convert(
     notes.append(_PURPOSE)
     nodes: tuple[required_operators.Use, ...] = ()
     try:
-        session = ort_format.read(written)
+        session = ort_file.read(written)
         nodes = tuple(required_operators.uses(session))
         facts["nodes"] = len(session["model"]["graph"]["nodes"])
-        output.write_bytes(ort_format.write(session))
+        output.write_bytes(ort_file.write(session))
     except ValueError as error:  # a form of the format that is younger than our schema
         notes.append(f"{output.name} may have other bytes in the next run: {error}")
         output.write_bytes(written)

@@ -5,14 +5,15 @@ Light on purpose, since every `--help` imports it: a field's description is its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from onnxport.converters.describing import Functions, Images, Labels, Normalizations
-from onnxport.pairs import Entries, Texts
-from onnxport.shapes import Shapes
+from onnxport.core.named_values import Entries, Texts
+from onnxport.formats.input_shapes import Shapes
 
 Layout = Literal["keep", "nhwc"]
 Route = Literal["auto", "direct", "onnx2tf"]
@@ -175,3 +176,7 @@ class OrtParams(BaseModel):
         description="ONNX Runtime's graph optimizations saved into the file; what only suits "
         "the CPU of this machine is left out at every level.",
     )
+
+
+# Of each target.
+PARAMS: Mapping[str, type[BaseModel]] = {"tflite": TfliteParams, "coreml": CoremlParams, "ort": OrtParams}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxport.converters.params import AnyPrecision, QuantizedPrecision
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.model import Model
 
 # Precisions whose activations are integers, by the types in which a model quantizes them.
 _OF_TYPE: dict[ir.DataType, QuantizedPrecision] = {

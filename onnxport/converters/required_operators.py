@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.deferred import hidden
-from onnxport.ort_format import Table
+from onnxport.core.lazy_imports import hidden
+from onnxport.formats.ort_file import Table
 
 SUFFIX = ".required_operators.config"
 # ONNX's own domain, which a file leaves empty.

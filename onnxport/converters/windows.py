@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.lowering import NodeView
+from onnxport.core.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Sizes = tuple[int | None, ...]
 
 

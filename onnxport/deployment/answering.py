@@ -11,7 +11,8 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from onnxport.artifact import Artifact
+from onnxport.core.child_process import ChildBug
+from onnxport.core.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.deployment.asking import AskOptions, NotHere
 from onnxport.deployment.estimating import Estimate, estimate
 from onnxport.deployment.estimating.graph import Graph
@@ -20,11 +21,10 @@ from onnxport.deployment.estimating.table import View, load_table
 from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import ASKING, Runtime
 from onnxport.deployment.workshop import Workshop
-from onnxport.errors import InputError, MachineError, MissingDependencyError, UsageError
-from onnxport.isolation import ChildBug
-from onnxport.model import Model
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model
 from onnxport.optimizers.pinning import pinned, resized
-from onnxport.shapes import GivenShape
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def _check(artifact: Artifact) -> None:
     """Refuses what is no model before any runtime is asked about it (InputError); where its reader is here."""
     with contextlib.suppress(ImportError):
         if artifact.format == "tflite":
-            from onnxport.validate.runtimes.tflite_ends import read_ends
+            from onnxport.formats.tflite.ports import read_ends
 
             read_ends(artifact.path, noted=False)
         elif artifact.format == "coreml":
-            from onnxport.validate.runtimes.mil.program import read_package
+            from onnxport.formats.mlpackage.reader import read_package
 
             read_package(artifact.path)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from onnxport.artifact import Artifact
+from onnxport.core.errors import UsageError
 from onnxport.deployment.answering import Subject, asked, estimated
 from onnxport.deployment.estimating import Estimate
 from onnxport.deployment.mending import Mender
@@ -16,7 +16,7 @@ from onnxport.deployment.params import ALL, DeploymentParams
 from onnxport.deployment.record import DeploymentReport, Placement
 from onnxport.deployment.runtimes import Runtime, chosen
 from onnxport.deployment.workshop import Workshop
-from onnxport.errors import UsageError
+from onnxport.formats.artifact import Artifact
 
 _AT_ONCE = 4  # children; each holds the model
 

@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from onnxport.artifact import Artifact, Dim
+from onnxport.core.child_process import ChildBug
+from onnxport.core.errors import OnnxportError
 from onnxport.deployment.answering import Subject, asked, estimated
 from onnxport.deployment.estimating import Estimate
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.record import Change, Placement
 from onnxport.deployment.runtimes import Runtime
-from onnxport.errors import OnnxportError
-from onnxport.isolation import ChildBug
+from onnxport.formats.artifact import Artifact, Dim
 from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
 
 # What a runtime says of a changed model, when it has said it; None where it does not answer.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from onnxport.shapes import Shapes
+from onnxport.formats.input_shapes import Shapes
 
 ALL = "all"
 TIMEOUT = 120.0  # seconds; the slowest to answer for a model of 30 MB took a tenth of that

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.errors import NOT_EQUIVALENT, PROVEN
+from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 
 SCHEMA_VERSION: Literal[1] = 1
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onnxport.artifact import SUFFIXES, Format
+from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.deployment.estimating.table import has_table
 from onnxport.deployment.params import ALL
-from onnxport.errors import MissingDependencyError, UsageError
+from onnxport.formats.artifact import SUFFIXES, Format
 
 ASKING = "onnxport.deployment.asking"
 
@@ -88,7 +88,7 @@ def _provider(name: str, title: str, provider: str) -> Runtime:
 
 
 def _engine(name: str, title: str, distribution: str, *, mends: tuple[str, ...] = ()) -> Runtime:
-    """One that validate runs, too (`validate/runtimes/kinds.py`)."""
+    """One that validate runs, too (`runtimes/registry.py`)."""
     needs = (distribution,)
     return Runtime(name, title, f"{ASKING}.engines", needs, extra=name, mends=mends, as_stored=True)
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from onnxport.closing import Closing
-from onnxport.errors import InputError, MachineError
-from onnxport.isolation import Child
-from onnxport.shapes import GivenShape
+from onnxport.core.child_process import Child
+from onnxport.core.errors import InputError, MachineError
+from onnxport.core.resources import Closing
+from onnxport.formats.input_shapes import GivenShape
 
 _PATIENCE = 60.0  # seconds that one form may take; a simplified copy of 30 MB takes five
 _SIZES = 4  # proposals for open dimensions that are tried
@@ -120,7 +120,7 @@ class Working:
         Raises:
             OnnxportError: it cannot be done.
         """
-        from onnxport.model import Model
+        from onnxport.formats.model import Model
         from onnxport.optimizers.optimizing import optimized
         from onnxport.optimizers.params import OptimizeParams
 
@@ -135,13 +135,13 @@ class Working:
         Raises:
             OnnxportError: ONNX Runtime cannot load the model.
         """
-        from onnxport.errors import OnnxportError
-        from onnxport.model import Model
+        from onnxport.core.errors import OnnxportError
+        from onnxport.formats.input_shapes import apply_shapes
+        from onnxport.formats.model import Model
+        from onnxport.runtimes import load
         from onnxport.samples.domain import domains
         from onnxport.samples.generator import generate
         from onnxport.samples.sizes import OpenSizes
-        from onnxport.shapes import apply_shapes
-        from onnxport.validate.runtimes import load
 
         model = Model.load(path)
         known, is_open = domains(model), {spec.name for spec in model.inputs if not spec.is_static}

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
 from onnxport.exporters.missing import module_missing
 from onnxport.exporters.objects import is_model, of_object, said
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.importing import current_directory_first
 
 # Where code lies that is none of the user's.
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from onnxport.artifact import TensorSpec
-from onnxport.validate.runtimes.base import Array, Feeds
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.artifact import TensorSpec
 
 
 @dataclass(frozen=True)

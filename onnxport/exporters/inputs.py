@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
-from onnxport.pairs import parse_pairs
+from onnxport.core.errors import UsageError
+from onnxport.core.named_values import parse_pairs
+from onnxport.formats.artifact import TensorSpec
 
 _FORM = "write NAME=1,3,224,224:float32"
 _DYNAMIC_FORM = "write NAME=batch,_,height,width, with _ for a dimension that keeps its size"

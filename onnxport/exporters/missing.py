@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from onnxport.errors import MissingDependencyError
+from onnxport.core.errors import MissingDependencyError
 
 # Modules to the extra of ours that they come with.
 EXTRAS: Mapping[str, str] = {

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
 from onnxport.exporters.missing import module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.importing import current_directory_first
 
 # The package that a class lies in to the function that makes a Framework of its objects; the nearest base class that is
 # listed decides: XGBClassifier is XGBoost's before it is scikit-learn's.

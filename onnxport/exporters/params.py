@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from onnxport.core.named_values import Entries
 from onnxport.exporters.inputs import Dynamic, Specs
 from onnxport.optimizers.params import Opset
-from onnxport.pairs import Entries
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)

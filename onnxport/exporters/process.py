@@ -10,19 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import TensorSpec
-from onnxport.closing import Closing
-from onnxport.consulting import Consulted, Watch
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.child_process import Child, ChildDied
+from onnxport.core.resources import Closing
+from onnxport.core.user_code import Consulted, Watch
 from onnxport.exporters.framework import Exported, Framework
 from onnxport.exporters.missing import EXTRAS, module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
-from onnxport.isolation import Child, ChildDied
-from onnxport.validate.runtimes.base import Array, Feeds, check_feeds, check_taps
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.base import check_feeds, check_taps
 
 if TYPE_CHECKING:
+    from onnxport.runtimes.options import RuntimeOptions
     from onnxport.samples.domain import Domain
-    from onnxport.validate.runtimes.options import RuntimeOptions
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import path_of
-from onnxport.errors import InputError, UsageError
-from onnxport.importing import found_module
+from onnxport.core.errors import InputError, UsageError
+from onnxport.core.user_modules import found_module
+from onnxport.formats.artifact import path_of
 
 # Kind of model, as reports name it, to what it is for a user.
 KINDS: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.inspection.record import Inspection
 
 __all__ = ["Inspection", "inspect_model"]

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import Artifact
-from onnxport.errors import MissingDependencyError
+from onnxport.core.errors import MissingDependencyError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import KEY
 from onnxport.inspection.record import (
     Inspection,
     PortRecord,
@@ -22,7 +23,6 @@ from onnxport.inspection.record import (
     own_manifest,
     ports,
 )
-from onnxport.manifest import KEY
 
 # The oldest systems that load each version of the format.
 _SYSTEMS = {
@@ -38,7 +38,7 @@ _VERSION = "com.github.apple.coremltools.version"
 
 def inspect(artifact: Artifact) -> Inspection:
     try:
-        from onnxport.validate.runtimes.mil.program import read_package
+        from onnxport.formats.mlpackage.reader import read_package
 
         package = read_package(artifact.path)  # refuses what is damaged
     except ImportError as error:
@@ -67,7 +67,7 @@ def inspect(artifact: Artifact) -> Inspection:
 
 
 def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortRecord, ...]]:
-    from onnxport.validate.runtimes.mil.ends import ends
+    from onnxport.runtimes.mlprogram.ports import ends
 
     if package.default not in package.functions:
         return (), ()

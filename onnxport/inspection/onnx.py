@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnxport.artifact import Artifact, Dim
+from onnxport.formats.artifact import Artifact, Dim
+from onnxport.formats.manifest import KEY
+from onnxport.formats.model import Model, dims_of, dtype_name
 from onnxport.inspection.record import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
 from onnxport.inspection.waste import waste
-from onnxport.manifest import KEY
-from onnxport.model import Model, dims_of, dtype_name
 from onnxport.optimizers.shapes import drop_declared, infer
 
 # Older files leave ranks, axes and broadcasting to conventions that converters treat differently.

@@ -7,9 +7,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onnxport import ort_format
-from onnxport.artifact import Artifact, Dim
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
+from onnxport.formats import ort_file
+from onnxport.formats.artifact import Artifact, Dim
+from onnxport.formats.manifest import KEY
+from onnxport.formats.ort_file import Table
 from onnxport.inspection.record import (
     Inspection,
     PortRecord,
@@ -19,8 +21,6 @@ from onnxport.inspection.record import (
     listed,
     own_manifest,
 )
-from onnxport.manifest import KEY
-from onnxport.ort_format import Table
 
 # NumPy's names of onnxruntime.fbs.TensorDataType, which has ONNX's numbers.
 _DTYPES = (
@@ -33,7 +33,7 @@ _MACHINE_BOUND = ("com.microsoft.nchwc",)
 
 def inspect(artifact: Artifact) -> Inspection:
     try:
-        model = ort_format.read(artifact.path.read_bytes())["model"]
+        model = ort_file.read(artifact.path.read_bytes())["model"]
         return _described(artifact, model, model["graph"])
     except (ValueError, KeyError, IndexError) as error:
         why = str(error) if isinstance(error, ValueError) else "the file is damaged"

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.artifact import Artifact, Dim, TensorSpec
-from onnxport.manifest import Manifest
+from onnxport.formats.artifact import Artifact, Dim, TensorSpec
+from onnxport.formats.manifest import Manifest
 
 
 class _Record(BaseModel):

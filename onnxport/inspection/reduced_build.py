@@ -9,12 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from onnxport import ort_format
-from onnxport.artifact import Artifact, Staging, writing
 from onnxport.converters.required_operators import ONNX, SUFFIX, Listed, Use, parsed, uses, written
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats import ort_file
+from onnxport.formats.artifact import Artifact, Staging, writing
+from onnxport.formats.ort_file import Table
 from onnxport.inspection.record import Kernels, LibrarySize, ReducedBuild
-from onnxport.ort_format import Table
 
 # C++'s names of element types where ONNX's differ by more than "_t".
 _ONNX_TYPES = {"std::string": "string", "MLFloat16": "float16", "BFloat16": "bfloat16"}
@@ -65,7 +65,7 @@ def _session(path: Path) -> Table:
             fix=f"convert it first: onnxport convert {path} --to ort",
         )
     try:
-        return ort_format.read(path.read_bytes())
+        return ort_file.read(path.read_bytes())
     except ValueError as error:
         raise InputError(f"{path} cannot be read", why=str(error)) from error
 

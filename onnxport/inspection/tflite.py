@@ -8,11 +8,11 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.artifact import Artifact
 from onnxport.converters.tflite.check import operators
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import KEY
 from onnxport.inspection.record import Inspection, dynamic, file_names, listed, own_manifest, ports
-from onnxport.manifest import KEY
-from onnxport.validate.runtimes import load
+from onnxport.runtimes import load
 
 
 def inspect(artifact: Artifact) -> Inspection:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.pruning import pruned
 
 # Bytes; that a small constant is stored twice costs nothing.

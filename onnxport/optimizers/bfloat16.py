@@ -17,8 +17,9 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
 
@@ -27,8 +28,6 @@ _WEIGHTS = 256
 # Since when Cast knows bfloat16.
 _CASTABLE = 13
 _LARGEST = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)  # type: ignore[no-untyped-call]
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 
 def inline_known_branches(model: Model) -> int:

@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model, dims_of
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers import rewritings  # noqa: F401 - fills the registry
 from onnxport.optimizers.definitions import fit, own_definition, shared_definition
 from onnxport.optimizers.rewritings.registry import REASON, rewrite, rewritten_ops

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.artifact import Dim
-from onnxport.model import dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.model import dims_of
 
 # Shape arithmetic works on a few numbers; anything longer is data.
 _MAX_ELEMENTS = 64

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
-from onnxport.model import Model, dims_of
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.dims import Dimensions
 
 # A node whose result is larger than this is left to run time: Expand and ConstantOfShape can turn eight

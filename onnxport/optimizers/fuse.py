@@ -9,7 +9,7 @@ from math import isclose, sqrt
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 
 def fuse_gelu(model: Model) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.branches import inline_branch
 
 BRANCHES = ("then_branch", "else_branch")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxport.artifact import Dim
-from onnxport.model import Model, dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.model import Model, dims_of
 
 Dims = list[Dim]
 

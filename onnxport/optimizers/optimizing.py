@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.core.arrays import Feeds
+from onnxport.formats.model import Model
 from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.pinning import pinned
@@ -19,8 +19,6 @@ from onnxport.optimizers.prepare import Equivalence
 from onnxport.optimizers.pruning import pruned, unread_inputs
 from onnxport.optimizers.shapes import drop_value_info
 from onnxport.optimizers.simplification.size import Size, size_of
-
-Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
 # Attributes that are numbers and words.
 _PLAIN = frozenset(

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from onnxport.errors import UsageError
-from onnxport.shapes import Shapes
+from onnxport.core.errors import UsageError
+from onnxport.formats.input_shapes import Shapes
 
 # The oldest that a model may be brought down to, and the newest that ONNX Runtime (1.31) runs.
 LOWEST_OPSET, NEWEST_OPSET = 11, 26

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from onnx_ir import Shape, Value
 
-from onnxport.artifact import Dim
-from onnxport.model import Model, dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shapes import drop_declared, infer, pin_inputs
-from onnxport.shapes import GivenShape
 
 
 def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from onnx_ir.passes import PassBase, common
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes as shape_passes
 from onnxport.optimizers.branches import inline_known_branches
 from onnxport.optimizers.decompose import decompose
@@ -21,7 +22,6 @@ from onnxport.optimizers.quantization import settle_quantization
 from onnxport.optimizers.scans import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
 from onnxport.optimizers.unroll import unroll_changing_loops
-from onnxport.shapes import GivenShape
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 
 def unread_inputs(model: Model) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 # Operators that move the elements of their first input, whatever they are; of Concat all inputs are moved.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 _FAR = np.iinfo(np.int64).min  # beyond the first element, for a slice that runs backwards
 

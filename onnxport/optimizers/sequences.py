@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model, dims_of
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.branches import applied
 
 # Written out one by one, more elements than these would make a graph that nobody wants.

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.artifact import Dim
-from onnxport.model import Model, dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.input_shapes import GivenShape, apply_shapes
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.dims import TARGETED, Dimensions
 from onnxport.optimizers.loops import LoopShapes
-from onnxport.shapes import GivenShape, apply_shapes
 
 # A round resolves one more layer of reshapes of reshapes; real models need two or three.
 _MAX_ROUNDS = 20

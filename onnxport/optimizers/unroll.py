@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model, dims_of
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.branches import applied
 
 # More steps, or more nodes in all of them, are no plain graph any more.

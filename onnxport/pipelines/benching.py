@@ -9,18 +9,18 @@ import platform
 import shlex
 from collections.abc import Sequence
 
-from onnxport.artifact import Artifact
 from onnxport.bench.against import Conditions
 from onnxport.bench.engine import enough
 from onnxport.bench.gate import confirmed, gate_of
 from onnxport.bench.measuring import measured
 from onnxport.bench.params import BenchParams
 from onnxport.bench.record import BenchReport, Machine
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
 from onnxport.pipelines.sources import unchanged
-from onnxport.validate.runtimes import kinds
+from onnxport.runtimes import registry
 
 
 def bench(
@@ -47,7 +47,7 @@ def bench(
     with unchanged(*everybody):
         found = measured(everybody, params, Clock(progress), until)
     libraries = {name for artifact in everybody for name in RUNS_ON[artifact.format]}
-    libraries |= {name for row in found.rows for name in kinds.distributions(row.settings.runtime)}
+    libraries |= {name for row in found.rows for name in registry.distributions(row.settings.runtime)}
     taken = {"python": platform.python_version()} | versions(sorted(libraries))
     rows = gate.judged(found.rows, Conditions(found.pace_ms, found.others))
     if doubted := {row.artifact for row in gate.doubted(rows)}:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from onnxport.pipelines.report import Timing
+from onnxport.reports.run_report import Timing
 
 # The step that times models: whoever runs several tasks at once has nothing else compute meanwhile.
 TIMED = "latency"

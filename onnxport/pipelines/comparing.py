@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, engines, require
 from onnxport.pipelines.judging import JudgeAhead, started, verdict
 from onnxport.pipelines.records import record_of, run_report
-from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product
+from onnxport.reports.run_report import RunReport
 
 if TYPE_CHECKING:
     from onnxport.validate.debug.params import DebugParams

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError, printable
-from onnxport.isolation import Child, ChildBug
+from onnxport.core.child_process import Child, ChildBug
+from onnxport.core.errors import OnnxportError, printable
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.jobs import Step
-from onnxport.pipelines.report import ArtifactRecord, RunReport
+from onnxport.reports.run_report import ArtifactRecord, RunReport
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Diagnosis

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import onnxport
-from onnxport.errors import MissingDependencyError
+from onnxport.core.errors import MissingDependencyError
+from onnxport.core.version import __version__
 
 if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
@@ -173,12 +173,13 @@ RUNS_ON: Mapping[str, tuple[str, ...]] = {
 
 def engines(params: ValidateParams) -> tuple[str, ...]:
     """The distributions of the runtimes that a comparison names, beside those of RUNS_ON."""
-    from onnxport.validate.runtimes import kinds
+    from onnxport.runtimes import registry
+    from onnxport.runtimes.options import AUTO
 
     found: dict[str, None] = {}
     for given in (params.reference_runtime, params.candidate_runtime):
         with contextlib.suppress(MissingDependencyError):  # said when it is to run
-            found |= dict.fromkeys(kinds.distributions(given.get("runtime", kinds.AUTO)))
+            found |= dict.fromkeys(registry.distributions(given.get("runtime", AUTO)))
     return tuple(found)
 
 
@@ -210,7 +211,7 @@ def require(names: Iterable[str], purpose: str) -> None:
 def versions(names: Iterable[str]) -> dict[str, str]:
     """onnxport's own version and those of the installed ones among `names`."""
     found = {name: library(name).version for name in names}
-    return {"onnxport": onnxport.__version__} | {name: version for name, version in found.items() if version}
+    return {"onnxport": __version__} | {name: version for name, version in found.items() if version}
 
 
 def describe(names: Iterable[str]) -> dict[str, str]:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from onnxport.artifact import SUFFIXES
-from onnxport.errors import CannotConvertError, OnnxportError
+from onnxport.core.errors import CannotConvertError, OnnxportError
+from onnxport.formats.artifact import SUFFIXES
 from onnxport.pipelines.jobs import Job
 
 # Folders of a run that have folders of steps: its own, and those of a second try and of the model in float.

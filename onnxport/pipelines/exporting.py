@@ -9,25 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import Artifact, Staging, path_of
-from onnxport.errors import NoSizesError, UsageError
+from onnxport.core.errors import NoSizesError, UsageError
 from onnxport.exporters.params import BELONGS, ExportParams
 from onnxport.exporters.sources import CONTAINERS, KINDS, Source
-from onnxport.manifest import Manifest
+from onnxport.formats.artifact import Artifact, Staging, path_of
+from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, require, versions
 from onnxport.pipelines.jobs import check_waivable, fields_of
 from onnxport.pipelines.judging import JudgeAhead, verdict
 from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import moves, named_for, record_of, run_report
-from onnxport.pipelines.report import ConsultedRecord, RunReport
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, check_known, params_of
+from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
     from onnxport.exporters.process import SourceRuntime
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
     from onnxport.validate.report import Report
 
 _TARGET = "export"
@@ -109,8 +109,8 @@ def run(
     arguments: Sequence[str] = (),
 ) -> RunReport:
     """Makes the ONNX file of `job`; it is at `job.output` afterwards only if the report says it passed."""
+    from onnxport.core.child_process import RUN_TIMEOUT
     from onnxport.exporters.process import SourceRuntime
-    from onnxport.isolation import RUN_TIMEOUT
 
     clock = Clock(progress)
     kind = job.source.kind

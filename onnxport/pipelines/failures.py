@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from onnxport.errors import BUG, MACHINE_FAILED, MISSING_DEPENDENCY, OnnxportError
+from onnxport.core.errors import BUG, MACHINE_FAILED, MISSING_DEPENDENCY, OnnxportError
 from onnxport.pipelines.environment import LIBRARIES
 
 # What the operating system says when the machine is at its end, wherever it hits us.

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError
-from onnxport.manifest import MAIN
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import MAIN
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.judging import JudgeAhead, started, verdict, waived
 from onnxport.pipelines.sources import load, reading
 from onnxport.pipelines.stages import Product
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.report import Report
 

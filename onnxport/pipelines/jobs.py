@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.converters.params import OrtParams
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, Stage, check_known, params_of, target
 from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields

@@ -11,17 +11,17 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.judging import JudgeAhead, started
 from onnxport.validate.parity import settled
 from onnxport.validate.report import Judgement, Report, overall
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.core.arrays import Feeds
+    from onnxport.formats.model import Model
+    from onnxport.runtimes.process import IsolatedRuntime
     from onnxport.validate.params import ValidateParams
-    from onnxport.validate.runtimes.base import Feeds
-    from onnxport.validate.runtimes.host import IsolatedRuntime
     from onnxport.validate.size_search import Tell
 
 # What is lost is asked of the source alone, and so is what a user demands of that.

@@ -9,18 +9,19 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from onnxport.artifact import Artifact, Referent
-from onnxport.errors import InputError, OnnxportError, UsageError
+from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.formats.artifact import Artifact, Referent
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.stages import Product
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.core.arrays import Feeds
+    from onnxport.formats.model import Model
+    from onnxport.runtimes.base import ReferenceRuntime
+    from onnxport.runtimes.process import IsolatedRuntime
     from onnxport.validate.judge import Judge
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.report import Question, Report
-    from onnxport.validate.runtimes.base import Feeds, ReferenceRuntime
-    from onnxport.validate.runtimes.host import IsolatedRuntime
     from onnxport.validate.size_search import Tell
 
 
@@ -217,6 +218,6 @@ def _refusal(reference: Artifact) -> OnnxportError | None:
 
 def started(reference: Artifact, params: ValidateParams) -> IsolatedRuntime:
     """The process that runs the reference: begun before anything else, so that its imports cost no time."""
-    from onnxport.validate.runtimes.host import isolated
+    from onnxport.validate.sessions import isolated
 
     return isolated(reference, params, "reference")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxport.errors import printable
-from onnxport.pipelines.outcome import LimitRecord
-from onnxport.pipelines.report import ArtifactRecord, Latency, Worth
-from onnxport.pipelines.reports.wording import human_size
+from onnxport.core.errors import printable
 from onnxport.pipelines.spec.pipeline import Limits
+from onnxport.reports.pipeline_report import LimitRecord
+from onnxport.reports.run_report import ArtifactRecord, Latency, Worth
+from onnxport.reports.wording import human_size
 
 
 def held(limits: Limits, made: ArtifactRecord, timed: Worth | None = None) -> tuple[LimitRecord, ...]:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport import extending
-from onnxport.errors import MachineError, OnnxportError
-from onnxport.extending import GROUPS, Kind, Plugin, installed, quiet, said, unusable
+from onnxport.core import plugins
+from onnxport.core.errors import MachineError, OnnxportError
+from onnxport.core.plugins import GROUPS, Kind, Plugin, installed, quiet, said, unusable
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
     from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
 __all__ = [
@@ -67,7 +67,7 @@ def find(kind: Kind, name: str) -> Stage | None:
     Raises:
         MissingDependencyError: two claim the name, or the one that has it cannot be used.
     """
-    plugin = extending.named(kind, name, RESERVED)
+    plugin = plugins.named(kind, name, RESERVED)
     return None if plugin is None else load(plugin)
 
 
@@ -78,7 +78,7 @@ def load(plugin: Plugin) -> Stage:
     Raises:
         MissingDependencyError: it fails to import, or gives what is no stage for its place.
     """
-    stage = extending.imported(plugin)
+    stage = plugins.imported(plugin)
     if fault := _fault(plugin, stage):
         raise unusable(plugin, fault)
     modules = (plugin.module, stage.params.__module__, stage.worker.partition(":")[0])
@@ -96,7 +96,7 @@ def _fault(plugin: Plugin, stage: Any) -> str:
     """What keeps `stage` from being one; empty for nothing."""
     from pydantic import BaseModel
 
-    from onnxport.artifact import SUFFIXES
+    from onnxport.formats.artifact import SUFFIXES
     from onnxport.pipelines.stages import Stage
 
     what = plugin.place

@@ -7,12 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import FORMATS, Artifact
-from onnxport.manifest import MAIN
+from onnxport.formats.artifact import FORMATS, Artifact
+from onnxport.formats.manifest import MAIN
 from onnxport.pipelines.clock import Clock
 from onnxport.pipelines.environment import describe
-from onnxport.pipelines.report import ArtifactRecord, FileRecord, RunReport, SourceRecord, Worth, exit_code_of
 from onnxport.pipelines.stages import Product
+from onnxport.reports.run_report import (
+    ArtifactRecord,
+    FileRecord,
+    RunReport,
+    SourceRecord,
+    Worth,
+    exit_code_of,
+)
 
 if TYPE_CHECKING:
     from onnxport.validate.report import Report
@@ -45,7 +52,7 @@ def named_for(product: Product, report: Report, final: Path | None) -> tuple[Pro
         or final.name == artifact.path.name
     ):
         return product, report
-    from onnxport.model import renamed
+    from onnxport.formats.model import renamed
 
     artifact = renamed(artifact, final.name)
     candidate = report.candidate.model_copy(update={"digest": artifact.digest()})

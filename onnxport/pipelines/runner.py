@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import FOLDERS, SUFFIXES, Artifact, Staging, writing
-from onnxport.manifest import MAIN, Manifest
+from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, Staging, writing
+from onnxport.formats.manifest import MAIN, Manifest
 from onnxport.pipelines import functions
 from onnxport.pipelines.clock import TIMED, Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, require, versions
@@ -24,13 +24,13 @@ from onnxport.pipelines.judges import Judges
 from onnxport.pipelines.judging import blaming_the_model, started, verdict
 from onnxport.pipelines.provenance import options_of
 from onnxport.pipelines.records import function_records, moves, named_for, record_of, run_report
-from onnxport.pipelines.report import RunReport, SourceRecord
 from onnxport.pipelines.sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
 from onnxport.pipelines.worth import worth_of
+from onnxport.reports.run_report import RunReport, SourceRecord
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
     from onnxport.validate.report import Report
 
 

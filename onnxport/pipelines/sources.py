@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact, Referent
-from onnxport.errors import InputError
-from onnxport.pipelines.report import SourceRecord
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Artifact, Referent
+from onnxport.reports.run_report import SourceRecord
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def _stamp(artifact: Referent) -> object:
 
 def load(source: Artifact) -> tuple[Model, Artifact]:
     """The model, and its artefact with all the files that belong to it."""
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
 
     model = Model.load(source.path)
     return model, model.artifact

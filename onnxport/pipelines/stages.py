@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from onnxport.artifact import Artifact, Format
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact, Format
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import RUNS_ON, require
@@ -31,8 +31,8 @@ from onnxport.quantize.params import QuantizeParams
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from onnxport.manifest import Manifest
-    from onnxport.model import Model
+    from onnxport.formats.manifest import Manifest
+    from onnxport.formats.model import Model
     from onnxport.optimizers.prepare import Equivalence
     from onnxport.validate.params import ValidateParams
 

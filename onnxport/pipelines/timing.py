@@ -15,15 +15,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError, printable
-from onnxport.isolation import ChildBug
+from onnxport.core.child_process import ChildBug
+from onnxport.core.errors import OnnxportError, printable
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
 from onnxport.pipelines.graph.keys import described
 from onnxport.pipelines.judging import JudgeAhead, started
-from onnxport.pipelines.report import Worth
 from onnxport.pipelines.sources import load
 from onnxport.pipelines.worth import TIMED, UNTIMED, latency_of
+from onnxport.reports.run_report import Worth
 from onnxport.validate.params import ValidateParams
 
 _FORM = 2  # 2: timed by the engine of onnxport bench

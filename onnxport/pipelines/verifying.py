@@ -6,15 +6,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
-import onnxport
-from onnxport.artifact import Artifact
-from onnxport.errors import NOT_EQUIVALENT, PROVEN, InputError, NotProvenError, OnnxportError, UsageError
+from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.version import __version__
 from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import LIBRARIES
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.keys import machine
@@ -25,67 +24,8 @@ from onnxport.pipelines.lock.record import LockedArtefact, relative
 from onnxport.pipelines.provenance import numbered
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.stages import STAGES, TARGETS
+from onnxport.reports.verification import Check, StageRecord, Subject, Verification
 from onnxport.validate.report import RIGHT
-
-Subject = Literal["bytes", "proof", "source", "options", "files", "versions"]
-# "later" is no fault of the artefact: it would be made with something else today.
-Status = Literal["holds", "fails", "later", "unknown"]
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Check(_Record):
-    """One thing that was asked, and the answer in words."""
-
-    subject: Subject
-    status: Status
-    said: str
-
-
-class StageRecord(_Record):
-    """A stage that made the artefact, with the options that are not its defaults."""
-
-    name: str
-    stage: str
-    options: dict[str, Any]
-
-
-class Verification(_Record):
-    """What is known of an artefact.
-
-    Attributes:
-        source: SHA-256 of the model that it was made from and is proven against.
-        source_name: what the lock calls that; empty without one.
-        stages: from the model on.
-        versions: of what made it.
-        lock: the lock that was asked; None where there is none.
-    """
-
-    path: str
-    format: str
-    source: str
-    source_name: str
-    stages: tuple[StageRecord, ...]
-    versions: dict[str, str]
-    lock: str | None
-    checks: tuple[Check, ...]
-
-    @property
-    def exit_code(self) -> int:
-        return NOT_EQUIVALENT if any(each.status == "fails" for each in self.checks) else PROVEN
-
-    def check(self) -> None:
-        """Raises NotProvenError where something does not hold."""
-        failing = [each for each in self.checks if each.status == "fails"]
-        if failing:
-            raise NotProvenError(
-                f"{self.path} does not hold",
-                why="; ".join(f"{each.subject}: {each.said}" for each in failing),
-                fix="make it again with onnxport run, or restore what has changed",
-                report=self,
-            )
 
 
 def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> Verification:
@@ -380,7 +320,7 @@ def _here(name: str, unknown: str) -> str | None:
     """The version of `name` on this machine; `unknown` for what is nothing that we could ask, as a plugin's."""
     import importlib.metadata
 
-    known = {"onnxport": onnxport.__version__, **machine()}
+    known = {"onnxport": __version__, **machine()}
     if name in known:
         return known[name]
     if name in LIBRARIES:

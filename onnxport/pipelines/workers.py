@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import Artifact
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
-from onnxport.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
-from onnxport.manifest import MAIN
+from onnxport.core.errors import CannotConvertError, MachineError, MissingDependencyError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import MAIN
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines import functions
 from onnxport.pipelines.jobs import holds_back
@@ -24,7 +24,7 @@ from onnxport.quantize.params import QuantizeParams
 if TYPE_CHECKING:
     from onnxport.converters.coreml.compile import CoremlConverter
     from onnxport.converters.tflite.compiled import Compiled
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
     from onnxport.quantize.setting import Setting
 
 # How many of the user's inputs a conversion to float16 measures values on.

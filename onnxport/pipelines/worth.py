@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError, printable
-from onnxport.isolation import ChildBug
+from onnxport.core.child_process import ChildBug
+from onnxport.core.errors import OnnxportError, printable
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import instruction_sets
-from onnxport.pipelines.report import Finding, Latency, Worth
+from onnxport.reports.run_report import Finding, Latency, Worth
 
 if TYPE_CHECKING:
     from onnxport.pipelines.judges import Judges

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onnxport import ort_format
-from onnxport.ort_format import Table
+from onnxport.formats import ort_file
+from onnxport.formats.ort_file import Table
 
 # An attribute of these kinds holds a graph, or several (onnx.proto, AttributeProto.AttributeType).
 _GRAPH, _GRAPHS = 5, 10
@@ -77,7 +77,7 @@ def _of_proto(graph: Any) -> Graph:
 
 def ort_graph(path: Path) -> Graph:
     """The main graph of an `.ort` file, which is what ONNX Runtime executes."""
-    return _of_table(ort_format.read(path.read_bytes())["model"]["graph"])
+    return _of_table(ort_file.read(path.read_bytes())["model"]["graph"])
 
 
 def _of_table(graph: Table) -> Graph:

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from onnxport.artifact import TensorSpec
-from onnxport.bench.loaders import Chosen, tflite
+from onnxport.bench.loaders import tflite
+from onnxport.bench.loaders.base import Chosen
 from onnxport.bench.ports import TflitePorts
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.artifact import TensorSpec
 from onnxport.profiling.graphs import Graph
 from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
-from onnxport.profiling.litert_library import Array, ProfiledModel
+from onnxport.profiling.litert_library import ProfiledModel
 from onnxport.profiling.litert_nodes import Ran, ran_in
 from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.tflite_graph import operators
 from onnxport.profiling.turns import in_turns, typical
-from onnxport.validate.runtimes.base import Feeds
-from onnxport.validate.runtimes.options import RuntimeOptions
+from onnxport.runtimes.options import RuntimeOptions
 
 _LOOPS = (
     "what a loop takes besides its body is not in the times of nodes: most of that is the profiler's own work"

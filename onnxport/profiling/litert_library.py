@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.errors import InputError, MissingDependencyError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError, MissingDependencyError
 from onnxport.profiling.litert_events import Event
 
 _CPU = 1  # kLiteRtHwAcceleratorCpu
@@ -23,9 +24,6 @@ _MOST_DIMENSIONS = 8
 _RANK_BITS = 0x7F  # the eighth bit says whether there are strides
 _OK = 0
 _HOST_MEMORY = 1  # kLiteRtTensorBufferTypeHostMemory
-
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class _Usage(ctypes.Structure):

@@ -6,7 +6,7 @@ The profiler writes a file of its events at the end of a session. A session with
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, quantiles
@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from onnxport.artifact import TensorSpec
+from onnxport.core.arrays import Feeds
+from onnxport.formats.artifact import TensorSpec
 from onnxport.profiling import trace_file
 from onnxport.profiling.graphs import Graph, onnx_graph, ort_graph
 from onnxport.profiling.recording import Recording
 from onnxport.profiling.turns import in_turns
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.ort import LEVELS, OrtRuntime, provider_named
-
-Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.ort.session import LEVELS, OrtRuntime, provider_named
 
 _SILENT = 4  # log severity "fatal"
 # The profiler keeps a million events of a session, one or two a node and run, and each is a kilobyte of JSON.

@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from onnxport.bench.params import FeedingParams
-from onnxport.isolation import RUN_TIMEOUT
-from onnxport.validate.runtimes.options import THREADS, OrtLevel
+from onnxport.core.child_process import RUN_TIMEOUT
+from onnxport.runtimes.options import THREADS, OrtLevel
 
 
 class ProfileParams(FeedingParams):

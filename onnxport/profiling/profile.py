@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import Artifact
 from onnxport.bench.inputs import Inputs
-from onnxport.errors import MissingDependencyError, UsageError
-from onnxport.isolation import Child
-from onnxport.model import Model
+from onnxport.core.child_process import Child
+from onnxport.core.errors import MissingDependencyError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.profiling.chrome import chrome_trace
 from onnxport.profiling.graphs import Node, onnx_graph
 from onnxport.profiling.origins import origins
@@ -20,7 +20,8 @@ from onnxport.profiling.record import NodeTime, ProfileReport
 from onnxport.profiling.recording import Recording
 from onnxport.profiling.summary import by_op, by_source, node_times
 from onnxport.profiling.turns import typical
-from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.settings import runtime_options
 
 _TARGETS = {
     "onnx": ("onnxport.profiling.ort:OrtProfiler", "ONNX Runtime"),

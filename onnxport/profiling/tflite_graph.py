@@ -9,8 +9,8 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
+from onnxport.formats.tflite.ports import Ends, leading_name, read_ends
 from onnxport.profiling.graphs import Graph, Node
-from onnxport.validate.runtimes.tflite_ends import Ends, leading_name, read_ends
 
 # Operators under ONNX's names, as far as one is needed to tell them from others or to know that they only move values.
 _ALIASES = {

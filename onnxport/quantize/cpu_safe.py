@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.grids import Floats, WeightGrid
 from onnxport.samples.readers import SampleFile
 from onnxport.validate import saturation

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.exclusions import excluded_nodes

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.model import Model
 
 _NEAREST = 3
 

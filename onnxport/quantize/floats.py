@@ -10,8 +10,8 @@ from onnxport.quantize.setting import Quantized, Setting
 from onnxport.quantize.sources import check_float
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
-    from onnxport.optimizers.float16.measured import Feeds
+    from onnxport.core.arrays import Feeds
+    from onnxport.formats.model import Model
 
 # How many samples values are measured on.
 _MEASURED = 16

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.quantize.grids import Array
+from onnxport.core.arrays import Array
 from onnxport.quantize.placement.operators import KERNELS, PRODUCTS
 
 _FIRST_WITH_HARD_SWISH = 14  # opset

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
+
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Dtype = Literal["uint8", "int8", "int16"]
 

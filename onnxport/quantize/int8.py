@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.model import Model
 from onnxport.quantize import biases, cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.accuracy.choosing import best
 from onnxport.quantize.exclusions import excluded_nodes
-from onnxport.quantize.grids import Array, Floats, Grid, QuantizedWeight, activation_grid, weight_grid
+from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
 from onnxport.quantize.measuring import Measured, Ranges, measured
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import TensorSpec
 from onnxport.bench.engine import Contest, Contestant
 from onnxport.bench.record import Settings
 from onnxport.bench.statistics import median_interval
-from onnxport.validate.runtimes.base import Feeds
-from onnxport.validate.runtimes.options import RuntimeOptions
+from onnxport.core.arrays import Feeds
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.options import RuntimeOptions
 
 # Seconds for warming up and all rounds. What is slower still has one round.
 BUDGET = 1.8

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.accuracy.ranges import weighted_mse
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
@@ -21,7 +20,6 @@ from onnxport.quantize.placement.channels import answers, axis_of_inputs, channe
 from onnxport.quantize.setting import Setting
 from onnxport.quantize.settling import Settled
 
-Array = np.ndarray[Any, np.dtype[Any]]
 # Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
 

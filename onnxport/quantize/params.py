@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from onnxport.errors import UsageError
-from onnxport.memory import Size
+from onnxport.core.errors import UsageError
+from onnxport.core.memory import Size
 from onnxport.validate.params import Preprocess
 
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
 from onnxport.quantize import biases
-from onnxport.quantize.grids import Array, Floats, Grid, QuantizedWeight, activation_grid
+from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid
 from onnxport.quantize.placement import Placement, Unit, Weight
 
 

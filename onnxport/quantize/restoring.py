@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.placement import Placement
 from onnxport.quantize.search import Level

@@ -12,17 +12,17 @@ from typing import Self
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.closing import Closing
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.core.resources import Closing
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.samples.readers import SampleFile
 from onnxport.validate.budgets import Budgets, sentence
 from onnxport.validate.custom import Averages
 from onnxport.validate.metrics import Seen, figures
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure
-from onnxport.validate.runtimes.base import Array
-from onnxport.validate.runtimes.ort import OrtRuntime
 
 # Bytes of the original's answers that are kept; samples beyond are not scored on.
 _KEPT = 512 * 2**20

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.scoring import Score, Scorer
 
 Level = Literal["16-bit", "float"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
     from onnxport.quantize.params import QuantizeParams
     from onnxport.samples.readers import SampleFile
     from onnxport.validate.params import ValidateParams

@@ -16,8 +16,8 @@ import onnxruntime
 from onnx_ir.passes import common
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport.errors import InputError
-from onnxport.model import Model
+from onnxport.core.errors import InputError
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.folding import fold_into_products

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 
 _QUANTIZED = frozenset(
     (

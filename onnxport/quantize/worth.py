@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnxport.core.arrays import Feeds
 from onnxport.quantize.latency import OPTIMIZED, Ratio, Times, measured, milliseconds, ratio
 from onnxport.validate.precision import onnx
 from onnxport.validate.precision.graphs import Graph, Operation
-from onnxport.validate.runtimes.base import Feeds
 
 # Below this speed-up a lower precision has not paid, and a reason is looked for.
 PAYS = 1.5

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.sizes import OpenSizes
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def beginning(state: TensorSpec, inputs: Sequence[TensorSpec], feeds: Mapping[str, Array]) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 _MISSING = 0.1  # share of missing values
 _EDGES = 0.4  # share of values at a threshold or right beside it

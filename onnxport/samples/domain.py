@@ -15,8 +15,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
 from onnxport.samples.ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.texts import texts_of

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
 
 DATA_SET = "test_data_set_"
 IMAGES = frozenset(".png .jpg .jpeg .bmp .webp .tif .tiff .gif .ppm .pgm".split())

@@ -19,9 +19,9 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from onnxport.artifact import TensorSpec
-from onnxport.bare import bare
-from onnxport.model import Model
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.formats.weightless import bare
 from onnxport.samples.sizes import Shapes
 
 # Nodes whose result is their first operand under another shape.

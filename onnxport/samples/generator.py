@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples import columns
 from onnxport.samples.domain import Domain
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # What floats look like. No one kind makes every network answer: a detector saturates on noise, a network that was
 # trained on normalised values saturates on 0..255.

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import InputError, MissingDependencyError, UsageError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError, MissingDependencyError, UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Color -> Pillow's mode and its number of channels. bgr is rgb turned round afterwards.
 _MODES = {"gray": ("L", 1), "rgb": ("RGB", 3), "bgr": ("RGB", 3), "rgba": ("RGBA", 4)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from onnxport.artifact import TensorSpec
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.readers import SampleFile, find_samples
 

@@ -14,9 +14,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from onnxport.errors import InputError, OnnxportError, UsageError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.errors import InputError, OnnxportError, UsageError
 
 SIDECARS = ("preprocess.yaml", "preprocess.yml")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.samples.uses import CARRIERS, carried_on, constant, operand, uses
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Bounds = tuple[float, float]
 
 BYTES: Bounds = (0.0, 255.0)

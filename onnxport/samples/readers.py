@@ -16,15 +16,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import InputError, printable
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError, printable
+from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import images, tables
 from onnxport.samples.beginnings import beginning
 from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import rows_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # What numpy raises for files that are damaged, of another kind, or pickles.
 # An archive may be encrypted (RuntimeError), compressed in a way unknown here, or claim more than the machine holds.

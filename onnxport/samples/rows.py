@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 
-from onnxport.artifact import TensorSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
 Read = Callable[[], Mapping[str, Array]]
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import NoSizesError, OnnxportError
-from onnxport.shapes import Limit
+from onnxport.core.errors import NoSizesError, OnnxportError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.formats.input_shapes import Limit
 
 Shapes = dict[str, tuple[int, ...]]
 

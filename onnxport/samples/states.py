@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
 from onnxport.samples.uses import carried_on, uses
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import TensorSpec
 
 SUFFIX = ".csv"
 # Rows of one set of inputs: enough that a table takes few runs, few enough that a wide one fits into memory.

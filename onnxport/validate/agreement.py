@@ -18,7 +18,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from onnxport.validate.figures import Array, looks_like_mask, sum_to_one
+from onnxport.core.arrays import Array
+from onnxport.validate.figures import looks_like_mask, sum_to_one
 
 USEFUL = 0.9
 _CHANCE = 0.01

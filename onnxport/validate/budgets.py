@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
 from onnxport.validate import custom
 from onnxport.validate.custom import UserMetric
 from onnxport.validate.metrics import METRICS

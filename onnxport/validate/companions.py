@@ -7,13 +7,11 @@ all, and yet its biases are rounded in every layer. So the ordinary sets say how
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, group_scales
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Times the usual noise. Silero's state, on zeros, differed between LiteRT and ONNX Runtime by 10 times the usual noise
 # of the reference, on ordinary sets by 1.5: companions are there for gross faults, and need no sharp eye.

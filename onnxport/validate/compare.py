@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.validate.figures import furthest
 from onnxport.validate.tolerance import Noise, Tolerance, float_differences, root_mean_squares, spread
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 WORST_ELEMENTS = 5
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from onnxport.errors import UsageError, printable
-from onnxport.importing import current_directory_first
-from onnxport.isolation import RUN_TIMEOUT
+from onnxport.core.child_process import RUN_TIMEOUT
+from onnxport.core.errors import UsageError, printable
+from onnxport.core.user_modules import current_directory_first
 from onnxport.validate.report import Figure
 
 if TYPE_CHECKING:
-    from onnxport.validate.runtimes.base import Array
+    from onnxport.core.arrays import Array
 
 Function = Callable[[dict[str, "Array"], dict[str, "Array"]], float]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
 from onnxport.validate.tolerance import Noise, group_maxima, root_mean_squares
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # The candidate and the probe are off by as much each.
 _APART = 2.0

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, root_mean_squares
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # How far an output has to move between two sets of inputs, in what is allowed in both together. Beyond 1, no constant
 # in its place would pass both, which has to do where the precision is low and much is allowed.

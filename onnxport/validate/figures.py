@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.validate.report import Histogram, NonFinite
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _BLOCK = 1 << 16
 _STRETCH = 1 << 12  # where maxima alone are taken

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
+from onnxport.runtimes.ort.integer_products import holds_integer_products
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import AUDITED, RIGHT, Judgement, Precision, Saturation
-from onnxport.validate.runtimes.integer_products import holds_integer_products
 
 _SETS = 4  # of inputs, that saturation is worked out on
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.samples.uses import CARRIERS, constant, constant_tensor
 from onnxport.validate.report import NodeRef
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from onnxport.closing import Closing
-from onnxport.errors import InputError
+from onnxport.core.arrays import Feeds
+from onnxport.core.errors import InputError
+from onnxport.core.resources import Closing
 from onnxport.validate.custom import Averages, UserMetric
 from onnxport.validate.fidelity import Fidelity
 from onnxport.validate.params import ValidateParams
@@ -14,7 +15,6 @@ from onnxport.validate.quality import Quality
 from onnxport.validate.questions import Asked, questions
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Judgement, Precision, Question
-from onnxport.validate.runtimes.base import Feeds
 from onnxport.validate.yardstick import RoundedReference
 
 

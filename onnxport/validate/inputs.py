@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.runtimes.base import MemoryFullError, RunError
 from onnxport.samples.domain import Domain
 from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
 from onnxport.samples.parts import EVERYTHING, FEWEST, held_back
@@ -18,7 +19,6 @@ from onnxport.samples.states import States
 from onnxport.samples.tables import ROWS as TABLE_ROWS
 from onnxport.samples.tables import SUFFIX
 from onnxport.validate.params import GENERATED, READ, ValidateParams
-from onnxport.validate.runtimes.base import MemoryFullError, RunError
 from onnxport.validate.size_search import Search
 
 # Makes or reads one set of inputs; called again it gives the same one.

@@ -6,10 +6,12 @@ import threading
 import time
 from contextlib import closing
 
-from onnxport.artifact import Artifact, Referent
-from onnxport.closing import Closing
-from onnxport.errors import OnnxportError, UsageError
-from onnxport.model import Model
+from onnxport.core.errors import OnnxportError, UsageError
+from onnxport.core.resources import Closing
+from onnxport.formats.artifact import Artifact, Referent
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
+from onnxport.runtimes.process import IsolatedRuntime
 from onnxport.validate.budgets import Budgets, judged
 from onnxport.validate.compare import compare
 from onnxport.validate.findings import saturation_of, with_single_nodes
@@ -30,8 +32,7 @@ from onnxport.validate.report import (
 )
 from onnxport.validate.rollout import Run
 from onnxport.validate.rows import differing_rows
-from onnxport.validate.runtimes.base import ReferenceRuntime, RunError, Runtime
-from onnxport.validate.runtimes.host import IsolatedRuntime, isolated
+from onnxport.validate.sessions import isolated
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
 from onnxport.validate.size_search import Tell
 from onnxport.validate.tensors import Tensors, check_place
@@ -119,7 +120,7 @@ class Judge(Closing):
         For optimizer passes, which ask often and early: the first two sets have to do, at two sizes where the model
         leaves any open. While `prepare` runs in another thread, only these are waited for.
         """
-        from onnxport.validate.runtimes.ort import OrtRuntime
+        from onnxport.runtimes.ort.session import OrtRuntime
 
         with self._lock:
             started, reference = self._reference is not None, self._begun()

@@ -13,8 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.validate.figures import TOP, Array, ClassAgreement, ElementSums, MaskOverlap
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
+from onnxport.validate.figures import TOP, ClassAgreement, ElementSums, MaskOverlap
 from onnxport.validate.report import Figure
 
 Direction = Literal["higher", "lower"]

@@ -18,11 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from onnxport.errors import UsageError
-from onnxport.isolation import RUN_TIMEOUT
-from onnxport.memory import Size
-from onnxport.pairs import Numbers, Settings, Texts
-from onnxport.shapes import Shapes
+from onnxport.core.child_process import RUN_TIMEOUT
+from onnxport.core.errors import UsageError
+from onnxport.core.memory import Size
+from onnxport.core.named_values import Numbers, Settings, Texts
+from onnxport.formats.input_shapes import Shapes
 
 GENERATED = 3  # one of each kind of input (samples/generator.py)
 READ = 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxport.artifact import Artifact
-from onnxport.validate.runtimes.base import Runtime
+from onnxport.formats.artifact import Artifact
+from onnxport.runtimes.base import Runtime
 
 # A user's `--io fp16`; the float32 form of a model of tables, which reads float64 itself.
 _NARROW = frozenset({"float16", "float32"})

@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Collection
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import MemoryFullError, RunError
 from onnxport.samples.sizes import OpenSizes
 from onnxport.validate.metrics import scale_of
 from onnxport.validate.report import Precision
-from onnxport.validate.runtimes.base import Feeds, MemoryFullError, RunError
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Answers = dict[str, Array]
 Run = Callable[[Feeds], Answers]
 # Takes inputs and the reference's answer to them, gives the other answer.

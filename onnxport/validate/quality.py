@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxport.core.arrays import Array, Feeds
 from onnxport.validate.agreement import USEFUL, DecisionAgreement
 from onnxport.validate.compare import WORST_ELEMENTS, Comparison, compare
 from onnxport.validate.fidelity import worst_of
@@ -20,7 +21,6 @@ from onnxport.validate.figures import furthest
 from onnxport.validate.probes import Answers
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Judgement, OutputReport, Precision, Verdict
-from onnxport.validate.runtimes.base import Array, Feeds
 from onnxport.validate.tally import Tally
 from onnxport.validate.tolerance import Noise, Tolerance, float_differences
 

@@ -12,16 +12,19 @@ from typing import Literal
 
 import numpy as np
 
-from onnxport.artifact import Referent, TensorSpec
-from onnxport.errors import InputError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Referent, TensorSpec
+from onnxport.formats.input_shapes import apply_shapes, limits
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import ReferenceRuntime, Runtime
+from onnxport.runtimes.memory_limit import MemoryLimit, needed, size_of
+from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 from onnxport.samples.footprint import Footprint
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import apply_shapes, limits
-from onnxport.validate.bounds import MemoryLimit, needed, size_of
 from onnxport.validate.companions import UsualNoise
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import (
@@ -49,8 +52,6 @@ from onnxport.validate.probes import (
 )
 from onnxport.validate.report import NodeRef, Precision
 from onnxport.validate.rollout import Rolling, at_step
-from onnxport.validate.runtimes.base import Array, Feeds, ReferenceRuntime, Runtime
-from onnxport.validate.runtimes.options import RuntimeOptions
 from onnxport.validate.signature import Oriented, check_tensors
 from onnxport.validate.size_search import Search, Tell, patience
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
@@ -114,7 +115,7 @@ class Reference:
         tell: Tell | None = None,
     ) -> None:
         self.artifact, self._params, self._tell = artifact, params, tell
-        self._limit = MemoryLimit.of(params, artifact)
+        self._limit = MemoryLimit.of(params.memory_limit, artifact)
         if graph is None and artifact.format == "onnx":
             graph = Model.load(artifact.path)
         self.graph = graph and without_functions(graph)

@@ -8,19 +8,18 @@ rows of a batch stay rows and each step is a tolerance group where steps are few
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import Runtime
 from onnxport.samples.domain import Domain
 from onnxport.samples.states import States, find_states, given_states, growing
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.runtimes.base import Feeds, Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Of a value that cannot be moved along an axis, what each step keeps of the one before: exact in binary.
 _FADE = 0.75

@@ -17,10 +17,10 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
 from onnxport.samples.uses import CARRIERS
 from onnxport.validate.report import Precision
-from onnxport.validate.runtimes.base import Array
 
 # What is rounded to, and whether results are as well as weights.
 ROUNDINGS: dict[Precision, tuple[ir.DataType, bool]] = {

@@ -26,8 +26,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError, OnnxportError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError, OnnxportError
+from onnxport.formats.artifact import Artifact
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.local import Replay
 from onnxport.validate.debug.search import choose, in_order
@@ -35,8 +38,6 @@ from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import NodeRef, Precision
-from onnxport.validate.runtimes.base import Array, Feeds, RunError
-from onnxport.validate.runtimes.ort import OrtRuntime
 
 # Times the rounding of the node. Errors of few elements vary more.
 _MOST, _MOST_OF_FEW, _FEW = 3.0, 6.0, 64

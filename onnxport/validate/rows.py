@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import printable
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import printable
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.base import RunError
 from onnxport.validate.compare import compare
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.rollout import Run
-from onnxport.validate.runtimes.base import Feeds, RunError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SHOWN = 5
 _COLUMNS = 12  # of a row

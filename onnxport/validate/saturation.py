@@ -24,12 +24,10 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.report import SaturatingNode, Saturation
-from onnxport.validate.runtimes.base import Feeds
-from onnxport.validate.runtimes.ort import OrtRuntime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOW, _HIGH = -(2**15), 2**15 - 1
 _CODE = 255

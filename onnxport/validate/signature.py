@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.runtimes.base import Runtime
 from onnxport.validate.mapping import Names, Pairs, Signed, likely, renamed
-from onnxport.validate.runtimes.base import Array, Feeds, Runtime
 
 Permutations = Mapping[str, tuple[int, ...]]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from onnxport.errors import OnnxportError
+from onnxport.core.errors import OnnxportError
+from onnxport.runtimes.base import MemoryFullError, RunError, SlowRunError
+from onnxport.runtimes.memory_limit import MemoryLimit, needed, size_of
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.sizes import OpenSizes, Shapes
-from onnxport.validate.bounds import MemoryLimit, needed, size_of
-from onnxport.validate.runtimes.base import MemoryFullError, RunError, SlowRunError
 
 # Is told how many seconds of how many a search has taken.
 Tell = Callable[[int, int], None]

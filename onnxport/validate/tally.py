@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.compare import WORST_ELEMENTS, Comparison
 from onnxport.validate.figures import ElementSums
 from onnxport.validate.metrics import Seen, figures, scale_of
 from onnxport.validate.report import NodeRef, NonFinite, OutputReport, Verdict, Worst
 from onnxport.validate.tolerance import Noise, Tolerance
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Of all elements; of so few it is by chance that no probe turned them.
 _FEW = 0.001

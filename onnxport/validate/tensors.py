@@ -16,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from onnxport.artifact import Staging, writing
+from onnxport.formats.artifact import Staging, writing
 
 CAP = 64_000_000
 _OPTION = "--report-tensors"

@@ -33,13 +33,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.validate.report import Precision
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 NOISE_FACTOR = 16.0
 ROUNDING_FACTOR = 6.0

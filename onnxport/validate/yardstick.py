@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from onnxport.errors import InputError
-from onnxport.model import Model
+from onnxport.core.arrays import Feeds
+from onnxport.core.errors import InputError
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.decisions import beside, decisions
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph import constant_outputs
@@ -16,8 +18,6 @@ from onnxport.validate.probes import Answers, Run, perturbed_inputs
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Precision
 from onnxport.validate.rounding import ROUNDINGS, rounded
-from onnxport.validate.runtimes.base import Feeds
-from onnxport.validate.runtimes.ort import OrtRuntime
 from onnxport.validate.signature import Oriented
 from onnxport.validate.tolerance import NOISE_FACTOR, Noise, Tolerance, measure_noise
 

@@ -18,7 +18,7 @@ import pytest
 from onnxport.bench.against import Baseline, Conditions, compare
 from onnxport.bench.floors import floor_of
 from onnxport.bench.record import Floor, Row, Settings
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from tests.pipelines.reports.bench import handmade
 
 CALM = Conditions(pace=0.034, others=0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onnxport.bench import baseline
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from tests.pipelines.reports.bench import handmade
 
 GOOD = handmade.report([handmade.row("net.onnx", 14.0, 5.0)])

@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from onnxport.artifact import TensorSpec
 from onnxport.bench.engine import Contest, Contestant, rounds
 from onnxport.bench.record import Settings
-from onnxport.validate.runtimes.base import Feeds
+from onnxport.core.arrays import Feeds
+from onnxport.formats.artifact import TensorSpec
 from tests.validate.tflite_files import CHAIN, chain_manifest, write
 
 DIGITS = Path("fixtures/digits/digits.onnx")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from onnxport.artifact import Artifact
 from onnxport.bench.gate import Gate, confirmed, gate_of
 from onnxport.bench.params import BenchParams
 from onnxport.bench.record import Row, Standard
-from onnxport.errors import OnnxportError
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
 from tests.pipelines.reports.bench import handmade
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"

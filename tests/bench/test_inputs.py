@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.artifact import TensorSpec
 from onnxport.bench.inputs import Inputs
 from onnxport.bench.params import BenchParams
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 
 IMAGE = (TensorSpec("image", "float32", ("N", 3, "H", "W")),)
 IDS = (TensorSpec("ids", "int64", ("batch", "length")),)

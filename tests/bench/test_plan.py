@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.artifact import FORMATS, Artifact
 from onnxport.bench.params import BenchParams
 from onnxport.bench.plan import planned
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import FORMATS, Artifact
 
 
 def rows(*names: str, **options: object) -> list[tuple[object, ...]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from onnxport.artifact import Artifact
 from onnxport.bench.params import BenchParams
 from onnxport.bench.plan import planned
 from onnxport.cli.commands import cli
+from onnxport.formats.artifact import Artifact
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
 QUICK = ("--runs", "1", "--warmup", "0")

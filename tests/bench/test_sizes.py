@@ -6,8 +6,8 @@ import random
 import zipfile
 from pathlib import Path
 
-from onnxport.artifact import Artifact
 from onnxport.bench.sizes import compressed
+from onnxport.formats.artifact import Artifact
 
 
 def test_all_files_of_an_artefact_count_as_a_zip_holds_them(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import subprocess
 
 import pytest
 
-from onnxport import errors
-from onnxport.pipelines.report import RunReport
+from onnxport.core import errors
+from onnxport.reports.run_report import RunReport
 from tests.cli.sandbox import Sandbox
 
 TARGETS = ("tflite", "ort")

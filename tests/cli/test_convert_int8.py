@@ -13,8 +13,8 @@ from onnx import helper
 
 import onnxport
 from fixtures import models
-from onnxport.errors import UsageError
-from onnxport.pipelines.report import RunReport
+from onnxport.core.errors import UsageError
+from onnxport.reports.run_report import RunReport
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import DIGITS, Sandbox
 

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.validate.runtimes.mil.schema import messages
+from onnxport.formats.mlpackage.messages import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox, unprivileged
 
@@ -154,7 +154,7 @@ compile.CoremlConverter.lower = lower
 
 
 def test_the_digest_is_of_what_is_inside_the_folder(sandbox: Sandbox, made: Path) -> None:
-    from onnxport.artifact import Artifact
+    from onnxport.formats.artifact import Artifact
 
     one, other = (Artifact.open(package(sandbox, f"{name}.mlpackage")) for name in ("one", "other"))
     assert one.digest() == other.digest()

@@ -14,8 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.manifest import KEY, MAIN, pixels_key
-from onnxport.validate.runtimes.mil.schema import messages
+from onnxport.formats.manifest import KEY, MAIN, pixels_key
+from onnxport.formats.mlpackage.messages import messages
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
 

@@ -6,8 +6,8 @@ from importlib import metadata
 import pytest
 from click.testing import CliRunner
 
-from onnxport import errors
 from onnxport.cli.commands import cli
+from onnxport.core import errors
 from onnxport.pipelines import environment
 from onnxport.pipelines.stages import TARGETS as STAGES
 from tests.cli.sandbox import Sandbox

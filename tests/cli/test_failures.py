@@ -18,8 +18,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from fixtures import graphs
-from onnxport import errors
-from onnxport.artifact import SUFFIXES
+from onnxport.core import errors
+from onnxport.formats.artifact import SUFFIXES
 from tests.cli.failing import Case, assert_fails, error_of, registering
 from tests.cli.sandbox import ROOT, Sandbox, unprivileged
 

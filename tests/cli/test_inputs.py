@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fixtures import models
-from onnxport.artifact import TensorSpec
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import find_samples
 from tests.cli.sandbox import Outcome, Sandbox

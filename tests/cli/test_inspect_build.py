@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnxruntime.tools.reduced_build_config_parser import parse_config
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.inspection.reduced_build import reduced_build
 from tests.cli.sandbox import Sandbox
 from tests.converters.test_ort import DIGITS, converted

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onnxport import errors
 from onnxport.cli import interruption
+from onnxport.core import errors
 from tests.cli.sandbox import Sandbox
 
 TIMEOUT = 60.0

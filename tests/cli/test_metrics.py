@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx
 import pytest
 
-from onnxport import errors
+from onnxport.core import errors
 from tests.cli.sandbox import Sandbox
 
 VALIDATE = ("validate", "model.onnx", "other.onnx")

@@ -12,8 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport import errors
-from onnxport.model import Model
+from onnxport.core import errors
+from onnxport.formats.model import Model
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox, unprivileged
 from tests.cli.test_interruption import wait_for_staging
@@ -23,7 +23,7 @@ case = registering(CASES)
 
 WIDTH = 64
 # Has weights of any size stay beside the model.
-LARGE = "import onnxport.model\nonnxport.model._APART = 0\n"
+LARGE = "import onnxport.formats.model\nonnxport.model._APART = 0\n"
 
 
 def chain(folder: Path, *, data: str = "chain.bin") -> Path:

@@ -18,7 +18,7 @@ import safetensors.numpy
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from onnxport import errors
+from onnxport.core import errors
 from tests.cli.sandbox import DIGITS, Sandbox
 from tests.cli.test_interruption import children_of, wait_until_gone
 

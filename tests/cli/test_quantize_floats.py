@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from tests.cli.sandbox import Sandbox
 
 

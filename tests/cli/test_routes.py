@@ -11,7 +11,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.validate.runtimes.tflite import TfliteRuntime
+from onnxport.runtimes.litert import TfliteRuntime
 from tests.cli.failing import Case, assert_fails, registering
 from tests.cli.sandbox import Sandbox
 

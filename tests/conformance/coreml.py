@@ -16,7 +16,7 @@ from pathlib import Path
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.lowering import qualified_op
 from onnxport.converters.params import CoremlParams
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 from tests.conformance.harness import MANIFEST, Array, Harness, run_cases
 
@@ -38,7 +38,7 @@ class Prover:
 
     def run(self, artefact: Path, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
         """The artefact's answers to each of `feeds`, in the source's dtypes."""
-        from onnxport.validate.runtimes.mil import MilRuntime
+        from onnxport.runtimes.mlprogram import MilRuntime
 
         with MilRuntime(artefact) as runtime:
             return [runtime.run(feed) for feed in feeds]

@@ -21,8 +21,8 @@ import onnx_ir
 import onnxruntime
 
 from onnxport.converters.lowering import qualified_op
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.optimizers.decompose import rewritten_ops
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, Harness, Outcome, cases

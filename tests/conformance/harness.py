@@ -24,10 +24,10 @@ import onnx_ir
 import onnxruntime
 
 from fixtures import models
-from onnxport.errors import CannotConvertError, InputError, MachineError, UsageError
-from onnxport.isolation import Child
-from onnxport.manifest import Manifest
-from onnxport.model import Model
+from onnxport.core.child_process import Child
+from onnxport.core.errors import CannotConvertError, InputError, MachineError, UsageError
+from onnxport.formats.manifest import Manifest
+from onnxport.formats.model import Model
 from tests.conformance.reasons import reason_of
 
 Array = np.ndarray[Any, np.dtype[Any]]

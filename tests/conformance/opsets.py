@@ -22,7 +22,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.opset import OLDEST_OPSET, LiftError, brought_to
 from onnxport.optimizers.params import LOWEST_OPSET
 from tests.conformance.harness import COLLECTIONS, RTOL, cases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnxport.errors import CannotConvertError, OnnxportError, Refusal
+from onnxport.core.errors import CannotConvertError, OnnxportError, Refusal
 
 # What a refusal says -> its cause. The first that fits; what follows a semicolon is the way out and no cause.
 _CAUSES = tuple(

@@ -16,7 +16,7 @@ import numpy as np
 from onnxport.converters.lowering import qualified_op
 from onnxport.converters.params import Layout, TfliteParams
 from onnxport.converters.tflite.compiled import Compiled
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 from tests.conformance.harness import (
     COLLECTIONS,
@@ -54,7 +54,7 @@ class Prover:
 
     def run(self, artefact: Path, feeds: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
         """The artefact's answers to each of `feeds`, in the source's layout, dtypes as the interpreter has them."""
-        from onnxport.validate.runtimes.tflite import TfliteRuntime
+        from onnxport.runtimes.litert import TfliteRuntime
 
         with TfliteRuntime(artefact) as runtime:
             orders = runtime.permutations

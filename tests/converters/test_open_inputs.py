@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxport.converters.open_inputs import with_shapes
-from onnxport.errors import Refusal
-from onnxport.model import Model
+from onnxport.core.errors import Refusal
+from onnxport.formats.model import Model
 from onnxport.optimizers.shapes import pin_inputs
 from tests.converters.tflite.models import model_of
 

@@ -15,12 +15,12 @@ import pytest
 from onnxruntime.tools.reduced_build_config_parser import parse_config
 
 from fixtures import graphs
-from onnxport import ort_format
 from onnxport.converters.ort import convert
 from onnxport.converters.params import OrtParams
-from onnxport.errors import CannotConvertError, InputError
-from onnxport.manifest import KEY, Manifest
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError, InputError
+from onnxport.formats import ort_file
+from onnxport.formats.manifest import KEY, Manifest
+from onnxport.formats.model import Model
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -166,7 +166,7 @@ def test_younger_form_of_the_format_is_kept_as_it_is(tmp_path: Path, monkeypatch
     def refuse(data: bytes) -> None:
         raise ValueError("field 11 of Model is beyond the schema that we know")
 
-    monkeypatch.setattr(ort_format, "read", refuse)
+    monkeypatch.setattr(ort_file, "read", refuse)
     output = tmp_path / "model.ort"
     _, notes, _ = convert(Model.load(DIGITS), output, OrtParams(), MANIFEST)
     assert "may have other bytes in the next run: field 11 of Model" in notes[1]

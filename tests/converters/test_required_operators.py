@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnxruntime.tools.reduced_build_config_parser import parse_config
 
-from onnxport import ort_format
 from onnxport.converters.required_operators import Use, parsed, uses, written
+from onnxport.formats import ort_file
 from tests.converters.test_ort import DIGITS, converted
 
 # A subgraph, a place with two tracked types, an operator without any, and a float64 that one place alone has.
@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def nodes(path: Path) -> list[Use]:
-    return list(uses(ort_format.read(path.read_bytes())))
+    return list(uses(ort_file.read(path.read_bytes())))
 
 
 def test_nodes_have_the_types_that_onnx_infers(files: tuple[Path, Path]) -> None:

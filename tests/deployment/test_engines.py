@@ -11,7 +11,7 @@ from onnxport.deployment.estimating import estimate
 from onnxport.deployment.estimating.reading import graph_of
 from onnxport.deployment.estimating.table import load_table
 from onnxport.deployment.record import Placement
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from tests.cli.sandbox import DIGITS
 from tests.deployment.test_estimating import model, node, why
 

@@ -17,7 +17,7 @@ from onnxport.deployment.estimating.reading import graph_of
 from onnxport.deployment.estimating.table import Table, has_table, load_table
 from onnxport.deployment.record import Placement
 from onnxport.deployment.runtimes import RUNTIMES
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 FLOAT = TensorProto.FLOAT
 

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from onnxport.core.errors import InputError
 from onnxport.deployment.asking import AskOptions, tflite_cpu, tflite_gpu
 from onnxport.deployment.deploying import deployment
 from onnxport.deployment.estimating.graph import Graph, Node, Tensor
@@ -17,7 +18,6 @@ from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.subsets import subsets
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.record import Fallback, Placement
-from onnxport.errors import InputError
 from tests.cli.sandbox import Sandbox
 
 # XNNPACK has no TopK, and what is on both sides of it cannot run together.

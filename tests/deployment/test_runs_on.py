@@ -149,7 +149,7 @@ def ask(path, options): raise KeyError("of the library's own")
 def test_a_runtime_that_crashes_or_hangs_is_a_row(
     code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "foreign.py").write_text(code)
+    (tmp_path / "environments.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     runtime = Runtime("x", "Foreign", asker="foreign")
     answer = asked(Subject(DIGITS, None, tmp_path, Workshop()), runtime, timeout=2)

@@ -20,13 +20,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from onnxport import export_model
-from onnxport.artifact import Artifact
-from onnxport.errors import CannotConvertError, InputError, OnnxportError, UsageError
+from onnxport.core.errors import CannotConvertError, InputError, OnnxportError, UsageError
 from onnxport.exporters.classical import boosters, estimators
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import SourceRuntime
 from onnxport.exporters.sources import Source
-from onnxport.model import Model
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 

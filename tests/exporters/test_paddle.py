@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onnxport import export_model
-from onnxport.errors import InputError, MissingDependencyError, UsageError
+from onnxport.core.errors import InputError, MissingDependencyError, UsageError
 from onnxport.exporters import paddle
 from onnxport.exporters.paddle.environment import Environment, Program
 from onnxport.exporters.params import ExportParams
@@ -96,7 +96,7 @@ def test_what_the_file_tells_is_not_asked_for(folder: Path) -> None:
 
 
 def test_paddle2onnx_that_gives_up_is_quoted_without_colours(folder: Path, tmp_path: Path) -> None:
-    from onnxport.errors import CannotConvertError
+    from onnxport.core.errors import CannotConvertError
 
     said = (
         "print('\\x1b[0;31m[ERROR] (Unimplemented) an attribute\\x1b[0m'); print('a warning'); sys.exit(255)"

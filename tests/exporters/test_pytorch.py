@@ -21,13 +21,13 @@ from torch import nn
 
 from fixtures import models
 from onnxport.api import export_model
-from onnxport.errors import CannotConvertError, InputError, NoSizesError, OnnxportError, UsageError
+from onnxport.core.errors import CannotConvertError, InputError, NoSizesError, OnnxportError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import load, of_object
 from onnxport.exporters.pytorch.modules import TorchModel
 from onnxport.exporters.sources import Source
-from onnxport.validate.runtimes.base import RunError
-from onnxport.validate.runtimes.ort import OrtRuntime
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.session import OrtRuntime
 from tests.exporters import networks
 
 NETWORKS = "tests.exporters.networks"

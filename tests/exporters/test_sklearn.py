@@ -25,7 +25,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from onnxport import export_model
-from onnxport.errors import CannotConvertError, InputError, MissingDependencyError, NotProvenError, UsageError
+from onnxport.core.errors import (
+    CannotConvertError,
+    InputError,
+    MissingDependencyError,
+    NotProvenError,
+    UsageError,
+)
 from onnxport.exporters.classical import estimators
 from onnxport.exporters.classical.tabular import TabularModel
 from onnxport.exporters.objects import from_pickle, from_skops

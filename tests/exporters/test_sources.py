@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onnxport.errors import InputError, MissingDependencyError, OnnxportError, UsageError
+from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError, UsageError
 from onnxport.exporters.factory import from_factory
 from onnxport.exporters.missing import EXTRAS
 from onnxport.exporters.params import ExportParams

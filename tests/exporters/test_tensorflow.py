@@ -16,7 +16,7 @@ import onnxruntime
 import pytest
 
 from fixtures import models
-from onnxport.errors import CannotConvertError, InputError, OnnxportError, UsageError
+from onnxport.core.errors import CannotConvertError, InputError, OnnxportError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.process import Host
 from onnxport.exporters.sources import Source

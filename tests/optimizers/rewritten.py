@@ -12,7 +12,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from onnxport.converters.lowering import qualified_op
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 from onnxport.optimizers.rewritings.registry import REASON, rewritten_ops
 from tests import exact

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.branches import inline_known_branches
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>

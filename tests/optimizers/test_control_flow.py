@@ -7,7 +7,7 @@ import onnx.parser
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.prepare import prepare
 

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from fixtures import graphs
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import Halved, halved, settled, to_float16
 from onnxport.optimizers.float16.measured import Measured
 from onnxport.optimizers.float16.preflight import Preflight

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.fuse import fuse_gelu
 
 ROOT = 2**0.5

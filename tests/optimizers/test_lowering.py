@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.opset import LiftError, brought_to, lower
 from onnxport.optimizers.opset.downward.arithmetic import WIDER
 from onnxport.optimizers.opset.downward.registry import LOWERINGS

@@ -18,7 +18,7 @@ import pytest
 from onnx import numpy_helper
 
 from fixtures import models
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.opset import CANONICAL_OPSET, OLDEST_OPSET, LiftError, brought_to, lift
 from onnxport.optimizers.opset.kernels import newest_opset
 from onnxport.optimizers.opset.upward import ADAPTERS

@@ -13,8 +13,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.model import Model
 from onnxport.optimizers.optimizing import Optimized, optimized
 from onnxport.optimizers.params import OptimizeParams
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import graphs
-from onnxport.errors import CannotConvertError, UsageError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError, UsageError
+from onnxport.formats.model import Model
 from onnxport.optimizers import fold, prepare
 from onnxport.optimizers.prepare import Prepared
 

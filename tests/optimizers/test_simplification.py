@@ -13,8 +13,8 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnxport.errors import MissingDependencyError, UsageError
-from onnxport.model import Model
+from onnxport.core.errors import MissingDependencyError, UsageError
+from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.simplification import Simplified, plans, simplified
 from onnxport.optimizers.simplification.registry import PASSES

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.artifact import Artifact
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines import runner
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.cache.private import sweep
 from onnxport.pipelines.jobs import Job, conversion
-from onnxport.pipelines.report import RunReport
+from onnxport.reports.run_report import RunReport
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"

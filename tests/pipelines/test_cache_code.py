@@ -103,7 +103,7 @@ def test_factory_is_called_again_when_what_it_imports_or_reads_changes(project: 
 _WATCHED = """
 import json, sys
 from pathlib import Path
-from onnxport.consulting import Watch
+from onnxport.core.user_code import Watch
 with Watch([Path("known.txt")]) as watch:
     import numpy, metrics
     open("known.txt").read(), open("limits.txt", "rb").read(), open("written.txt", "w").write("x")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onnxport.artifact import Artifact
 from onnxport.cli.commands import cli
+from onnxport.formats.artifact import Artifact
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -91,7 +91,7 @@ def test_what_is_there_and_the_same_is_not_written(project: Path, capsys: pytest
 def test_delivered_model_with_a_data_file_is_told_as_it_is(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onnxport.model._APART", 0)
+    monkeypatch.setattr("onnxport.formats.model._APART", 0)
     import onnx
 
     onnx.save(

@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from onnxport.cli.commands import cli
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.pipelines.stages import STAGES, Product, Stage, Work, Worker
 
 ROOT = Path(__file__).parents[2]

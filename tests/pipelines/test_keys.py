@@ -18,10 +18,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.exporters.params import ExportParams
-from onnxport.model import Model
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.graph import keys
 from onnxport.pipelines.graph.contents import digest_of, whole

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from onnxport.cli.commands import cli
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines import timing
 from onnxport.pipelines.limits import held, reason_of, verdict_of
-from onnxport.pipelines.report import Latency, Worth
 from onnxport.pipelines.spec.pipeline import Limits
 from onnxport.pipelines.spec.reading import read
+from onnxport.reports.run_report import Latency, Worth
 from tests.pipelines.reports.handmade import passing
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from onnxport.cli.commands import cli
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.lock.file import Lock, update
 from onnxport.pipelines.lock.form import parsed, schema, text_of
 from onnxport.pipelines.lock.record import LockedArtefact, LockedFiles, LockedStage

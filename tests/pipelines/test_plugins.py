@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import onnxport
 from onnxport.cli.commands import cli
-from onnxport.errors import MachineError, MissingDependencyError, UsageError
+from onnxport.core.errors import MachineError, MissingDependencyError, UsageError
 from onnxport.pipelines import plugins, stages
 
 ROOT = Path(__file__).parents[2]
@@ -190,7 +190,7 @@ WORKERS = {
 }
 WORKER = """
 from contextlib import contextmanager
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.stages import Product
 
 @contextmanager

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from onnxport.errors import InputError, NotProvenError, UsageError
-from onnxport.pipelines.report import ArtifactRecord, RunReport, SourceRecord
-from onnxport.pipelines.reports import FORMATS, saving, wording
-from onnxport.pipelines.reports.terminal import human_size, result_line
+from onnxport.core.errors import InputError, NotProvenError, UsageError
+from onnxport.reports import FORMATS, saving, wording
+from onnxport.reports.run_report import ArtifactRecord, RunReport, SourceRecord
+from onnxport.reports.terminal import human_size, result_line
 from onnxport.validate.report import InputSet, Judgement, OutputReport, Report, Side
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onnxport.cli.commands import cli
-from onnxport.errors import BAD_INPUT, USAGE
+from onnxport.core.errors import BAD_INPUT, USAGE
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"

@@ -14,9 +14,9 @@ import onnx_ir as ir
 import pytest
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact, Format
-from onnxport.errors import InputError, UsageError
-from onnxport.model import Model
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.artifact import Artifact, Format
+from onnxport.formats.model import Model
 from onnxport.pipelines import runner
 from onnxport.pipelines.jobs import Job, Step, conversion
 from onnxport.pipelines.stages import TARGETS, Product, Stage, Work, Worker

@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxport
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError, MachineError, UsageError
-from onnxport.isolation import ChildDied
+from onnxport.core.child_process import ChildDied
+from onnxport.core.errors import InputError, MachineError, UsageError
+from onnxport.formats.artifact import Artifact
 from onnxport.profiling import profile as profiling
 from onnxport.profiling.params import ProfileParams
 from tests.profiling.runtimes import Dying, Hanging

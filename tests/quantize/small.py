@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.pipelines.clock import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.params import QuantizeParams

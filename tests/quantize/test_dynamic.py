@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from fixtures import minilm, models
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests import exact
 
 RANDOM = np.random.default_rng(11)

@@ -7,8 +7,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.model import Model
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.settling import settled
 

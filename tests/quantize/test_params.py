@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.jobs import conversion, quantization
 from onnxport.quantize.params import BELONGS, PRECISIONS, QuantizeParams
 

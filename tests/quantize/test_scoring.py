@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.scoring import Scorer
 from onnxport.samples.readers import find_samples
 from onnxport.validate.params import ValidateParams

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fixtures import models
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.pipelines.clock import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.calibration import calibrate

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxport.errors import CannotConvertError, InputError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError, InputError
+from onnxport.formats.model import Model
 from onnxport.quantize.settling import settled
 from tests.quantize.small import sqnr
 

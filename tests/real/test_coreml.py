@@ -19,7 +19,7 @@ import onnxruntime
 import pytest
 
 from fixtures import models
-from onnxport.validate.runtimes.mil import MilRuntime
+from onnxport.runtimes.mlprogram import MilRuntime
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import onnxport
-from onnxport.artifact import SUFFIXES
+from onnxport.formats.artifact import SUFFIXES
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
 

@@ -10,7 +10,7 @@ import pytest
 
 import onnxport
 from fixtures import models
-from onnxport import errors
+from onnxport.core import errors
 from tests.cli.sandbox import Sandbox
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

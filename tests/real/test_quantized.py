@@ -19,7 +19,7 @@ import pytest
 
 import onnxport
 from fixtures import models
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.validate.graph import output_steps
 from tests import exact
 from tests.real.quantizing import NETWORKS, Array, quantize

@@ -8,8 +8,8 @@ import onnx
 import pytest
 
 from fixtures import models
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
 
 

@@ -11,8 +11,8 @@ import onnx_ir as ir
 import pytest
 
 from fixtures import models
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 from onnxport.samples.footprint import Estimate, Footprint
 
 FLOAT = 4

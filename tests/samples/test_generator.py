@@ -7,9 +7,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from onnxport.artifact import TensorSpec
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.domain import Domain
-from onnxport.samples.generator import COMPANIONS, KINDS, Array, FloatKind, generate
+from onnxport.samples.generator import COMPANIONS, KINDS, FloatKind, generate
 
 
 def made(

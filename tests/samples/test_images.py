@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import InputError, MissingDependencyError, OnnxportError, UsageError
+from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError, UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples.preprocessing import preprocessing
 from onnxport.samples.readers import find_samples
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.artifact import TensorSpec
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.parts import EVERYTHING, Parts, held_back
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.readers import find_samples

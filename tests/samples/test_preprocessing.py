@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.samples.preprocessing import Preprocessing, preprocessing
 
 

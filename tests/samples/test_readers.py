@@ -18,8 +18,8 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.readers import find_samples
 
 ONE = (TensorSpec("x", "float32", ("N", 4)),)

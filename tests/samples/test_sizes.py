@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.formats.input_shapes import Limit, parse_shapes
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import Limit, parse_shapes
 
 
 def sizes(*inputs: tuple[str, tuple[Dim, ...]]) -> OpenSizes:

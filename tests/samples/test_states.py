@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 
 from fixtures import models
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.formats.model import Model
 from onnxport.samples.states import find_states, given_states, growing
 
 

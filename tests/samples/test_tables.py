@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.readers import find_samples
 from onnxport.samples.tables import read_table
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import domains
 

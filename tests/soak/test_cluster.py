@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.errors import MACHINE_FAILED
+from onnxport.core.errors import MACHINE_FAILED
 from tests.soak.project import ROOT, TIMEOUT, Project, descendants, wait_until_gone
 
 pytestmark = [

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.errors import INTERRUPTED
+from onnxport.core.errors import INTERRUPTED
 from tests.soak.project import NODES, TIMEOUT, Project, Undisturbed, descendants, wait_until_gone
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.budgets import Budgets, judged, sentence
 from onnxport.validate.custom import UserMetric, metric
 from onnxport.validate.params import ValidateParams

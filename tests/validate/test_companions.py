@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate import inputs
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams

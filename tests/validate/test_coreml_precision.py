@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.artifact import Artifact
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
-from onnxport.manifest import KEY, Manifest
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import KEY, Manifest
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.precision.coreml import precision
 from onnxport.validate.report import Precision
@@ -134,7 +134,7 @@ def test_a_package_of_ours_that_lists_its_islands_is_float16(tmp_path: Path) -> 
 
 
 def _add_note(package: Path, note: Manifest) -> None:
-    from onnxport.validate.runtimes.mil.schema import messages
+    from onnxport.formats.mlpackage.messages import messages
 
     file = next(package.rglob("model.mlmodel"))
     model = messages("Model").Model.FromString(file.read_bytes())

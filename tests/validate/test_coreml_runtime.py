@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 import onnxport
-from onnxport.artifact import Artifact
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
-from onnxport.errors import InputError, MissingDependencyError, UsageError
-from onnxport.manifest import Port
+from onnxport.core.errors import InputError, MissingDependencyError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import Port
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes import load
+from onnxport.runtimes.coreml import CoremlRuntime, answers, check_system, fed, first_line
+from onnxport.runtimes.mlprogram import MilRuntime
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.settings import runtime_options
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.runtimes import load
-from onnxport.validate.runtimes.coreml import CoremlRuntime, answers, check_system, fed, first_line
-from onnxport.validate.runtimes.host import isolated
-from onnxport.validate.runtimes.mil import MilRuntime
-from onnxport.validate.runtimes.mil.program import read_package
-from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
+from onnxport.validate.sessions import isolated
 from tests.validate.mil.programs import builder, write
 
 ON_MAC = platform.system() == "Darwin"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import onnxport
-from onnxport.artifact import Artifact
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.custom import Averages, load
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"

@@ -7,7 +7,7 @@ import onnx_ir
 import pytest
 
 from fixtures import graphs, models
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.validate.graph import accumulation_length, constant_outputs, saturating_outputs
 
 

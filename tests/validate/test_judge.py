@@ -14,15 +14,15 @@ import pytest
 from onnx import helper, numpy_helper
 
 from fixtures import graphs
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError, MachineError, MissingDependencyError, UsageError
-from onnxport.model import Model
+from onnxport.core.errors import InputError, MachineError, MissingDependencyError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import MemoryFullError
 from onnxport.samples.generator import COMPANIONS
 from onnxport.validate import reference
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
-from onnxport.validate.runtimes.base import MemoryFullError
 from tests.faults import attributes, graph, surgery, weights
 from tests.validate import tflite_files
 

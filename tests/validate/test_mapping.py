@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.mapping import likely, mapped
 from onnxport.validate.signature import SignatureMismatch, check_signatures
 

@@ -11,7 +11,7 @@ import pytest
 from sklearn import metrics as sklearn
 from sklearn.metrics.pairwise import cosine_similarity
 
-from onnxport.artifact import TensorSpec
+from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.figures import furthest
 from onnxport.validate.metrics import Seen, figures
 

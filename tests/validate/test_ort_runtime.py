@@ -11,11 +11,11 @@ import pytest
 
 import onnxport
 from fixtures import graphs
-from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError, MachineError, UsageError
-from onnxport.model import Model
-from onnxport.validate.runtimes.base import RunError
-from onnxport.validate.runtimes.ort import OrtRuntime
+from onnxport.core.errors import InputError, MachineError, UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.session import OrtRuntime
 
 IMAGE = np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)
 

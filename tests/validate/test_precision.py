@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from fixtures import graphs, models
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.report import Precision
 from tests.validate import lower, tflite_files

@@ -9,11 +9,12 @@ import numpy as np
 import onnx
 
 from fixtures import graphs
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
+from onnxport.core.arrays import Feeds
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import MemoryFullError
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.probes import nudged_zeros, other_batch, perturbed_inputs, perturbed_weights
-from onnxport.validate.runtimes.base import Feeds, MemoryFullError
-from onnxport.validate.runtimes.ort import OrtRuntime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.questions import questions

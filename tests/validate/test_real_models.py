@@ -17,7 +17,7 @@ import pytest
 
 import onnxport
 from fixtures import models
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 

@@ -10,12 +10,12 @@ import onnx
 import pytest
 
 from fixtures import models
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import Report
-from onnxport.validate.runtimes.host import isolated
+from onnxport.validate.sessions import isolated
 from tests.faults import attributes, surgery, weights
 from tests.faults import quantized as int8_faults
 from tests.validate import lower

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from fixtures import models
-from onnxport.artifact import Artifact
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact
 from onnxport.samples.domain import Domain
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams

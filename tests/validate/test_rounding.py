@@ -9,12 +9,12 @@ import onnx_ir
 import pytest
 
 from fixtures import graphs
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
+from onnxport.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.report import Precision
 from onnxport.validate.rounding import rounded, to_dtype
-from onnxport.validate.runtimes.base import Array
-from onnxport.validate.runtimes.options import OrtLevel, RuntimeOptions
-from onnxport.validate.runtimes.ort import OrtRuntime
 
 DTYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 

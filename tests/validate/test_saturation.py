@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import onnxport
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.cpu_safe import widened
 from onnxport.quantize.grids import weight_grid
 from onnxport.validate import saturation
@@ -66,10 +66,10 @@ def test_a_model_whose_sums_fit_into_16_bits_is_left_alone(tmp_path: Path) -> No
 
 _SCRIPT = """
 import sys, json, numpy as np
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.validate import saturation
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.ort import OrtRuntime
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.ort.session import OrtRuntime
 path, images = sys.argv[1], np.load(sys.argv[2])["image"][:8]
 model, found = saturation.emulated(Model.load(path))
 with OrtRuntime.of_model(model) as worked_out, OrtRuntime(model.path, RuntimeOptions(integers="cpu")) as own:

@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxport.artifact import Artifact
-from onnxport.errors import NoSizesError
+from onnxport.core.errors import NoSizesError
+from onnxport.formats.artifact import Artifact
 from onnxport.validate import size_search
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams

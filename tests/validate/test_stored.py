@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 
 from fixtures import graphs
-from onnxport.validate.runtimes.stored import stored_bytes
+from onnxport.formats.stored_size import stored_bytes
 
 
 def test_data_files_count_each_once_wherever_the_model_is(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxport.artifact import Artifact
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.stages import params_of
 from onnxport.validate import tensors
 from onnxport.validate.judge import Judge

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import onnxport
-from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError, MachineError, UsageError
-from onnxport.manifest import Manifest
-from onnxport.validate.runtimes.base import RunError
-from onnxport.validate.runtimes.host import IsolatedRuntime
-from onnxport.validate.runtimes.tflite import TfliteRuntime
+from onnxport.core.errors import InputError, MachineError, UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.manifest import Manifest
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.litert import TfliteRuntime
+from onnxport.runtimes.process import IsolatedRuntime
 from onnxport.validate.signature import Oriented
 from tests.validate import tflite_files
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from fixtures import graphs
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnxport.manifest import KEY, Manifest, Port, Tap
+from onnxport.formats.manifest import KEY, Manifest, Port, Tap
 
 # Relu between two additions on a value of any batch and length; every tensor has a location, hence a name.
 CHAIN = """

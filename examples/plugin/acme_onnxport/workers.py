@@ -13,7 +13,7 @@ import onnx_ir as ir
 from acme_onnxport.stages import OrtPortableParams, ZeroWeightsParams
 from onnxport.converters.ort import convert
 from onnxport.converters.params import OrtParams
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.pipelines.stages import Product, Work, Worker
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxport.bench.loaders import Chosen, Run
-from onnxport.errors import InputError
+from onnxport.bench.loaders.base import Chosen, Run
+from onnxport.core.errors import InputError
 
 
 def require() -> None:
-    importlib.import_module("onnxport.validate.runtimes.coreml").coremltools()
+    importlib.import_module("onnxport.runtimes.coreml").coremltools()
 
 
 def load(path: str, settings: Chosen) -> CoremlModel:
@@ -24,8 +24,8 @@ class CoremlModel:
     """See Loaded."""
 
     def __init__(self, path: str, settings: Chosen) -> None:
-        from onnxport.validate.runtimes.coreml import CoremlRuntime
-        from onnxport.validate.runtimes.options import RuntimeOptions
+        from onnxport.runtimes.coreml import CoremlRuntime
+        from onnxport.runtimes.options import RuntimeOptions
 
         self._path = path
         self._runtime = CoremlRuntime(Path(path), RuntimeOptions(units=settings.get("provider") or "all"))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Any other runtime of `validate/runtimes/kinds.py`: engines of others, and what plugins bring.
+"""Any other runtime of `runtimes/registry.py`: engines of others, and what plugins bring.
 
 What is timed is `Runtime.run`, which takes and gives NumPy arrays: the time includes handing them over, and memory what
 our side of it imports, the reader of ONNX files among it.
@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxport.bench.loaders import Chosen, Port, Run
-from onnxport.errors import InputError, MissingDependencyError
+from onnxport.bench.loaders.base import Chosen, Port, Run
+from onnxport.core.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from onnxport.validate.runtimes.base import Runtime
+    from onnxport.runtimes.base import Runtime
 
 
 class KindLoader:
@@ -25,16 +25,16 @@ class KindLoader:
         self._name = name
 
     def require(self) -> None:
-        from onnxport.validate.runtimes import kinds
+        from onnxport.runtimes import registry
 
-        kind = kinds.named(self._name)
+        kind = registry.named(self._name)
         if kind is None:
             raise MissingDependencyError(f"there is no runtime {self._name!r}")
         self._factory: Callable[..., Runtime] = kind.load()
 
     def load(self, path: str, settings: Chosen) -> KindModel:
         """See Loader."""
-        from onnxport.validate.runtimes.options import THREADS, RuntimeOptions
+        from onnxport.runtimes.options import THREADS, RuntimeOptions
 
         options = RuntimeOptions(runtime=self._name, threads=settings.get("threads") or THREADS)
         return KindModel(self._factory(Path(path), options), path)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from onnxport.bench.loaders import Chosen, Run
+from onnxport.bench.loaders.base import Chosen, Run
 from onnxport.bench.providers import SUFFIX, remedy
-from onnxport.errors import InputError, MissingDependencyError
+from onnxport.core.errors import InputError, MissingDependencyError
 
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",
@@ -93,6 +93,6 @@ def _full(wanted: str, available: list[str]) -> str:
 
 
 def _refused(what: str, error: Exception) -> InputError:
-    from onnxport.validate.runtimes.ort_words import cause
+    from onnxport.runtimes.ort.types_and_messages import cause
 
     return InputError(what, why=cause(error))

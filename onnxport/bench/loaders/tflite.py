@@ -9,8 +9,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from onnxport.bench.loaders import Chosen, Port, Run
-from onnxport.errors import InputError
+from onnxport.bench.loaders.base import Chosen, Port, Run
+from onnxport.core.errors import InputError
 
 
 def require() -> None:

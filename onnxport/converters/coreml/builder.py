@@ -15,8 +15,9 @@ import onnx_ir as onnx
 from onnxport.converters.coreml.library import Var, mb, types
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.coreml.quantized import stored
-from onnxport.converters.coreml.values import LARGEST_RANK, Array, Value
+from onnxport.converters.coreml.values import LARGEST_RANK, Value
 from onnxport.converters.lowering import UnsupportedOp
+from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.halves import to_half
 
 Compute = Literal["fp16", "fp32"]

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from onnxport.closing import Closing
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.params import QUANTIZED, CoremlParams
-from onnxport.errors import CannotConvertError
-from onnxport.isolation import Child
-from onnxport.manifest import MAIN, Manifest
+from onnxport.core.arrays import Feeds
+from onnxport.core.child_process import Child
+from onnxport.core.errors import CannotConvertError
+from onnxport.core.resources import Closing
+from onnxport.formats.manifest import MAIN, Manifest
 
 if TYPE_CHECKING:
-    from onnxport.model import Model  # its import would delay the start of the child
-
-
-Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+    from onnxport.formats.model import Model  # its import would delay the start of the child
 
 
 class CoremlConverter(Closing):

@@ -11,7 +11,7 @@ import logging
 import os
 import warnings
 
-from onnxport.deferred import hidden
+from onnxport.core.lazy_imports import hidden
 
 # Frameworks that coremltools imports where it finds them; none is needed for a program of ours.
 _FRAMEWORKS = (

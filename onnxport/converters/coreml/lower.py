@@ -23,9 +23,9 @@ from onnxport.converters.coreml.values import Value, nothing
 from onnxport.converters.describing import ImageInput
 from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_name, qualified_op, refused
 from onnxport.converters.params import QUANTIZED, CoremlParams
-from onnxport.errors import Refusal
-from onnxport.manifest import Port, Tap
-from onnxport.model import Model, dims_of
+from onnxport.core.errors import Refusal
+from onnxport.formats.manifest import Port, Tap
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.float16.epsilons import is_delicate
 from onnxport.optimizers.rewritings.registry import EXACT
 

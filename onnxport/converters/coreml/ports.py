@@ -22,9 +22,9 @@ from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.package.images import from_pixels
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.describing import ImageInput
-from onnxport.errors import Refusal
-from onnxport.manifest import Port
-from onnxport.model import dims_of, dtype_name
+from onnxport.core.errors import Refusal
+from onnxport.formats.manifest import Port
+from onnxport.formats.model import dims_of, dtype_name
 
 # ONNX element type -> what Core ML's multi-array of it holds; the program casts to what it computes in. A bool is a
 # number there, and float16 an iOS16 affair.

@@ -7,13 +7,11 @@ constexpr_blockwise_shift_scale from iOS18 on for 4 bits and for blocks. What ne
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from onnxport.converters.coreml.library import Var, mb, types
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 # What float16 rounds by, of the largest scale of a tensor: those of faint channels may be off by as much.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnxport.converters.params import CoremlParams
-from onnxport.errors import UsageError
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.model import Model
 from onnxport.samples.states import given_states
 
 

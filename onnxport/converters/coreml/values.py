@@ -10,9 +10,7 @@ import numpy as np
 
 from onnxport.converters.coreml.library import Var
 from onnxport.converters.coreml.quantized import Grid
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
+from onnxport.core.arrays import Array
 
 LARGEST_RANK = 5  # of MIL's tensors
 

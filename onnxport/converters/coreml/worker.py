@@ -19,9 +19,9 @@ from onnxport.converters.coreml.package.writing import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
-from onnxport.errors import UsageError
-from onnxport.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key
+from onnxport.formats.model import Model
 
 _APPLES = "com.github.apple."  # coremltools' own entries
 

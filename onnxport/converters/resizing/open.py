@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from onnxport.converters.formulas import Formula
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resizing.sampling import Sampling
-from onnxport.model import dims_of
+from onnxport.formats.model import dims_of
 
 F = TypeVar("F", bound=Formula)
 S = TypeVar("S")  # what a target holds a size in

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.lowering import NodeView
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 # ONNX Runtime takes for halfway what is so near to it (upsamplebase.h), as divisions leave it.
 HALFWAY = np.float32(1e-6)

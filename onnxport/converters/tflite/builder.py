@@ -12,8 +12,9 @@ import onnx_ir as onnx
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.tflite.layout import Permutation, between, identity, permuted
 from onnxport.converters.tflite.numbers.conversions import narrowed
-from onnxport.converters.tflite.tensors import Array, Tensor, TensorBuilder
+from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
 from onnxport.converters.tflite.values import Value
+from onnxport.core.arrays import Array
 
 
 class Scope(Protocol):

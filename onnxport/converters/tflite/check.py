@@ -12,8 +12,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.converters.tflite.names import INNER
-from onnxport.errors import CannotConvertError, Refusal
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.tflite.tensor_names import INNER
 
 
 def operators(path: Path) -> dict[str, int]:

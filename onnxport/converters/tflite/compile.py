@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.closing import Closing
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compiled import Compiled
 from onnxport.converters.tflite.metadata.labels import check_normalization, label_files
-from onnxport.errors import CannotConvertError
-from onnxport.isolation import borrowed, give_back
-from onnxport.manifest import Manifest
+from onnxport.core.child_process import borrowed, give_back
+from onnxport.core.errors import CannotConvertError
+from onnxport.core.resources import Closing
+from onnxport.formats.manifest import Manifest
 
 if TYPE_CHECKING:
-    from onnxport.model import Model  # its import would delay the start of the child
+    from onnxport.formats.model import Model  # its import would delay the start of the child
 
 
 class TfliteConverter(Closing):

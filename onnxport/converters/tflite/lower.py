@@ -20,14 +20,14 @@ from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.custom import REFUSAL, is_custom, lower_custom
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permuted
-from onnxport.converters.tflite.names import INNER, Keys
 from onnxport.converters.tflite.ops.casting import HANDS_ON
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.values import Value
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.manifest import Port, Tap
-from onnxport.model import Model, dims_of, dtype_name
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.manifest import Port, Tap
+from onnxport.formats.model import Model, dims_of, dtype_name
+from onnxport.formats.tflite.tensor_names import INNER, Keys
 
 SIGNATURE = "serving_default"
 

@@ -14,8 +14,8 @@ from onnxport.converters.tflite.kernels import HOLDERS, KERNELS, Carrier, NoKern
 from onnxport.converters.tflite.layout import Permutation, Shape, identity, moves_no_data, permuted
 from onnxport.converters.tflite.numbers import conversions
 from onnxport.converters.tflite.quantized.quantization import QuantizedTensors
+from onnxport.core.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Tensor: TypeAlias = ir.Value  # a physical tensor in the module
 
 # Constants of fewer elements are written once however often they are used.

@@ -9,7 +9,8 @@ import numpy as np
 
 from onnxport.converters.tflite.layout import Permutation, Shape, identity
 from onnxport.converters.tflite.quantized.quantization import QuantizedConstant
-from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.tensors import Tensor
+from onnxport.core.arrays import Array
 
 _INT32_MAX = np.iinfo(np.int32).max
 

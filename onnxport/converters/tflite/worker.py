@@ -21,15 +21,15 @@ from onnxport.converters.tflite.control.mending import mend_branches, separate_r
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
 from onnxport.converters.tflite.metadata.writing import NAME, metadata, pack
-from onnxport.converters.tflite.names import INNER
 from onnxport.converters.tflite.quantized.integer_kernels import integer_kernels
 from onnxport.converters.tflite.quantized.wide_biases import widen_biases
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.storage.stored import Stored
 from onnxport.converters.tflite.storage.weights import store_weights
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.manifest import KEY, Manifest, Tap
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.manifest import KEY, Manifest, Tap
+from onnxport.formats.model import Model
+from onnxport.formats.tflite.tensor_names import INNER
 
 _CONSTANTS = frozenset(("arith.constant", "tfl.no_value", "tfl.pseudo_const", "tfl.pseudo_qconst"))
 # Larger models are serialized straight into the file, to have their weights in memory once less.

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onnxport.core.errors import OnnxportError
 from onnxport.deployment.record import Placement
-from onnxport.errors import OnnxportError
-from onnxport.shapes import GivenShape
+from onnxport.formats.input_shapes import GivenShape
 
 
 class NotHere(OnnxportError):

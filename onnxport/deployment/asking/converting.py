@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onnxport.core.errors import CannotConvertError
 from onnxport.deployment.record import Fallback, Placement
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 
 def refused(path: Path, placement: Placement, error: CannotConvertError) -> Placement:

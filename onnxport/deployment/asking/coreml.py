@@ -10,12 +10,12 @@ from pathlib import Path
 
 from onnxport.converters.coreml.compile import CoremlConverter
 from onnxport.converters.params import CoremlParams
+from onnxport.core.errors import CannotConvertError
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.converting import node_count, refused
 from onnxport.deployment.record import Placement
-from onnxport.errors import CannotConvertError
-from onnxport.manifest import Manifest
-from onnxport.model import Model
+from onnxport.formats.manifest import Manifest
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 
 _UNITS = "which compute unit runs what is known on the device alone (MLComputePlan)"
@@ -47,7 +47,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
 
 
 def _of_package(path: Path, answer: Placement) -> Placement:
-    from onnxport.validate.runtimes.mil.program import read_package
+    from onnxport.formats.mlpackage.reader import read_package
 
     package = read_package(path)  # refuses what is damaged
     operations = [each for function in package.functions.values() for each in function.block.operations]

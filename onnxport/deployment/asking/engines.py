@@ -1,6 +1,6 @@
 """Engines that take a model whole or not at all, asked by loading it and running it once.
 
-They are the runtimes that `validate` runs (`validate/runtimes/foreign`), so that "takes it" means the same in both.
+They are the runtimes that `validate` runs (`runtimes/foreign`), so that "takes it" means the same in both.
 What one refuses is read off its own words (`refusals`).
 """
 
@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.core.errors import MachineError, OnnxportError
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.feeding import one_set
 from onnxport.deployment.asking.refusals import READERS
 from onnxport.deployment.estimating.reading import graph_of
 from onnxport.deployment.record import Placement
-from onnxport.errors import MachineError, OnnxportError
-from onnxport.model import Model
-from onnxport.validate.runtimes import kinds
-from onnxport.validate.runtimes.base import Runtime
-from onnxport.validate.runtimes.options import RuntimeOptions
+from onnxport.formats.model import Model
+from onnxport.runtimes import registry
+from onnxport.runtimes.base import Runtime
+from onnxport.runtimes.options import RuntimeOptions
 
 # Words about a program that an engine starts: that it crashes or hangs says nothing of the model.
 _BROKEN = ("crashed (", "did not end within")
@@ -32,7 +32,7 @@ _BROKEN = ("crashed (", "did not end within")
 
 def ask(path: Path, options: AskOptions) -> Placement:
     """Raises MissingDependencyError where the engine is not installed."""
-    kind = kinds.find("onnx", options.runtime)
+    kind = registry.find("onnx", options.runtime)
     factory = kind.load()
     model = Model.load(path)
     graph = graph_of(model)

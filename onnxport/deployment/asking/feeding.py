@@ -11,11 +11,11 @@ import numpy as np
 import onnxruntime
 
 from onnxport.deployment.asking.ort import REFUSALS
-from onnxport.model import Model
+from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
+from onnxport.formats.model import Model
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import GivenShape, apply_shapes, limits
 
 _MOST_TRIES = 40
 _FATAL = 4  # log severity

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from onnxport.artifact import Dim
+from onnxport.core.errors import UsageError
 from onnxport.deployment.estimating.graph import Graph, Node
 from onnxport.deployment.record import Fallback
-from onnxport.errors import UsageError
-from onnxport.model import Model, dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.pinning import pinned
 
 Sizes = Mapping[str, tuple[int, ...]]

@@ -15,7 +15,7 @@ from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.estimating.graph import Graph
 from onnxport.deployment.estimating.reading import graph_of
 from onnxport.deployment.record import Extent, Fallback, Placement
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 _LIMIT = 600  # seconds; the time limit of the child that this runs in is shorter as a rule
 _CODE = "import sys; from rten_convert.converter import main; sys.exit(main())"

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from onnxport.core.errors import CannotConvertError
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.converting import refused
 from onnxport.deployment.estimating.graph import Node
@@ -18,7 +19,6 @@ from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph, TfliteFile
 from onnxport.deployment.litert.xnnpack import delegated, reason
 from onnxport.deployment.record import Extent, Placement
-from onnxport.errors import CannotConvertError
 
 _FALLBACK = "what XNNPACK does not take LiteRT's own kernels compute, on the CPU too"
 _SIZES = "open sizes were taken as {}, since LiteRT does not load it with 1"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onnxport.core.errors import CannotConvertError
 from onnxport.deployment.asking import AskOptions
 from onnxport.deployment.asking.converting import refused
 from onnxport.deployment.litert.gpu import Estimated, estimated, table
@@ -14,7 +15,6 @@ from onnxport.deployment.litert.interpreting import NotLoadedError, allocated, o
 from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.reading import Subgraph
 from onnxport.deployment.record import Extent, Placement
-from onnxport.errors import CannotConvertError
 
 _DYNAMIC = "the size of {} is known at run time only, and the delegate takes graphs of known sizes alone"
 

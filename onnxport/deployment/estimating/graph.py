@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from onnxport.artifact import Dim
+from onnxport.formats.artifact import Dim
 
 
 class Stored(Protocol):

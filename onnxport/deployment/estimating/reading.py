@@ -10,10 +10,10 @@ import onnx
 import onnx_ir as ir
 
 from onnxport.deployment.estimating.graph import Graph, Node, Tensor, linked
-from onnxport.model import Model, dims_of, dtype_name
+from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model, dims_of, dtype_name
 from onnxport.optimizers.opset import inline_functions
 from onnxport.optimizers.shapes import drop_declared, infer, pin_inputs
-from onnxport.shapes import GivenShape
 
 _OWN = ("", "ai.onnx")
 

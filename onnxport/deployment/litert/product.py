@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxport.deployment.estimating.graph import Node
 from onnxport.deployment.litert.reading import TfliteFile, read
 from onnxport.deployment.record import Fallback
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _convert(model: Model, output: Path) -> None:
     from onnxport.converters.params import TfliteParams
     from onnxport.converters.tflite.compile import TfliteConverter
-    from onnxport.manifest import Manifest
+    from onnxport.formats.manifest import Manifest
     from onnxport.optimizers.prepare import prepare
 
     with TfliteConverter() as converter:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.converters.tflite.names import INNER
+from onnxport.core.errors import InputError
 from onnxport.deployment.estimating.graph import Graph, Node, Tensor
-from onnxport.errors import InputError
-from onnxport.manifest import KEY, Manifest
+from onnxport.formats.manifest import KEY, Manifest
+from onnxport.formats.tflite.tensor_names import INNER
 
 # Options that name the subgraphs which an operator runs.
 _BODIES = (

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.exporters.classical.tabular import ROWS, Columns
+from onnxport.formats.artifact import TensorSpec
 
 # The name of the one tensor, as in skl2onnx's own examples.
 _ONE = "X"

@@ -15,7 +15,7 @@ from skl2onnx.common import _container, data_types, exceptions, tree_ensemble
 from skl2onnx.common._registration import get_converter
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster
 from onnxport.exporters.classical.boosters.pipelines import register
 from onnxport.exporters.classical.doubles import mend

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.exporters.classical.columns import first_step, steps_by_column
 from onnxport.exporters.classical.conversion import MISSING, parts
 from onnxport.exporters.classical.tabular import Columns
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import Domain
-from onnxport.validate.runtimes.base import Array
 
 # Thresholds of one column that are drawn from, at most.
 _LEVELS = 256

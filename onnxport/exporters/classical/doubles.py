@@ -11,13 +11,12 @@ skl2onnx writes in float32. What leaves add up to is float32 in ONNX.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 _FLOAT, _DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 # Of ai.onnx.ml: operator to the places of its outputs that are float32 whatever its input is.

@@ -14,14 +14,14 @@ from sklearn.base import is_outlier_detector, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from onnxport.errors import InputError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
 from onnxport.exporters.classical.columns import columns_of, is_text
 from onnxport.exporters.classical.conversion import MISSING, converted, final
 from onnxport.exporters.classical.domains import domains_of
 from onnxport.exporters.classical.tabular import Columns, TabularModel, widened
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.validate.runtimes.base import Array, Feeds
 
 # Probabilities that are so close differ by what sums in float32 leave.
 _TIE = 2.0**-20

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxport.artifact import TensorSpec
+from onnxport.core.arrays import Array, Feeds
 from onnxport.exporters.framework import Exported
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.base import RunError
 from onnxport.samples.domain import Domain
-from onnxport.validate.runtimes.base import Array, Feeds, RunError
 
 # The open first dimension of every tensor.
 ROWS = "batch"

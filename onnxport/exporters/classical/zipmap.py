@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 
 TENSOR = "probabilities"
 MAPPED = "output_probability"

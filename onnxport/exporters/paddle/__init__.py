@@ -10,14 +10,14 @@ from typing import Any
 
 import onnx
 
-from onnxport import foreign
-from onnxport.artifact import TensorSpec
-from onnxport.errors import CannotConvertError, InputError, UsageError
+from onnxport.core import environments
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.paddle.environment import Environment, Program, Worker
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.validate.runtimes.base import Array, Feeds
+from onnxport.formats.artifact import TensorSpec
 
 _WEIGHTS = ".pdiparams"
 _GRAPHS = (".json", ".pdmodel")
@@ -92,7 +92,7 @@ class PaddleModel:
         except Exception as error:  # its classes have no common base but this
             raise CannotConvertError(
                 f"what paddle2onnx {self._environment.version} wrote cannot be loaded",
-                why=foreign.telling_line(str(error)),
+                why=environments.telling_line(str(error)),
                 fix="another version of it may do better",
             ) from error
 

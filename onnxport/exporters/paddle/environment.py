@@ -23,9 +23,10 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from onnxport import foreign
-from onnxport.errors import CannotConvertError, InputError, MachineError, MissingDependencyError
-from onnxport.validate.runtimes.base import Array, RunError
+from onnxport.core import environments
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError, InputError, MachineError, MissingDependencyError
+from onnxport.runtimes.base import RunError
 
 HOW_TO_GET = (
     "make an environment for it: python3 -m venv paddle-env && "
@@ -70,7 +71,7 @@ class Environment:
 
     @cached_property
     def version(self) -> str:
-        return foreign.version_of(self.command, "paddle2onnx")
+        return environments.version_of(self.command, "paddle2onnx")
 
     def convert(self, program: Program, folder: Path, opset: int | None) -> Path:
         """The ONNX file that paddle2onnx makes in `folder` of a program that lies there.
@@ -87,20 +88,20 @@ class Environment:
         if not self.version.startswith("1."):
             command += ["--optimize_tool", "None"]  # what it wrote is what is looked at
         with (folder / "said").open("wb") as said:
-            environment = foreign.environment_of(self.command, folder)
-            code = foreign.exit_code(command, folder, environment, said.fileno(), limit=TIME_LIMIT)
+            environment = environments.environment_of(self.command, folder)
+            code = environments.exit_code(command, folder, environment, said.fileno(), limit=TIME_LIMIT)
         text = (folder / "said").read_text(encoding="utf-8", errors="replace")
         if "ModuleNotFoundError" in text:
             raise MissingDependencyError(
-                f"{self.command} does not run: {foreign.telling_line(text)}", fix=HOW_TO_GET
+                f"{self.command} does not run: {environments.telling_line(text)}", fix=HOW_TO_GET
             )
         if code < 0:
             cause = f"signal {signal.Signals(-code).name}"
             raise MachineError(
-                f"paddle2onnx crashed on {program.graph.name} ({cause})", why=foreign.telling_line(text)
+                f"paddle2onnx crashed on {program.graph.name} ({cause})", why=environments.telling_line(text)
             )
         if code or not output.is_file():
-            why = foreign.telling_line(text) if code else "it says success and writes no file"
+            why = environments.telling_line(text) if code else "it says success and writes no file"
             raise CannotConvertError(
                 f"paddle2onnx {self.version} cannot convert {program.graph.name}", why=why
             )
@@ -128,7 +129,7 @@ class Worker:
                     "ignore",
                     *map(os.fspath, (_WORKER, program.graph, program.weights, folder)),
                 ],
-                env=foreign.environment_of(environment.command, folder) | older,
+                env=environments.environment_of(environment.command, folder) | older,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,
@@ -152,7 +153,7 @@ class Worker:
         """The outputs in their order; RunError where PaddlePaddle refuses the inputs."""
         said, answers = self._asked({"method": "run", "other": other}, arrays)
         if "error" in said:
-            raise RunError("PaddlePaddle refuses these inputs", why=foreign.telling_line(said["error"]))
+            raise RunError("PaddlePaddle refuses these inputs", why=environments.telling_line(said["error"]))
         return answers
 
     def _asked(self, request: dict[str, Any], arrays: Sequence[Array]) -> tuple[dict[str, Any], list[Array]]:
@@ -193,7 +194,8 @@ class Worker:
         text = self._said.read().decode(errors="replace")
         if "ModuleNotFoundError" in text:
             return MissingDependencyError(  # type: ignore[return-value]
-                f"paddle2onnx's environment lacks a library: {foreign.telling_line(text)}", fix=HOW_TO_GET
+                f"paddle2onnx's environment lacks a library: {environments.telling_line(text)}",
+                fix=HOW_TO_GET,
             )
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return MachineError(f"PaddlePaddle crashed ({cause})", why=foreign.telling_line(text))
+        return MachineError(f"PaddlePaddle crashed ({cause})", why=environments.telling_line(text))

@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from onnxport.errors import CannotConvertError, UsageError
-from onnxport.validate.runtimes.base import Array, RunError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError, UsageError
+from onnxport.runtimes.base import RunError
 
 Path = tuple[str | int, ...]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 _FROM = "pkg.torch.onnx.fx_node"  # where torch.onnx notes which node of the program it translates
 _ATTENTION = "scaled_dot_product_attention"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.pytorch.examples import Call
 from onnxport.exporters.pytorch.failures import at, not_captured, place_of_frame
 from onnxport.exporters.pytorch.recurrence import Whole

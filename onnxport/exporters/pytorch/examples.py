@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import UsageError
 from onnxport.exporters.pytorch.answers import tensor_of
+from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.domain import Domain, declared_domains
 from onnxport.samples.generator import generate
-from onnxport.validate.runtimes.base import Array
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 # What torch.export takes for a size that is like any other: it reads 0 and 1 as fixed (broadcasting).

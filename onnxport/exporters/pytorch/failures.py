@@ -14,7 +14,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 import onnxport
-from onnxport.errors import CannotConvertError, OnnxportError, Refusal
+from onnxport.core.errors import CannotConvertError, OnnxportError, Refusal
 from onnxport.exporters.pytorch.recurrence import NotOneOperator
 
 # Whoever wrote code in one of these, it was not the user who exports.

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import programs, weights
 from onnxport.exporters.pytorch.failures import said

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import CannotConvertError, InputError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch import tracing
@@ -28,7 +28,8 @@ from onnxport.exporters.pytorch.failures import at, place_of, said
 from onnxport.exporters.pytorch.naming import DimNames
 from onnxport.exporters.pytorch.states import States
 from onnxport.exporters.pytorch.writing import write
-from onnxport.validate.runtimes.base import Array, Feeds, MemoryFullError, RunError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.base import MemoryFullError, RunError
 
 Tensors = Mapping[str, torch.Tensor]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from onnxport.artifact import Dim
 from onnxport.exporters.pytorch.capturing import Dims, is_fixed
+from onnxport.formats.artifact import Dim
 
 _SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b")
 _LARGEST = 2**31  # an upper bound beyond says nothing

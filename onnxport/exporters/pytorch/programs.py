@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxport.errors import CannotConvertError, InputError, UsageError
+from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.pytorch.answers import register_dataclasses
 from onnxport.exporters.pytorch.capturing import inputs_of, is_fixed

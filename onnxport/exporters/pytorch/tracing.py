@@ -10,12 +10,12 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.pytorch.capturing import Dims
 from onnxport.exporters.pytorch.examples import Call
 from onnxport.exporters.pytorch.failures import at, place_of, said
 from onnxport.exporters.pytorch.writing import strip
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 NOTE = (
     "exported by tracing (--exporter torchscript): branches and loops are those that the example took; "

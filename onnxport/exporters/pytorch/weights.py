@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.pytorch.failures import said
 
 Tensors = Mapping[str, torch.Tensor]

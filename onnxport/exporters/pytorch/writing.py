@@ -16,7 +16,7 @@ from onnxport.exporters.pytorch.attention import guard
 from onnxport.exporters.pytorch.failures import not_translated
 from onnxport.exporters.pytorch.naming import DimNames, unused
 from onnxport.exporters.pytorch.recurrence import translations
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.fold import fold_constants
 
 # The opsets that torch.onnx writes without much converting: its translations are of 18, and some use what 20 brought.

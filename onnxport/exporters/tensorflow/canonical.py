@@ -16,7 +16,7 @@ def hash_by_number() -> None:
     """Has sets of tf2onnx's nodes keep one order: a node is hashed by when it was made, not by where it lies in memory.
 
     Its optimizers go through such sets, and which of two equal nodes stays is told by their order. Sets of names keep
-    theirs because the process has a fixed PYTHONHASHSEED (isolation.py).
+    theirs because the process has a fixed PYTHONHASHSEED (core/child_process.py).
     """
     from tf2onnx.graph import Node
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import onnx
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import CannotConvertError, Refusal
+from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.tensorflow.canonical import canonical, hash_by_number
 from onnxport.exporters.tensorflow.library import EXPORTER, TENSORFLOW, tf
 from onnxport.exporters.tensorflow.operators import HANDLERS
+from onnxport.formats.artifact import TensorSpec
 
 NEWEST_OPSET = 18  # that tf2onnx writes (tf2onnx.constants.OPSET_TO_IR_VERSION)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.calling import by_names

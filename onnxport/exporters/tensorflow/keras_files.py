@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.keras_2 import as_keras_3_reads, is_of_keras_2, objects

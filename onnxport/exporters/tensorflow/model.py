@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import InputError, UsageError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.inputs import DTYPES
 from onnxport.exporters.params import ExportParams
@@ -20,7 +20,8 @@ from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.conversion import Traced, write
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
 from onnxport.exporters.tensorflow.signatures import Declared, bound, leaves
-from onnxport.validate.runtimes.base import Array, Feeds, MemoryFullError, RunError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.runtimes.base import MemoryFullError, RunError
 
 
 @dataclass(frozen=True)

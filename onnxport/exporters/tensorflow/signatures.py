@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxport.artifact import Dim, TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.exporters.inputs import DTYPES, DimNames
 from onnxport.exporters.params import ExportParams
+from onnxport.formats.artifact import Dim, TensorSpec
 
 BATCH = "batch"
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import onnx
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import CannotConvertError, UsageError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.signatures import Declared, bound
-from onnxport.validate.runtimes.base import Array, Feeds
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.tflite import TfliteRuntime
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.litert import TfliteRuntime
+from onnxport.runtimes.options import RuntimeOptions
 
 
 class TfliteModel:

@@ -7,14 +7,11 @@ become the operator's own scale and bias, with mean 0 and variance 1.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.samples.uses import constant
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _ROLES = ("scale", "bias", "mean", "variance")
 

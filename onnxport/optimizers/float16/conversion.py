@@ -11,12 +11,13 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.arrays import Feeds
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.float16.batch_norms import settle_batch_norms
 from onnxport.optimizers.float16.holds import computes_floats, is_float, tell_types
-from onnxport.optimizers.float16.measured import Feeds, Measured, measured_apart
+from onnxport.optimizers.float16.measured import Measured, measured_apart
 from onnxport.optimizers.float16.placement import placed
 from onnxport.optimizers.float16.rewriting import Rewritten, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences

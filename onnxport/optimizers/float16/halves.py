@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 _LARGEST = float(np.finfo(np.float16).max)
 _AT_A_TIME = 2**20  # numbers: a large weight is not held in several copies

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from onnxport.isolation import Child, ChildTooLarge
-from onnxport.memory import machine_memory
-from onnxport.shapes import GivenShape
-
-Feeds = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
-
+from onnxport.core.arrays import Feeds
+from onnxport.core.child_process import Child, ChildTooLarge
+from onnxport.core.memory import machine_memory
+from onnxport.formats.input_shapes import GivenShape
 
 # What the process may hold: a quarter of the machine's memory, at most so much. The command's own comes on top.
 _MOST, _LEAST = 3_500_000_000, 750_000_000

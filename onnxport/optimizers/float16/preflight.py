@@ -15,17 +15,16 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
-from onnxport.optimizers.float16.measured import Feeds, Measured
+from onnxport.core.arrays import Feeds
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
+from onnxport.formats.model import Model
+from onnxport.optimizers.float16.measured import Measured
 from onnxport.optimizers.float16.taps import tap
 from onnxport.samples.domain import domains
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.generator import KINDS, generate
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import GivenShape, apply_shapes, limits
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _MOST_TRIES = 40  # sizes of open dimensions
 _PATIENCE = 20.0  # seconds of trying

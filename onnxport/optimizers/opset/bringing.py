@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.opset.functions import inline_functions
 from onnxport.optimizers.opset.kernels import lacking, newest_opset
 from onnxport.optimizers.opset.lifting import lift

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset.lifting import lift
 from onnxport.optimizers.opset.refusing import PART_OF, part_of

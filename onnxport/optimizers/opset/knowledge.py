@@ -8,7 +8,7 @@ import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
-from onnxport.bare import bare
+from onnxport.formats.weightless import bare
 
 
 class Known:

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.errors import Refusal
+from onnxport.core.errors import Refusal
 from onnxport.optimizers import definitions
 from onnxport.optimizers.opset import downward  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downward.registry import LOWERINGS

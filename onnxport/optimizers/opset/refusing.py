@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.errors import CannotConvertError, Refusal
+from onnxport.core.errors import CannotConvertError, Refusal
 
 # Notes that a node carries on the way down: of which node of the user's it is a part, and why that one's own older
 # form, where there is one, would not do.

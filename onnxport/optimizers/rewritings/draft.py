@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.optimizers.rewritings.registry import Rewrite, rewrites
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Term:

@@ -7,7 +7,8 @@ from math import pi
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewritings.registry import Array, Rewrite, rewrites
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import Rewrite, rewrites
 from onnxport.optimizers.rewritings.sizes import counted, cut, integers, quotient, size_of
 
 _FLOAT, _INT32, _INT64 = (kind.value for kind in (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64))

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewritings.registry import Array, Rewrite, rewrites
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import Rewrite, rewrites
 from onnxport.optimizers.rewritings.sizes import cut, integers, size_of
 
 _FLOAT, _INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value

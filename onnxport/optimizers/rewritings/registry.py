@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model, dims_of
-from onnxport.optimizers.opset import CANONICAL_OPSET
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.opset.schemas import CANONICAL_OPSET
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Rewriting = Callable[["Rewrite"], None]
 
 # Where a node that cannot be rewritten keeps the reason, for the converter that refuses it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewritings.registry import Array, Rewrite
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import Rewrite
 
 
 def integers(*values: int) -> Array:

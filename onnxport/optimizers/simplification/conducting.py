@@ -13,7 +13,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.prepare import Equivalence

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.branches import inline_known_branches
 from onnxport.optimizers.fold import fold_constants

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.artifact import Dim
-from onnxport.model import dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.model import dims_of
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.scene import (
     Scene,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import dims_of
+from onnxport.formats.model import dims_of
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.scene import (
     Scene,

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.simplification.registry import PASSES, Pass
 

@@ -11,10 +11,10 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.scene import (
     LARGE,
-    Array,
     Scene,
     array,
     integers,

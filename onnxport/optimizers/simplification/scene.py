@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-from onnxport.model import Model, dims_of
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model, dims_of
 
-Array = np.ndarray[Any, np.dtype[Any]]
 # A constant of more bytes is no axis, no shape and no bias: a pass that would write a second one leaves it alone.
 LARGE = 64 * 2**10
 

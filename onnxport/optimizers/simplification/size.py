@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 # A simplified model is larger than what it came from by no more: folded shapes and merged weights are of that order.
 GROWTH, GROWTH_BYTES = 1.1, 64 * 2**10

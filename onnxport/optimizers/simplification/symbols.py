@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from onnxport.artifact import Dim
-from onnxport.model import Model, dims_of
+from onnxport.formats.artifact import Dim
+from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.dims import TARGETED, Dimensions
 from onnxport.optimizers.simplification.scene import axes_of, is_op, number, rank_of
 

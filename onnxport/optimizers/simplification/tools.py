@@ -16,8 +16,8 @@ import onnx_ir as ir
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport.errors import MachineError, MissingDependencyError, OnnxportError
-from onnxport.model import Model
+from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.scene import Scene

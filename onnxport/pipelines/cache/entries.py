@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import FOLDERS, FORMATS, Artifact
+from onnxport.formats.artifact import FOLDERS, FORMATS, Artifact
 from onnxport.pipelines.cache.files import files_in
 from onnxport.pipelines.graph.contents import sha256
-from onnxport.pipelines.report import RunReport
+from onnxport.reports.run_report import RunReport
 
 ENTRY = "entry.json"
 _FORM = 2

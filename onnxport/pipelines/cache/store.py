@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from onnxport.artifact import write_failure
-from onnxport.errors import MachineError, OnnxportError, UsageError
-from onnxport.memory import bytes_of
+from onnxport.core.errors import MachineError, OnnxportError, UsageError
+from onnxport.core.memory import bytes_of
+from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
 from onnxport.pipelines.cache.files import files_in, linked, settle, settle_names
 from onnxport.pipelines.cache.private import Private, sweep
 from onnxport.pipelines.graph.consulted import changed
-from onnxport.pipelines.report import RunReport
+from onnxport.reports.run_report import RunReport
 
 _HOME = ".onnxport"
 _PRIVATE = "new"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from onnxport.importing import found_module
+from onnxport.core.user_modules import found_module
 from onnxport.pipelines.graph.contents import sha256
-from onnxport.pipelines.report import ConsultedRecord
+from onnxport.reports.run_report import ConsultedRecord
 
 
 def changed(then: ConsultedRecord | None) -> str:

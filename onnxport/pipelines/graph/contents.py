@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError
-from onnxport.external_data import locations
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.external_data import locations
 
 
 def described(path: Path) -> Any:

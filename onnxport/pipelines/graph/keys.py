@@ -19,9 +19,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-import onnxport
 from onnxport.converters.params import TfliteParams
-from onnxport.errors import MissingDependencyError
+from onnxport.core.errors import MissingDependencyError
+from onnxport.core.version import __version__
 from onnxport.exporters.params import ExportParams
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
@@ -117,7 +117,7 @@ def _versions(node: Node) -> dict[str, str]:
     asked = engines(node.validation) if node.validation is not None else ()
     names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
     found = {name: version for name in names if (version := _version(name))}
-    return found | _foreign(node) | {"onnxport": onnxport.__version__, "sources": own_sources()}
+    return found | _foreign(node) | {"onnxport": __version__, "sources": own_sources()}
 
 
 @lru_cache(maxsize=256)
@@ -160,7 +160,7 @@ def _foreign(node: Node) -> dict[str, str]:
 @lru_cache(maxsize=1)
 def own_sources() -> str:
     """Of this package: between two releases it changes, too."""
-    home = Path(onnxport.__file__).parent
+    home = Path(__file__).parents[2]
     tree = hashlib.sha256()
     for file in contents.files_below(home):
         if file.suffix != ".pyc":

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.cache.entries import Note
 from onnxport.pipelines.cache.store import Cache, Kept
 from onnxport.pipelines.graph.contents import digest_of, whole

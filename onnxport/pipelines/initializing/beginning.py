@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import path_of
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import path_of
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.initializing.hosts import GITLAB_PART, Host, project_of
 from onnxport.pipelines.initializing.looking import look

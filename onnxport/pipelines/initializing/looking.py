@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onnxport.artifact import Artifact, TensorSpec
 from onnxport.exporters.sources import KINDS, Source
+from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.pipelines.sources import load
 
 _CHANNELS = (1, 3, 4)

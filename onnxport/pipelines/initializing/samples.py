@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.errors import OnnxportError, printable
+from onnxport.core.errors import OnnxportError, printable
 from onnxport.pipelines.initializing.looking import Look
 
 FOLDER = "samples"

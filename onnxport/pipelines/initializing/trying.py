@@ -7,9 +7,9 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 
-from onnxport.artifact import SUFFIXES, Artifact
-from onnxport.errors import CannotConvertError, MachineError, UsageError, printable
-from onnxport.manifest import Manifest
+from onnxport.core.errors import CannotConvertError, MachineError, UsageError, printable
+from onnxport.formats.artifact import SUFFIXES, Artifact
+from onnxport.formats.manifest import Manifest
 from onnxport.pipelines.clock import Clock, Progress
 from onnxport.pipelines.environment import RUNS_ON, missing
 from onnxport.pipelines.environment import TARGETS as LIBRARIES

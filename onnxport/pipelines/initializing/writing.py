@@ -11,14 +11,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from onnxport.artifact import Staging, writing
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.initializing.hosts import Host, Project
 from onnxport.pipelines.initializing.looking import Look
 from onnxport.pipelines.initializing.samples import Samples
-from onnxport.pipelines.reports.wording import human_size
 from onnxport.pipelines.stages import TARGETS
+from onnxport.reports.wording import human_size
 
 _OUTPUT = "build"
 # Beside the pipeline, for editors, which complete its keys by it.

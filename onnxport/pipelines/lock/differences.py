@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact
-from onnxport.errors import UsageError, printable
-from onnxport.importing import importable_from
+from onnxport.core.errors import UsageError, printable
+from onnxport.core.user_modules import importable_from
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.consulted import changed
 from onnxport.pipelines.graph.keys import inputs_of

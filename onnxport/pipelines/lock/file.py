@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import Staging, writing
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.lock.form import parsed, text_of
 from onnxport.pipelines.lock.record import LockedArtefact, relative
 from onnxport.pipelines.spec.pipeline import Cell, Pipeline

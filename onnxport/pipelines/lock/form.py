@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.lock.record import LockedArtefact, LockedFiles, LockedStage
 
 FORM: Literal[1] = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from onnxport.artifact import Artifact
-from onnxport.errors import NotProvenError, UsageError
+from onnxport.core.errors import NotProvenError, UsageError
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.cache import Entry
 from onnxport.pipelines.lock.differences import Comparison, check_frozen
 from onnxport.pipelines.lock.file import Lock, lock_of, place_of, update

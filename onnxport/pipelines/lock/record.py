@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact
 from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.graph import contents
 from onnxport.pipelines.graph.keys import Inputs, machine
 from onnxport.pipelines.records import moves
-from onnxport.pipelines.report import ConsultedRecord
 from onnxport.pipelines.spec.pipeline import NamedModel, Node
+from onnxport.reports.run_report import ConsultedRecord
 
 # What keys.inputs_of has beside: the cache's own affairs, what stands with the stages before, what shapes no bytes, and
 # the digest of our own code, which would change every lock with every commit of ours. The version tells a release, and

@@ -16,9 +16,9 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onnxport.artifact import writing
-from onnxport.closing import Closing
-from onnxport.errors import CannotConvertError, MachineError
+from onnxport.core.errors import CannotConvertError, MachineError
+from onnxport.core.resources import Closing
+from onnxport.formats.artifact import writing
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.parcel import Bundle, Parcel, Stays

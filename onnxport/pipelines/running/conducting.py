@@ -8,14 +8,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import SUFFIXES, Artifact
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import SUFFIXES, Artifact
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.graph.contents import digest_of, whole
 from onnxport.pipelines.graph.keys import Inputs, inputs_of, key_of
 from onnxport.pipelines.lock.keeping import Keeper
-from onnxport.pipelines.outcome import (
+from onnxport.pipelines.records import located
+from onnxport.pipelines.running.delivery import delivered
+from onnxport.pipelines.running.executor import Executor, Result
+from onnxport.pipelines.running.task import Task
+from onnxport.pipelines.running.watching import Watcher
+from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
+from onnxport.pipelines.timing import Timings
+from onnxport.reports.pipeline_report import (
     CellRecord,
     FailureRecord,
     NodeRecord,
@@ -24,14 +31,7 @@ from onnxport.pipelines.outcome import (
     Status,
     exit_code_of,
 )
-from onnxport.pipelines.records import located
-from onnxport.pipelines.report import RunReport, Worth
-from onnxport.pipelines.running.delivery import delivered
-from onnxport.pipelines.running.executor import Executor, Result
-from onnxport.pipelines.running.task import Task
-from onnxport.pipelines.running.watching import Watcher
-from onnxport.pipelines.spec.pipeline import Cell, Node, Pipeline
-from onnxport.pipelines.timing import Timings
+from onnxport.reports.run_report import RunReport, Worth
 
 
 @dataclass

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from onnxport.artifact import Artifact, Staging, writing
-from onnxport.errors import NOT_EQUIVALENT, PROVEN
+from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
+from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.pipelines.cache import Entry
 from onnxport.pipelines.cache.files import copied
 from onnxport.pipelines.limits import held, reason_of, verdict_of
-from onnxport.pipelines.outcome import CellRecord, FailureRecord, NodeRecord, PlaceRecord
 from onnxport.pipelines.records import moves
-from onnxport.pipelines.report import Worth
 from onnxport.pipelines.spec.pipeline import Cell
+from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord, PlaceRecord
+from onnxport.reports.run_report import Worth
 
 _PIECE = 1 << 18  # bytes
 
@@ -112,7 +112,7 @@ def _copied(source: Artifact, folder: Path, output: Path) -> Artifact:
     companions = tuple(folder / file.name for file in source.companions)
     copy = Artifact(folder / source.path.name, source.format, companions)
     if copy.format == "onnx" and companions:
-        from onnxport.model import renamed
+        from onnxport.formats.model import renamed
 
         return renamed(copy, output.name)
     return copy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.running.task import Task
+from onnxport.reports.run_report import RunReport
 
 
 @dataclass(frozen=True)

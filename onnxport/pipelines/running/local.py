@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from onnxport.closing import Closing
+from onnxport.core.resources import Closing
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.task import Task, perform
 from onnxport.pipelines.running.watching import Phases, Watcher

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.running.task import Task
 
 _SHARE = 0.8  # of what is free: the rest is for the system, and for what was estimated too low

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError, OnnxportError
+from onnxport.core.errors import InputError, OnnxportError
 from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.sources import load
+from onnxport.reports.run_report import RunReport
 
 # Bytes of files that are worth sending: beyond, the way there takes longer than the work.
 _MOST = 4 * 2**30

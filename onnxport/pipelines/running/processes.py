@@ -13,9 +13,9 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from onnxport.closing import Closing
-from onnxport.errors import MachineError
-from onnxport.isolation import Child, ChildDied
+from onnxport.core.child_process import Child, ChildDied
+from onnxport.core.errors import MachineError
+from onnxport.core.resources import Closing
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.memory import estimate
 from onnxport.pipelines.running.task import Task

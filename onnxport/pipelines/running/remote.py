@@ -14,17 +14,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import onnxport
-from onnxport.errors import MachineError, UsageError
-from onnxport.isolation import Child, ChildDied
+from onnxport.core.child_process import Child, ChildDied
+from onnxport.core.errors import MachineError, UsageError
+from onnxport.core.version import __version__
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import library
 from onnxport.pipelines.graph.keys import own_sources
-from onnxport.pipelines.report import RunReport
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.parcel import Homeward, Parcel
 from onnxport.pipelines.running.task import Task
 from onnxport.quantize.calibration.cluster import unpacked
+from onnxport.reports.run_report import RunReport
 
 _WORKER = "onnxport.pipelines.running.worker:Worker"
 _LOOKS = 1.0  # seconds between two looks whether the task is still wanted
@@ -77,7 +77,7 @@ def _version(name: str) -> str | None:
         case "platform":
             return f"{platform.system()} {platform.machine()}"
         case "onnxport":
-            return onnxport.__version__
+            return __version__
         case "sources":
             return own_sources()
     with contextlib.suppress(metadata.PackageNotFoundError):

@@ -8,14 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.errors import UsageError
-from onnxport.importing import importable_from
-from onnxport.isolation import sparing
+from onnxport.core.child_process import sparing
+from onnxport.core.errors import UsageError
+from onnxport.core.user_modules import importable_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.keeping import Keeper
-from onnxport.pipelines.outcome import FailureRecord, PipelineReport
-from onnxport.pipelines.reports.pipeline import saving_run
 from onnxport.pipelines.running.conducting import Conductor
 from onnxport.pipelines.running.local import Local
 from onnxport.pipelines.running.memory import default_limit
@@ -25,6 +23,8 @@ from onnxport.pipelines.spec.pipeline import Cell, Pipeline
 from onnxport.pipelines.spec.reading import read
 from onnxport.pipelines.timing import Timings
 from onnxport.quantize.params import checked_address
+from onnxport.reports.pipeline import saving_run
+from onnxport.reports.pipeline_report import FailureRecord, PipelineReport
 
 if TYPE_CHECKING:
     from onnxport.pipelines.running.cluster import Cluster

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onnxport.artifact import SUFFIXES, Artifact, Staging
-from onnxport.consulting import Watch
-from onnxport.errors import MachineError
+from onnxport.core.errors import MachineError
+from onnxport.core.user_code import Watch
+from onnxport.core.user_modules import importable_from
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.importing import importable_from
+from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
 from onnxport.pipelines.clock import Progress
 from onnxport.pipelines.jobs import Job, Step
-from onnxport.pipelines.report import ConsultedRecord, RunReport
+from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
 
 

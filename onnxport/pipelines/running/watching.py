@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from onnxport.pipelines.outcome import NodeRecord
 from onnxport.pipelines.spec.pipeline import Node
+from onnxport.reports.pipeline_report import NodeRecord
 
 
 class Watcher(Protocol):

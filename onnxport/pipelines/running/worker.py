@@ -7,7 +7,7 @@ import time
 import traceback
 from typing import Literal
 
-from onnxport.isolation import ChildBug, Parent, sparing
+from onnxport.core.child_process import ChildBug, Parent, sparing
 from onnxport.pipelines.clock import TIMED
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.task import Task, perform

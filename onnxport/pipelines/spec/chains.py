@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines import stages
 from onnxport.pipelines.jobs import Step, judged_on, steps_to
 from onnxport.pipelines.spec.document import Place

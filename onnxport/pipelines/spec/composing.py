@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from onnxport.errors import InputError, OnnxportError, UsageError
+from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.pipelines.spec.document import Document, Line, Place, shown, spelled
 from onnxport.pipelines.spec.faults import raise_all
 from onnxport.pipelines.spec.scalars import MERGE, CoreLoader, is_text, shorter, value_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onnxport.errors import OnnxportError
+from onnxport.core.errors import OnnxportError
 from onnxport.pipelines.stages import RefusedValue
 
 Part = str | int

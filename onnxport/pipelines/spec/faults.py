@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from onnxport.errors import BadPipelineError, OnnxportError
+from onnxport.core.errors import BadPipelineError, OnnxportError
 from onnxport.pipelines.spec.document import Document, Part
-from onnxport.pipelines.spec.keys import in_keys
+from onnxport.reports.pipeline.option_keys import in_keys
 
 
 class Faults:

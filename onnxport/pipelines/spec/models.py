@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import CONTAINERS, KINDS, Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.exporting import check_belongs
 from onnxport.pipelines.spec.document import Part, Place, shown
 from onnxport.pipelines.spec.options import Options, OptionsReader, Proofs

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import InputError, OnnxportError, UsageError
-from onnxport.pairs import parse_pairs
+from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.named_values import parse_pairs
+from onnxport.formats.artifact import TensorSpec
 from onnxport.pipelines.spec.document import Part, Place, shown
 from onnxport.pipelines.spec.faults import Faults
 from onnxport.pipelines.spec.scalars import plain, written

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.spec.document import Place
 from onnxport.pipelines.spec.faults import Faults
 from onnxport.pipelines.spec.scalars import written

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onnxport.artifact import Artifact
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.spec.document import Line
 from onnxport.validate.params import ValidateParams

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 
 from onnxport.exporters.params import ExportParams
 from onnxport.pipelines import stages
-from onnxport.pipelines.spec.keys import in_keys
 from onnxport.pipelines.spec.options import proof_fields
 from onnxport.pipelines.spec.schema import ModelSpec, PipelineSpec, Section, StageSpec, TargetSpec, keys_of
 from onnxport.pipelines.stages import Stage
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
+from onnxport.reports.pipeline.option_keys import in_keys
 from onnxport.validate.params import ValidateParams
 
 Schema = dict[str, Any]

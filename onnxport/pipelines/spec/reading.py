@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onnxport.artifact import FORMATS, SUFFIXES, Artifact
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
+from onnxport.formats.artifact import FORMATS, SUFFIXES, Artifact
 from onnxport.pipelines import stages
 from onnxport.pipelines.cache import home_of
-from onnxport.pipelines.reports import FORMATS as REPORTS
-from onnxport.pipelines.reports.pipeline import files_of
 from onnxport.pipelines.spec import outputs
 from onnxport.pipelines.spec.chains import Asked, Chain, ChainReader, Link
 from onnxport.pipelines.spec.composing import load
@@ -28,6 +26,8 @@ from onnxport.pipelines.spec.pipeline import Cell, Limits, NamedModel, Node, Pip
 from onnxport.pipelines.spec.schema import PipelineSpec, StageSpec, TargetSpec
 from onnxport.pipelines.stages import nearest
 from onnxport.pipelines.worth import TIMED, UNTIMED
+from onnxport.reports import FORMATS as REPORTS
+from onnxport.reports.pipeline import files_of
 
 _LIMITS = ("max_size", "max_size_ratio", "max_latency_ratio")
 # The format that needs no stage of its own: what a shared stage made, handed out.

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import yaml
 
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 
 _PREFIX = "tag:yaml.org,2002:"
 _BOOL, _NULL, _INT, _FLOAT, MERGE = (f"{_PREFIX}{kind}" for kind in ("bool", "null", "int", "float", "merge"))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from onnxport.memory import bytes_of
+from onnxport.core.memory import bytes_of
 from onnxport.pipelines.spec.scalars import written
 
 

@@ -8,13 +8,10 @@ did: corrected by the whole shift of its output, it would take back what layers 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.grids import Floats, QuantizedWeight
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def corrected(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Array, axis: int) -> Floats:

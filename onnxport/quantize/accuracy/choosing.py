@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.scoring import Scorer
 
 T = TypeVar("T")

@@ -8,14 +8,12 @@ Here the error of a place is divided by the mean square of its row, so that ever
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.calibration.observers import BINS, Histogram
 from onnxport.quantize.calibration.ranges import Range, range_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
 FLOOR = 0.1

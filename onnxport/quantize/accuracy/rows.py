@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 # Of all samples together, as many rows and elements of a tensor at most are wanted.
 ROWS = 2048

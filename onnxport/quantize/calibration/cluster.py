@@ -16,9 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport import __version__
-from onnxport.closing import Closing
-from onnxport.errors import MachineError, MissingDependencyError, UsageError
+from onnxport.core.errors import MachineError, MissingDependencyError, UsageError
+from onnxport.core.resources import Closing
+from onnxport.core.version import __version__
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, shards_of
 

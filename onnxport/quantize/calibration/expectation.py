@@ -17,11 +17,11 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
 from onnxport.quantize.settling import REFUSALS
 from onnxport.samples.uses import constant
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 _FEW = 12  # nodes that the first layer may have before it

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's photos, as torchvision has them
 _SLACK = 1e-3  # of a form's span: rounding

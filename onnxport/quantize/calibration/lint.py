@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
 from onnxport.quantize.calibration.expectation import Expectation, Moments
 from onnxport.quantize.calibration.forms import Form, channel_axis, form_of, forms
 from onnxport.samples.duplicates import duplicates
 from onnxport.samples.readers import Sample, SampleFile
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 LOOKED_AT = 16  # samples that are read, from all over the folder; of duplicates all are sought
 _FEW = 10

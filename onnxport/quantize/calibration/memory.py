@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from onnxport.errors import UsageError
-from onnxport.isolation import Child
+from onnxport.core.child_process import Child
+from onnxport.core.errors import UsageError
 from onnxport.quantize.calibration.observers import Observer
 from onnxport.quantize.calibration.shards import Bench, Taps, Task
 from onnxport.samples.readers import SampleFile

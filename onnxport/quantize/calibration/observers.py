@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 # Every float32 falls into the bin that its upper 16 bits name: sign, exponent and 7 bits of the mantissa.
 BINS = 1 << 16

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from onnxport.memory import bytes_of
+from onnxport.core.memory import bytes_of
 from onnxport.quantize.calibration.cache import Entry, State, key_of
 from onnxport.quantize.calibration.cluster import Cluster
 from onnxport.quantize.calibration.memory import parted

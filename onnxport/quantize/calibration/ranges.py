@@ -6,11 +6,12 @@ A grid of `levels` integers over [low, high] has the step (high - low) / (levels
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
+
 Range = tuple[float, float]
 
 # The share of the elements that a percentile range holds.

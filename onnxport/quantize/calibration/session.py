@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
-from onnxport.closing import Closing
-from onnxport.errors import InputError, printable
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError, printable
+from onnxport.core.resources import Closing
 
 _ZERO = "onnxport zero"
 _FATAL = 4  # severity: what goes wrong comes as an exception

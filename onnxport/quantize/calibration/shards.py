@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from onnxport.closing import Closing
-from onnxport.errors import InputError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError
+from onnxport.core.resources import Closing
 from onnxport.quantize.calibration.observers import NotFiniteError, Observer
 from onnxport.quantize.calibration.session import TappedSession, write_tapped
 from onnxport.samples.readers import SampleFile
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Observed = dict[str, tuple[Observer, ...]]
 Taps = Mapping[str, Sequence[Observer]]
 

@@ -6,8 +6,8 @@ import select
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
-from onnxport.closing import Closing
-from onnxport.isolation import DEFAULT_TIMEOUT, Child, ChildDied
+from onnxport.core.child_process import DEFAULT_TIMEOUT, Child, ChildDied
+from onnxport.core.resources import Closing
 from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, shards_of
 
 # So many processes may die on one shard before it is held to be what kills them.

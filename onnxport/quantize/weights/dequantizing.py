@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.quantize.weights.encoding import Array, Encoding, Grids
+from onnxport.core.arrays import Array
+from onnxport.quantize.weights.encoding import Encoding, Grids
 from onnxport.quantize.weights.finding import Weight
 from onnxport.quantize.weights.layout import Layout
 from onnxport.quantize.weights.replacing import discard, register

@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
-from onnxport.quantize.weights.encoding import Array
 from onnxport.quantize.weights.layout import Layout
 
 # A weight of fewer elements saves less than its scale and its operator take.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.weights import rtn
-from onnxport.quantize.weights.encoding import Array, Encoding, Grids
+from onnxport.quantize.weights.encoding import Encoding, Grids
 
 # Added to the diagonal of H, in parts of its mean: samples are few, and H may be singular (the paper's 1 %).
 DAMPING = 0.01

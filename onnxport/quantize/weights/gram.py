@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.calibration.observers import NotFiniteError
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # A sample's sums are held as integers of two words, the upper one in units of 2^-20 and the lower in 2^-70, so that
 # adding them up neither rounds nor depends on an order; the lower word has room for 2^13 samples.

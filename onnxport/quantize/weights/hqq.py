@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.weights import rtn
-from onnxport.quantize.weights.encoding import Array, Encoding, Grids, blocked, joined, portions
+from onnxport.quantize.weights.encoding import Encoding, Grids, blocked, joined, portions
 
 _NORM = 0.7
 _ITERATIONS = 20

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Setting
-from onnxport.quantize.weights.encoding import Array
 from onnxport.quantize.weights.finding import Use
 from onnxport.quantize.weights.gram import Gram
 from onnxport.quantize.weights.planning import Planned

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from onnxport.quantize.weights.encoding import Array
+from onnxport.core.arrays import Array
 
 
 @dataclass(frozen=True)

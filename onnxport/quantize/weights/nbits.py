@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.quantize.weights.encoding import Array, Encoding, blocked
+from onnxport.core.arrays import Array
+from onnxport.quantize.weights.encoding import Encoding, blocked
 from onnxport.quantize.weights.finding import Use, Weight
 from onnxport.quantize.weights.replacing import discard, register, take_over
 from onnxport.quantize.weights.shelf import Shelf

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from onnxport.core.arrays import Array
 from onnxport.quantize.params import Precision, QuantizeParams
 from onnxport.quantize.weights import gptq, hqq, nbits, rtn
 from onnxport.quantize.weights.dequantizing import dequantize, opset_for
-from onnxport.quantize.weights.encoding import Array, Encoding, Grids
+from onnxport.quantize.weights.encoding import Encoding, Grids
 from onnxport.quantize.weights.finding import Weight
 from onnxport.quantize.weights.layout import Layout
 from onnxport.quantize.weights.shelf import Shelf

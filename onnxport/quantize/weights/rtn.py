@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxport.quantize.weights.encoding import Array, Encoding, Grids, blocked, joined, portions
+from onnxport.core.arrays import Array
+from onnxport.quantize.weights.encoding import Encoding, Grids, blocked, joined, portions
 
 # Parts of the scale that reaches the largest weight. Above 1: a signed grid has one number more below zero than above.
 _FEW_BITS, _FEW = 4, np.linspace(1.15, 0.6, 12, dtype=np.float32)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.quantize.weights.encoding import Array
+from onnxport.core.arrays import Array
 
 # A file of its own for less than this would cost more than it saves.
 _LARGE = 2**20  # bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers import shapes
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.exclusions import excluded_nodes

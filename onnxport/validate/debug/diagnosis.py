@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError, UsageError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import OnnxportError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.validate.compare import compare
 from onnxport.validate.debug import loss, memory, repro, wording
 from onnxport.validate.debug.graph import Network
@@ -25,7 +26,6 @@ from onnxport.validate.judge import Judge
 from onnxport.validate.precision import kept_float32
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
-from onnxport.validate.runtimes.base import Array, Feeds
 from onnxport.validate.size_search import Tell
 
 Phase = Callable[[str], AbstractContextManager[None]]

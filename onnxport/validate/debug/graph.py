@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
 from onnxport.validate.graph import node_length
 from onnxport.validate.report import NodeRef

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from onnxport.errors import InputError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.compare import Comparison, compare
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.rounds import Rounds, step
 from onnxport.validate.debug.taps import PLAIN, sqnr
 from onnxport.validate.probes import Answers, other_kernels, perturbed_inputs
 from onnxport.validate.report import Precision
-from onnxport.validate.runtimes.base import Array, Feeds, RunError
-from onnxport.validate.runtimes.ort import OrtRuntime
 from onnxport.validate.tolerance import NOISE_FACTOR, Noise, Tolerance, measure_noise
 
 # Bytes of answers that are computed at once; five of each are held.

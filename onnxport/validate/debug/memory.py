@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 
 # Times that a fetched value lies in memory at the worst moment: in the candidate's process as value and message, here
 # as message in parts, as message, and as value.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from onnxport.memory import Size, bytes_of
+from onnxport.core.memory import Size, bytes_of
 from onnxport.validate.params import ValidateParams
 
 _SEARCH = "2GB"  # unless the user says how much

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from onnxport.artifact import Artifact, Staging, writing
-from onnxport.errors import UsageError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Artifact, Staging, writing
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.local import Local, Replay
 from onnxport.validate.debug.rounds import Rounds
 from onnxport.validate.debug.search import Trail
 from onnxport.validate.debug.slices import of_candidate
 from onnxport.validate.debug.taps import PLAIN, Sides
-from onnxport.validate.runtimes.base import Array, Feeds
-from onnxport.validate.runtimes.ort import OrtRuntime
 
 MODEL, INPUTS, ANSWERS, README = "model.onnx", "inputs/inputs.npz", "answers.npz", "README.md"
 CANDIDATE = "candidate.onnx"

@@ -9,11 +9,11 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.report import Precision
 from onnxport.validate.rounding import ROUNDINGS, rounded, to_dtype
-from onnxport.validate.runtimes.base import Array
 from onnxport.validate.tolerance import RULES
 
 # These give codes: whole numbers that are one off where rounding goes the other way.

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from onnxport import ort_format
-from onnxport.artifact import Artifact, TensorSpec
-from onnxport.closing import Closing
-from onnxport.errors import InputError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
+from onnxport.core.resources import Closing
+from onnxport.formats import ort_file
+from onnxport.formats.artifact import Artifact, TensorSpec
+from onnxport.runtimes.base import Runtime, check_taps
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.runtimes.base import Array, Feeds, Runtime, check_taps
-from onnxport.validate.runtimes.host import isolated
+from onnxport.validate.sessions import isolated
 
 
 def tappable(candidate: Artifact, params: ValidateParams) -> Runtime:
@@ -61,15 +62,15 @@ class SealedRuntime(Closing):
         session["model"]["graph"]["outputs"] += [name.encode() for name in taps]
         with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
             copy = Path(folder, self._artifact.path.name)
-            copy.write_bytes(ort_format.write(session))
+            copy.write_bytes(ort_file.write(session))
             with isolated(Artifact(copy, "ort"), self._params, "candidate") as opened:
                 return opened.run(feeds)
 
     def close(self) -> None:
         self._plain.close()
 
-    def _session(self) -> ort_format.Table:
+    def _session(self) -> ort_file.Table:
         try:
-            return ort_format.read(self._artifact.path.read_bytes())
+            return ort_file.read(self._artifact.path.read_bytes())
         except ValueError as error:
             raise InputError(f"{self._artifact.path} cannot be read", why=str(error)) from error

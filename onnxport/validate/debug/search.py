@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from onnxport.core.arrays import Array, Feeds
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.local import Local, Replay, at_fault
 from onnxport.validate.debug.taps import Shown, Sides, layer_figure
 from onnxport.validate.report import LayerFigure
-from onnxport.validate.runtimes.base import Array, Feeds
 
 
 @dataclass

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.taps import PLAIN
-from onnxport.validate.runtimes.base import Array, Feeds
-from onnxport.validate.runtimes.ort import OrtRuntime
 
 
 def of_candidate(

@@ -7,18 +7,18 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from onnxport.artifact import Artifact
-from onnxport.errors import OnnxportError
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.local import Local, Replay, at_fault
 from onnxport.validate.debug.search import Trail, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.debug.wording import STOPS
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.runtimes.base import Array, Feeds
-from onnxport.validate.runtimes.host import isolated
-from onnxport.validate.runtimes.ort import OrtRuntime
+from onnxport.validate.sessions import isolated
 from onnxport.validate.signature import Oriented
 
 # ONNX Runtime's "Reshape 'node name': why", as runtimes/ort.py writes it.

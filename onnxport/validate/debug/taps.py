@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from onnxport.artifact import Artifact, TensorSpec
-from onnxport.closing import Closing
-from onnxport.model import Model
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.resources import Closing
+from onnxport.formats.artifact import Artifact, TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.rounds import Rounds
 from onnxport.validate.debug.sealed import tappable
@@ -19,9 +22,6 @@ from onnxport.validate.mapping import Signed, mapped
 from onnxport.validate.metrics import scale_of
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import LayerFigure
-from onnxport.validate.runtimes.base import Array, Feeds
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.ort import OrtRuntime
 from onnxport.validate.signature import Oriented
 from onnxport.validate.tolerance import float_differences
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.manifest import KEY, Manifest
+from onnxport.formats.manifest import KEY, Manifest
 
 _IDENTIFIER = b"TFL3"
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from onnxport.artifact import Artifact
+from onnxport.core.arrays import Array
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.debug.local import Local
 from onnxport.validate.debug.search import Trail
 from onnxport.validate.report import RIGHT, NodeRef, Report
-from onnxport.validate.runtimes.base import Array
 
 STOPS = "it cannot run: "
 NO_REPRO = "no repro was written: on these inputs the candidate gives no answer to put beside the reference's"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from onnxport.artifact import Artifact, Referent
+from onnxport.formats.artifact import Artifact, Referent
 from onnxport.validate.report import Precision
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
 
 __all__ = ["kept_float32", "precision_of"]
 

@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnxport.manifest import Manifest, note_key
+from onnxport.formats.manifest import Manifest, note_key
+from onnxport.formats.mlpackage.program import Block, Operation, Package
+from onnxport.formats.mlpackage.reader import read_package
 from onnxport.validate.report import Precision
-from onnxport.validate.runtimes.mil.program import Block, Operation, Package, read_package
 
 _PRODUCTS = frozenset(
     "conv conv_transpose linear matmul einsum lstm gru rnn scaled_dot_product_attention conv_quantized".split()

@@ -11,10 +11,10 @@ from typing import Any
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
-from onnxport import ort_format
-from onnxport.manifest import KEY, Manifest
-from onnxport.model import Model, dtype_name
-from onnxport.ort_format import Table
+from onnxport.formats import ort_file
+from onnxport.formats.manifest import KEY, Manifest
+from onnxport.formats.model import Model, dtype_name
+from onnxport.formats.ort_file import Table
 from onnxport.validate.precision.graphs import Graph, Operation
 
 _NO_NOTE = (ValueError, TypeError, KeyError, AttributeError)
@@ -64,7 +64,7 @@ def note_in_ort(data: bytes) -> Manifest | None:
     Raises:
         ValueError, KeyError, IndexError: damaged, or of a younger form than we know.
     """
-    properties = ort_format.read(data)["model"].get("metadata_props", [])
+    properties = ort_file.read(data)["model"].get("metadata_props", [])
     return next((_note(_text(each["value"])) for each in properties if _text(each["key"]) == KEY), None)
 
 
@@ -123,7 +123,7 @@ def of_ort(data: bytes) -> Graph:
         ValueError, KeyError, IndexError: damaged, or of a younger form than we know.
     """
     found = Graph()
-    for graph in _tables(ort_format.read(data)["model"]["graph"]):
+    for graph in _tables(ort_file.read(data)["model"]["graph"]):
         for value in graph.get("node_args", []):
             element = value.get("type", {}).get("value", {}).get("elem_type", 0)
             if element:

@@ -9,11 +9,11 @@ from typing import Any
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.worker import Worker
 from onnxport.converters.params import CoremlParams
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.float16.islands import islands
 from onnxport.optimizers.float16.preflight import Preflight
 from onnxport.optimizers.prepare import prepare
-from onnxport.validate.runtimes.mil import MilRuntime
+from onnxport.runtimes.mlprogram import MilRuntime
 from tests.conformance.harness import MANIFEST, Array
 
 

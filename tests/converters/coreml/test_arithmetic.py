@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from onnxport.errors import CannotConvertError, UsageError
+from onnxport.core.errors import CannotConvertError, UsageError
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, difference
 from tests.converters.coreml.packages import convert, evaluate

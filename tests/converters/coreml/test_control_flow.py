@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxport.converters.params import CoremlParams
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import difference
 from tests.converters.tflite.models import run_onnx

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.converters.describing import ImageInput, parse_images
-from onnxport.errors import InputError, UsageError
-from onnxport.model import Model
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.model import Model
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, evaluate, spec_of
 from tests.converters.tflite.models import model_of, run_onnx
@@ -58,8 +58,8 @@ def test_float16_does_not_overflow_in_the_pixels_of_what_it_holds(tmp_path: Path
 
 def evaluated_raw(package: Path, pixels: Array) -> Array:
     """The program's own answer, our manifest aside."""
-    from onnxport.validate.runtimes.mil.evaluator import Evaluator
-    from onnxport.validate.runtimes.mil.program import read_package
+    from onnxport.formats.mlpackage.reader import read_package
+    from onnxport.runtimes.mlprogram.evaluator import Evaluator
 
     found = Evaluator(read_package(package).functions["main"]).run(
         {"x": pixels.astype(np.float32)}, {}, keep=[]

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
-from onnxport.artifact import Artifact
 from onnxport.converters.describing import parse_functions
-from onnxport.errors import CannotConvertError, InputError, NotProvenError, UsageError
+from onnxport.core.errors import CannotConvertError, InputError, NotProvenError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.inspection.coreml import inspect
-from onnxport.model import Model
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, spec_of
 from tests.converters.tflite.models import run_onnx

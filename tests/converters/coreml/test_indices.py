@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.errors import CannotConvertError
-from onnxport.validate.runtimes.mil.evaluator import Evaluator
-from onnxport.validate.runtimes.mil.program import read_package
-from onnxport.validate.runtimes.mil.registry import Undefined
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes.mlprogram.evaluator import Evaluator
+from onnxport.runtimes.mlprogram.registry import Undefined
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, evaluate
 from tests.converters.tflite.models import model_of, run_onnx

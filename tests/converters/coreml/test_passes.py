@@ -14,8 +14,8 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.model import Model
-from onnxport.validate.runtimes.mil import MilRuntime
+from onnxport.formats.model import Model
+from onnxport.runtimes.mlprogram import MilRuntime
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, evaluate, spec_of
 from tests.converters.tflite.models import model_of, run_onnx
@@ -184,7 +184,7 @@ CONVERT = """
 import sys
 from pathlib import Path
 from tests.converters.coreml.packages import convert
-from onnxport.model import Model
+from onnxport.formats.model import Model
 convert(Model.load(Path(sys.argv[1])), Path(sys.argv[2]), precision="fp16")
 """
 

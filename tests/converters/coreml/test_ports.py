@@ -12,8 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.converters.coreml.names import Keys
-from onnxport.errors import CannotConvertError, UsageError
-from onnxport.validate.runtimes.mil import MilRuntime
+from onnxport.core.errors import CannotConvertError, UsageError
+from onnxport.runtimes.mlprogram import MilRuntime
 from tests.conformance.harness import Array, difference
 from tests.converters.coreml.packages import convert, spec_of
 from tests.converters.tflite.models import model_of, run_onnx

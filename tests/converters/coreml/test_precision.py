@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from onnxport.converters.coreml.compile import CoremlConverter
 from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.params import CoremlParams
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 from tests.conformance.harness import MANIFEST, Array
 from tests.converters.coreml.packages import convert, evaluate, spec_of

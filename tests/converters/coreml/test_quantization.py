@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.converters.params import CoremlParams
-from onnxport.model import Model
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.formats.model import Model
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, difference
 from tests.converters.tflite.models import model_of, run_onnx

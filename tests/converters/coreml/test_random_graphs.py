@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, seed, settings
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import difference
 from tests.converters.tflite.graphs import Graph, graphs

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from onnxport.errors import UsageError
-from onnxport.model import Model
-from onnxport.validate.runtimes.base import RunError
+from onnxport.core.errors import UsageError
+from onnxport.formats.model import Model
+from onnxport.runtimes.base import RunError
 from tests.conformance.harness import Array
 from tests.converters.coreml.packages import convert, evaluate, spec_of
 from tests.converters.tflite.models import model_of, run_onnx

@@ -10,10 +10,10 @@ import onnx_ir
 import pytest
 
 from onnxport.converters.params import CoremlParams
-from onnxport.errors import UsageError
-from onnxport.model import Model
-from onnxport.validate.runtimes.mil import MilRuntime
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.core.errors import UsageError
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.formats.model import Model
+from onnxport.runtimes.mlprogram import MilRuntime
 from tests.conformance.coreml import CoremlConformance
 from tests.converters.tflite.models import run_onnx
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, difference
 from tests.converters.tflite.models import model_of, run_onnx

@@ -17,7 +17,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from tests.conformance.tflite import Array
 from tests.converters.tflite.models import model_of
 

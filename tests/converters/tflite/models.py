@@ -10,7 +10,7 @@ import onnx_ir
 import onnxruntime
 from onnx import helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from tests import exact
 from tests.conformance.tflite import Array
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from tests.conformance.tflite import Array
 from tests.converters.tflite.models import model_of, run_onnx
 

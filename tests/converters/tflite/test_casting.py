@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compile import TfliteConverter
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 from tests.conformance.tflite import MANIFEST, Array, Conformance
 from tests.converters.tflite.models import model_of, run_onnx

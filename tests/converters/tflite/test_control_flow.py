@@ -10,8 +10,8 @@ import onnx.parser
 import onnx_ir
 import pytest
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from tests.conformance.tflite import Array, Conformance, difference
 from tests.converters.tflite.models import run_onnx
 

@@ -11,8 +11,8 @@ import onnx.reference
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from tests.conformance.harness import Array, Harness, difference
 from tests.conformance.tflite import Conformance
 from tests.converters.tflite.models import model_of, run_onnx

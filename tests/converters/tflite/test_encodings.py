@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
-from onnxport.converters.tflite.tensors import Array
+from onnxport.core.arrays import Array
 
 RANDOM = np.random.default_rng(0)
 WEIGHTS = RANDOM.standard_normal((6, 5, 40)).astype(np.float32) * np.float32(

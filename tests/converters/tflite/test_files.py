@@ -11,10 +11,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 from fixtures import graphs
-from onnxport.errors import CannotConvertError, MachineError
-from onnxport.isolation import Child
-from onnxport.model import Model
-from onnxport.validate.runtimes.tflite import TfliteRuntime
+from onnxport.core.child_process import Child
+from onnxport.core.errors import CannotConvertError, MachineError
+from onnxport.formats.model import Model
+from onnxport.runtimes.litert import TfliteRuntime
 from tests.conformance.tflite import Array, Conformance, difference
 from tests.converters.tflite.models import model_of, run_onnx
 

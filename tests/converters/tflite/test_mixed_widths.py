@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import onnxport
+from onnxport.runtimes.litert import TfliteRuntime
+from onnxport.runtimes.options import RuntimeOptions
 from onnxport.validate.precision.tflite import precision
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.tflite import TfliteRuntime
 from tests.conformance.tflite import Array, Conformance
 from tests.converters.tflite.models import run_onnx
 from tests.converters.tflite.qdq import Network

@@ -13,8 +13,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from fixtures import models
-from onnxport.errors import CannotConvertError
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from tests.conformance.tflite import Array, Conformance, difference
 from tests.converters.tflite.models import model_of, run_onnx
 

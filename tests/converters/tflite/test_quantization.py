@@ -12,11 +12,11 @@ import pytest
 from onnx import helper
 
 import onnxport
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
 from onnxport.inspection import inspect_model
-from onnxport.model import Model
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.tflite import TfliteRuntime
+from onnxport.runtimes.litert import TfliteRuntime
+from onnxport.runtimes.options import RuntimeOptions
 from tests.conformance.tflite import Array, Conformance
 from tests.converters.tflite.models import run_onnx
 from tests.converters.tflite.qdq import Network

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.tflite import Array, Conformance
 from tests.converters.tflite.models import model_of, run_onnx
 

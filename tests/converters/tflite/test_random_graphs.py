@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.tflite import Array, Conformance, difference
 from tests.converters.tflite.graphs import Graph, graphs
 from tests.converters.tflite.models import run_onnx

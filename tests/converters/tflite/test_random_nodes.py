@@ -15,7 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.converters.params import Layout
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.harness import Array, Harness, difference
 from tests.conformance.tflite import Conformance
 from tests.converters.tflite.models import model_of, run_onnx

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from tests.conformance.harness import Array, Harness, difference
 from tests.conformance.tflite import Conformance
 from tests.converters.tflite.models import model_of, run_onnx

@@ -19,9 +19,9 @@ from onnx import helper, numpy_helper
 from onnxport.converters.params import Precision, TfliteParams
 from onnxport.converters.tflite.compile import TfliteConverter
 from onnxport.converters.tflite.compiled import Compiled
-from onnxport.errors import UsageError
-from onnxport.manifest import Manifest
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.manifest import Manifest
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 from tests.conformance.tflite import Array
 from tests.converters.tflite.models import model_of, run_onnx
@@ -312,9 +312,9 @@ import sys
 from pathlib import Path
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compile import TfliteConverter
-from onnxport.errors import UsageError
-from onnxport.manifest import Manifest
-from onnxport.model import Model
+from onnxport.core.errors import UsageError
+from onnxport.formats.manifest import Manifest
+from onnxport.formats.model import Model
 from onnxport.optimizers.prepare import prepare
 source, folder = sys.argv[1:]
 with TfliteConverter() as converter:

@@ -12,8 +12,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import FORMATS
+from onnxport.reports import FORMATS
+from onnxport.reports.run_report import RunReport
 from tests.faults import weights
 from tests.pipelines.reports.handmade import RUNS
 

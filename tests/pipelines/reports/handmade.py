@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from onnxport.pipelines.report import (
+from onnxport.reports.run_report import (
     ArtifactRecord,
     FileRecord,
     Finding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnxport.pipelines.reports import charts
+from onnxport.reports import charts
 from onnxport.validate.report import Histogram, LayerFigure, NodeRef
 
 NODE = NodeRef(name="n", op="Conv", value="v")

@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import document
+from onnxport.reports import document
+from onnxport.reports.run_report import RunReport
 from tests.pipelines.reports.handmade import failing, judgement, output, run_of
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schema" / "report.schema.json"
@@ -30,7 +30,7 @@ def parsed(text: str) -> Any:
 
 def test_published_schema_is_that_of_the_code() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == document.schema(), (
-        "write onnxport.pipelines.reports.document.schema() to docs/schema/report.schema.json"
+        "write onnxport.reports.document.schema() to docs/schema/report.schema.json"
     )
 
 

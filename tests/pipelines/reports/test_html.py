@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import html as view
+from onnxport.reports import html as view
+from onnxport.reports.run_report import RunReport
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.handmade import (
     NASTY,

@@ -9,9 +9,9 @@ from junitparser import Failure, JUnitXml, Skipped, TestCase
 from lxml import etree
 
 from fixtures import models
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import junit
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.reports import junit
+from onnxport.reports.run_report import RunReport
 from onnxport.validate.report import Verdict
 from tests.pipelines.reports.handmade import (
     NASTY,

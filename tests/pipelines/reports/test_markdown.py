@@ -7,9 +7,9 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import markdown
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.reports import markdown
+from onnxport.reports.run_report import RunReport
 from tests.pipelines.reports.handmade import NASTY, crowded, failing, lossy, nasty
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})

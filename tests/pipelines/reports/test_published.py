@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from onnxport.pipelines.reports.bench import document as bench
-from onnxport.pipelines.reports.deployment import document as deployment
-from onnxport.pipelines.reports.profile import document as profile
+from onnxport.reports.bench import document as bench
+from onnxport.reports.deployment import document as deployment
+from onnxport.reports.profile import document as profile
 from tests.pipelines.reports.bench.handmade import REPORTS as BENCHES
 from tests.pipelines.reports.deployment.handmade import REPORTS as DEPLOYMENTS
 from tests.pipelines.reports.profile.handmade import REPORTS as PROFILES

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from fixtures import models
-from onnxport.pipelines.report import RunReport
-from onnxport.pipelines.reports import sarif
+from onnxport.reports import sarif
+from onnxport.reports.run_report import RunReport
 from tests.pipelines.reports.handmade import (
     NASTY,
     crowded,

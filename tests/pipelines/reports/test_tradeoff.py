@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onnxport.pipelines.reports.charts import WIDTHS
-from onnxport.pipelines.reports.tradeoff import Choice, Plot, plots, standing
+from onnxport.reports.charts import WIDTHS
+from onnxport.reports.tradeoff import Choice, Plot, plots, standing
 
 
 def choice(number: int, ms: float, size: int, sqnr: float | None = None, **changes: Any) -> Choice:

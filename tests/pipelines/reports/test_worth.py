@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from onnxport.pipelines.report import Latency, RunReport
-from onnxport.pipelines.reports import html as page
-from onnxport.pipelines.reports import junit, markdown, wording
-from onnxport.pipelines.reports.terminal import notes, result_lines
+from onnxport.reports import html as page
+from onnxport.reports import junit, markdown, wording
+from onnxport.reports.run_report import Latency, RunReport
+from onnxport.reports.terminal import notes, result_lines
 from tests.pipelines.reports.handmade import NASTY, faster, latency, passing, slower, untimed
 
 

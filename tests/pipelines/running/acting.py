@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from onnxport.artifact import Artifact
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.model import Model
+from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.stages import Product, Stage, Work, Worker

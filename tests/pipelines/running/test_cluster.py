@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from onnxport.artifact import Artifact
 from onnxport.cli.commands import cli
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.running import remote
 from onnxport.pipelines.running.parcel import Parcel, Stays

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.running import memory
 from tests.pipelines.running.acting import task
 

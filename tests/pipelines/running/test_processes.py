@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from onnxport.errors import CannotConvertError, Refusal
-from onnxport.isolation import ChildBug, ChildDied
+from onnxport.core.child_process import ChildBug, ChildDied
+from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.pipelines.running.executor import Result
 from onnxport.pipelines.running.processes import Processes
 from onnxport.pipelines.running.task import Task

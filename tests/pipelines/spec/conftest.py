@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.errors import BadPipelineError, OnnxportError
+from onnxport.core.errors import BadPipelineError, OnnxportError
 from onnxport.pipelines.spec.pipeline import Pipeline
 from onnxport.pipelines.spec.reading import read
 from tests.cli.sandbox import Sandbox

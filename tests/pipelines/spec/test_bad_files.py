@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.errors import BAD_INPUT, USAGE, OnnxportError
+from onnxport.core.errors import BAD_INPUT, USAGE, OnnxportError
 from onnxport.pipelines.spec.reading import read
 from tests.pipelines.spec.conftest import Read, faults
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.pipelines.spec.keys import in_keys
+from onnxport.reports.pipeline.option_keys import in_keys
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.errors import OnnxportError
+from onnxport.core.errors import OnnxportError
 from onnxport.exporters.params import ExportParams
 from onnxport.pipelines.spec.pipeline import Node, Pipeline
 from onnxport.pipelines.spec.reading import read

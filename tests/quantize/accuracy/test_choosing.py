@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.accuracy.choosing import best
 from onnxport.quantize.scoring import Scorer
 from onnxport.samples.readers import find_samples

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxport.artifact import TensorSpec
+from onnxport.formats.artifact import TensorSpec
 from onnxport.quantize.calibration.observers import ChannelMeans, Histogram
 from onnxport.samples.readers import SampleFile, find_samples
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.errors import InputError, MachineError, MissingDependencyError, UsageError
+from onnxport.core.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.quantize.calibration import Resources, calibrate, cluster
 from onnxport.quantize.params import QuantizeParams
 from tests.quantize.calibration.conftest import taps

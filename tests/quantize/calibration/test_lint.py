@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from fixtures import samples
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.quantize.calibration.lint import Lint, lint
 from onnxport.samples.readers import SampleFile, find_samples
 

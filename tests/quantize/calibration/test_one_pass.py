@@ -5,7 +5,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from onnxport.errors import InputError
+from onnxport.core.errors import InputError
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import Histogram
 from tests.quantize.calibration.conftest import in_memory, ragged, taps

@@ -16,9 +16,9 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxport.artifact import TensorSpec
 from onnxport.cli.output import remaining
-from onnxport.errors import InputError, MachineError, UsageError
+from onnxport.core.errors import InputError, MachineError, UsageError
+from onnxport.formats.artifact import TensorSpec
 from onnxport.quantize.calibration import Resources, calibrate, memory
 from onnxport.quantize.calibration.memory import parted
 from onnxport.quantize.calibration.observers import Histogram

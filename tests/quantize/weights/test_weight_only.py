@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
-from onnxport.errors import CannotConvertError, UsageError
+from onnxport.core.errors import CannotConvertError, UsageError
 
 RANDOM = np.random.default_rng(7)
 Arrays = dict[str, np.ndarray[Any, Any]]

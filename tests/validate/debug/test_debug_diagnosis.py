@@ -16,7 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from onnx import helper
 
 import onnxport
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
 from onnxport.validate.report import Diagnosis
 from tests.validate.debug import networks
 

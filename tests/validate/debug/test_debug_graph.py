@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import ANSWER, Network
 from tests.validate.debug import networks
 

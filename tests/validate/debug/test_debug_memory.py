@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.artifact import Artifact
+from onnxport.formats.artifact import Artifact
 from onnxport.validate.debug.memory import Limit
 
 GB = 1_000_000_000

@@ -12,7 +12,7 @@ from onnx import helper
 
 import onnxport
 from fixtures import models
-from onnxport.model import Model
+from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.local import Replay
 from onnxport.validate.debug.rounds import Rounds

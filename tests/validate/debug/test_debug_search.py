@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.artifact import Artifact
-from onnxport.model import Model
+from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.debug.search import Trail, choose, search

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
-from onnxport.validate.runtimes.mil.evaluator import Evaluator
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes.mlprogram.evaluator import Evaluator
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arguments = Mapping[str, Any]

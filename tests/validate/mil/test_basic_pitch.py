@@ -7,8 +7,8 @@ import onnxruntime as ort
 import pytest
 
 from fixtures import models
-from onnxport.validate.runtimes.mil.evaluator import Evaluator
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes.mlprogram.evaluator import Evaluator
 
 pytestmark = pytest.mark.real
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.errors import InputError, OnnxportError
-from onnxport.validate.runtimes.base import RunError
-from onnxport.validate.runtimes.mil import MilRuntime
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.core.errors import InputError, OnnxportError
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes.base import RunError
+from onnxport.runtimes.mlprogram import MilRuntime
 from tests.validate.mil.programs import builder, write
 
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)

@@ -12,9 +12,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.validate.runtimes.mil.kernels.arithmetic import select
-from onnxport.validate.runtimes.mil.kernels.layout import flatten2d
-from onnxport.validate.runtimes.mil.kernels.ordering import topk
+from onnxport.runtimes.mlprogram.kernels.arithmetic import select
+from onnxport.runtimes.mlprogram.kernels.layout import flatten2d
+from onnxport.runtimes.mlprogram.kernels.ordering import topk
 from tests.validate.mil.programs import evaluated
 
 Array = np.ndarray[Any, np.dtype[Any]]

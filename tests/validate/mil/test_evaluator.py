@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.validate.runtimes.mil.registry import Failed
+from onnxport.runtimes.mlprogram.registry import Failed
 from tests.validate.mil.programs import builder, write
 
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 3, 4)

@@ -10,8 +10,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from onnxport.validate.runtimes.mil.evaluator import Evaluator
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes.mlprogram.evaluator import Evaluator
 from tests.validate.mil.draws import Random, axis_of, flag, shape_of
 from tests.validate.mil.programs import save, target
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.validate.runtimes.mil.registry import Failed
+from onnxport.runtimes.mlprogram.registry import Failed
 from tests.validate.mil.programs import evaluated
 from tests.validate.mil.undefined import Case, check_refused, each_of
 

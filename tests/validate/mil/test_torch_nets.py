@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnxport.validate.runtimes.mil.evaluator import Evaluator
-from onnxport.validate.runtimes.mil.program import read_package
+from onnxport.formats.mlpackage.reader import read_package
+from onnxport.runtimes.mlprogram.evaluator import Evaluator
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
-from onnxport.artifact import Artifact
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.artifact import Artifact
+from onnxport.runtimes import load
+from onnxport.runtimes.base import RunError, Runtime
+from onnxport.runtimes.options import RuntimeOptions
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.runtimes import load
-from onnxport.validate.runtimes.base import RunError, Runtime
-from onnxport.validate.runtimes.options import RuntimeOptions
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"

@@ -11,8 +11,8 @@ import onnx
 import pytest
 
 from onnxport import convert_model
-from onnxport.validate.runtimes.options import RuntimeOptions
-from onnxport.validate.runtimes.ort import OrtRuntime
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.ort.session import OrtRuntime
 from tests import lesser_cpu
 from tests.validate.runtimes.integer_products import PRODUCTS, Product
 

@@ -14,10 +14,11 @@ from click.testing import CliRunner
 
 import onnxport
 from onnxport.cli.commands import cli
-from onnxport.errors import MissingDependencyError, UsageError
-from onnxport.validate.runtimes import kinds
-from onnxport.validate.runtimes.kinds import KINDS, Kind
-from onnxport.validate.runtimes.options import RuntimeOptions, runtime_options
+from onnxport.core.errors import MissingDependencyError, UsageError
+from onnxport.runtimes import registry
+from onnxport.runtimes.options import RuntimeOptions
+from onnxport.runtimes.registry import KINDS, Kind
+from onnxport.runtimes.settings import runtime_options
 from tests.pipelines.test_plugins import Site
 
 ROOT = Path(__file__).parents[3]
@@ -26,8 +27,8 @@ OPTION = "--candidate-runtime"
 
 # A runtime that answers wrongly by as much as a setting of its own says.
 PLUGIN = """
-from onnxport.validate.runtimes.kinds import Kind
-from onnxport.validate.runtimes.ort import OrtRuntime
+from onnxport.runtimes.registry import Kind
+from onnxport.runtimes.ort.session import OrtRuntime
 
 class Acme(OrtRuntime):
     def __init__(self, path, options):
@@ -64,11 +65,11 @@ def test_every_extra_of_a_kind_brings_its_distributions() -> None:
 
 
 def test_the_first_of_a_format_answers_unless_another_is_named() -> None:
-    assert kinds.find("onnx").name == "ort"
-    assert kinds.find("ort").name == "ort"
-    assert kinds.find("tflite").name == "litert"
-    assert kinds.find("coreml").name == ("predict" if sys.platform == "darwin" else "evaluator")
-    assert kinds.find("onnx", "tract").title == "tract"
+    assert registry.find("onnx").name == "ort"
+    assert registry.find("ort").name == "ort"
+    assert registry.find("tflite").name == "litert"
+    assert registry.find("coreml").name == ("predict" if sys.platform == "darwin" else "evaluator")
+    assert registry.find("onnx", "tract").title == "tract"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ FAULTS = {
 def test_what_is_no_kind_is_refused_by_its_distribution(site: Site, code: str, says: str) -> None:
     site.plugin("acme-runtime", "runtimes", "acme", code)
     with pytest.raises(MissingDependencyError) as refused:
-        kinds.find("onnx", "acme")
+        registry.find("onnx", "acme")
     said = str(refused.value)
     assert said.startswith("the plugin acme-runtime 3.1 cannot be used as runtime 'acme': ")
     assert says in said
@@ -182,18 +183,18 @@ def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     with pytest.raises(
         MissingDependencyError, match=r"acme-runtime 3\.1 and other-runtime 3\.1 bring one of"
     ):
-        kinds.find("onnx", "acme")
+        registry.find("onnx", "acme")
     with pytest.raises(MissingDependencyError, match=r"third-runtime 3\.1 and onnxport bring one of"):
-        kinds.find("onnx", "tract")
-    assert kinds.find("onnx").name == "ort"
+        registry.find("onnx", "tract")
+    assert registry.find("onnx").name == "ort"
     assert "cannot be used beside that of onnxport" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
 def test_a_plugin_runs_the_formats_that_it_says(site: Site) -> None:
     site.plugin("acme-runtime", "runtimes", "acme", plugin(formats=("ort", "onnx")))
-    assert kinds.find("ort", "acme").title == "Acme"
+    assert registry.find("ort", "acme").title == "Acme"
     with pytest.raises(UsageError, match=r"Acme runs no \.tflite files, it runs \.onnx, \.ort"):
-        kinds.find("tflite", "acme")
+        registry.find("tflite", "acme")
 
 
 def test_a_factory_that_is_missing_is_the_plugins_lack(site: Site) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.core.arrays import Array
 
 _LINEAR_RANK = 3  # MIL's linear takes so many axes
 

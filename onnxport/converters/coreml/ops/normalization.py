@@ -13,8 +13,9 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.core.arrays import Array
 
 
 def _parameters(mil: MilBuilder, **numbers: Array | float | None) -> dict[str, object]:

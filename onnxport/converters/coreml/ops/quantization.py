@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder, MilType
-from onnxport.converters.coreml.quantized import Array, Grid, holds_scale
+from onnxport.converters.coreml.quantized import Grid, holds_scale
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
+from onnxport.core.arrays import Array
 
 # Quantized type -> its limits.
 _LIMITS = {

@@ -25,9 +25,10 @@ from onnxport.converters.coreml.recurrence.cells import (
 from onnxport.converters.coreml.recurrence.steps import Steps
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.coreml.shapes.dims import as_shape, size_of
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.recurrence.nodes import KINDS, recurrent_of
+from onnxport.core.arrays import Array
 
 # Some twenty operators a step: more make the program long.
 _UNROLLED_STEPS = 16

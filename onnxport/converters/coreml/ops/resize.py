@@ -7,7 +7,7 @@ import numpy as np
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.resizing import is_last, resized_at_run_time, sampled_from
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.resizing.sampling import (
     Axis,
@@ -20,6 +20,7 @@ from onnxport.converters.resizing.sampling import (
     sampling_of,
     weight_matrix,
 )
+from onnxport.core.arrays import Array
 
 # MIL's sampling_mode -> where it samples an axis of `before` elements for one of `after`.
 _POSITIONS = {

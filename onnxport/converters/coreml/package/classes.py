@@ -12,8 +12,8 @@ from typing import Any
 from onnxport.converters.coreml.library import mb, mil_list
 from onnxport.converters.coreml.lower import Lowered
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
-from onnxport.errors import InputError, UsageError
-from onnxport.manifest import Port
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.manifest import Port
 
 
 def classified(lowered: Lowered, labels: Mapping[str, Path]) -> Lowered:

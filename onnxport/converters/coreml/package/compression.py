@@ -19,9 +19,8 @@ from onnxport.converters.coreml.library import (
     palettize_weights,
     prune_weights,
 )
-from onnxport.errors import UsageError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
+from onnxport.core.errors import UsageError
 
 _SMALLEST = 1e-300  # a divisor for weights that are all 0
 _GRID = 4096

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.artifact import TensorSpec
 from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.names import INNER
 from onnxport.converters.describing import ImageInput
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
 
 # Planes to the number of channels.
 CHANNELS = {"RGB": 3, "BGR": 3, "GRAYSCALE": 1}

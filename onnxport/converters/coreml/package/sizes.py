@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onnxport.artifact import TensorSpec
-from onnxport.errors import UsageError
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.input_shapes import GivenShape, Limit, limits
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import GivenShape, Limit, limits
 
 # The largest size of an open dimension that the user gives no bound: of a batch, and of anything else. The judge's own
 # sizes lie below (samples/sizes.py).

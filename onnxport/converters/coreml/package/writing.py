@@ -23,7 +23,7 @@ from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.converters.coreml.package.description import describe_function
 from onnxport.converters.coreml.passes.pipeline import operations_of
 from onnxport.converters.coreml.passes.sharing import share_across, share_constants
-from onnxport.manifest import MAIN
+from onnxport.formats.manifest import MAIN
 
 _DATA = "com.apple.CoreML"
 _MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"

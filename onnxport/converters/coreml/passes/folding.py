@@ -17,9 +17,8 @@ import numpy as np
 
 from onnxport.converters.coreml.library import mb, types
 from onnxport.converters.coreml.passes.taps import TapTracker
+from onnxport.core.arrays import Array
 from onnxport.optimizers.float16.halves import to_half
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _CONVOLUTIONS = ("conv", "conv_transpose")
 # Weights of a channel that are all below this would lose digits in float16, whose normal numbers end at 6e-5.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onnxport.converters.coreml.library import types
-from onnxport.manifest import Tap
+from onnxport.formats.manifest import Tap
 
 
 class TapTracker:

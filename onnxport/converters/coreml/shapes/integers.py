@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.values import Array, Value
+from onnxport.converters.coreml.values import Value
+from onnxport.core.arrays import Array
 
 LIMIT = np.iinfo(np.int32).max
 

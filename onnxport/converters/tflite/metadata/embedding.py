@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.errors import CannotConvertError
-from onnxport.manifest import KEY, Manifest
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.manifest import KEY, Manifest
 
 _LIMIT = 2**31 - 1  # of a flatbuffer
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.artifact import TensorSpec
 from onnxport.converters.describing import Normalization
-from onnxport.errors import InputError, UsageError
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.artifact import TensorSpec
 
 # enum AssociatedFileType of the metadata schema
 AXIS, VALUE = 2, 3

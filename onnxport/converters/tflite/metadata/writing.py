@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.converters.describing import Normalization
 from onnxport.converters.tflite.metadata.labels import LabelFile
-from onnxport.manifest import Port
+from onnxport.formats.manifest import Port
 
 NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"

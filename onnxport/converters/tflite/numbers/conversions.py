@@ -14,7 +14,8 @@ import numpy as np
 from onnxport.converters.tflite.kernels import NoKernel
 
 if TYPE_CHECKING:
-    from onnxport.converters.tflite.tensors import Array, Tensor, TensorBuilder
+    from onnxport.converters.tflite.tensors import Tensor, TensorBuilder
+    from onnxport.core.arrays import Array
 
 _FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 _HALVES = frozenset("bfloat16 float16".split())

@@ -12,8 +12,8 @@ import numpy as np
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import identity, permuted
-from onnxport.converters.tflite.tensors import Array
 from onnxport.converters.tflite.values import Value, scalar
+from onnxport.core.arrays import Array
 
 _LOWEST = scalar(np.iinfo(np.int64).min, np.int64)
 _ZERO, _ONE, _MINUS_ONE = (scalar(number, np.int64) for number in (0, 1, -1))

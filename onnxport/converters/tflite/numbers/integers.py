@@ -9,8 +9,9 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast, broadcast_shape
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
+from onnxport.core.arrays import Array
 
 _INT32_MAX = np.iinfo(np.int32).max
 

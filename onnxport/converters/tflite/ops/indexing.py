@@ -11,8 +11,9 @@ from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import normalized
 from onnxport.converters.tflite.numbers.integers import Integers
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value, scalar
+from onnxport.core.arrays import Array
 
 
 @lower("ReverseSequence")

@@ -10,8 +10,9 @@ from onnxport.converters.tflite.broadcasting import broadcast_shape
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import identity
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.tensors import Array, Tensor
+from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value
+from onnxport.core.arrays import Array
 
 # BATCH_MATMUL takes so many axes (kernels/batch_matmul.cc).
 _MAX_RANK = 5

@@ -8,7 +8,6 @@ from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import normalized
 from onnxport.converters.tflite.ops import quantization_arithmetic as arithmetic
 from onnxport.converters.tflite.quantized.quantization import (
-    Array,
     Quantization,
     QuantizedConstant,
     quantization_of,
@@ -16,6 +15,7 @@ from onnxport.converters.tflite.quantized.quantization import (
 )
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value
+from onnxport.core.arrays import Array
 
 # The limits of the types that constants are quantized to; NumPy gives those of its own types only.
 _LIMITS = {"int4": (-8, 7), "uint4": (0, 15)}

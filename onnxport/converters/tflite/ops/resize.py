@@ -20,8 +20,8 @@ from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
 from onnxport.converters.tflite.resizing.native import NATIVE, Native, samples_alike
 from onnxport.converters.tflite.resizing.open import resized_at_run_time
-from onnxport.converters.tflite.tensors import Array
 from onnxport.converters.tflite.values import Value
+from onnxport.core.arrays import Array
 
 
 @lower("Resize")

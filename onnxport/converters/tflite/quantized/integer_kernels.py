@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from litert_converter.mlir import ir
 
-from onnxport.converters.tflite.names import INNER
 from onnxport.converters.tflite.quantized.quantization import stands_apart
+from onnxport.formats.tflite.tensor_names import INNER
 
 # tfl op -> what a user calls it.
 _PRODUCTS = {

@@ -12,7 +12,7 @@ from onnxport.converters.params import Io
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.layout import Shape
 from onnxport.converters.tflite.quantized.quantization import Quantization, Tensor, quantization_of
-from onnxport.errors import Refusal
+from onnxport.core.errors import Refusal
 
 _SIGNED = "int8"
 _SHIFT = 128  # of uint8 against int8

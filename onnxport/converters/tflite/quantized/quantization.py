@@ -23,14 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.tflite.layout import Permutation
+from onnxport.core.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Tensor: TypeAlias = ir.Value
 
 # ONNX's quantized type -> (storage in the file, what its numbers are shifted by). TFLite's kernels are signed.

@@ -13,7 +13,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 
 _IDENTIFIER = b"TFL3"
 # Operator -> which of its operands are the data and the bias.

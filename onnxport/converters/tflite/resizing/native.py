@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.resizing.sampling import HALF, Array, Axis, Sampling, lies_alike, nearest_indices
+from onnxport.converters.resizing.sampling import HALF, Axis, Sampling, lies_alike, nearest_indices
+from onnxport.core.arrays import Array
 
 # (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 Native = tuple[bool, bool]

@@ -19,19 +19,19 @@ import onnxruntime
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.artifact import TensorSpec
 from onnxport.converters.tflite.check import check_runs, operators
 from onnxport.converters.tflite.compiled import Compiled, custom_names
 from onnxport.converters.tflite.metadata.embedding import embed
-from onnxport.errors import CannotConvertError, OnnxportError
-from onnxport.manifest import Manifest, Port
-from onnxport.model import Model
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError, OnnxportError
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.input_shapes import apply_shapes
+from onnxport.formats.manifest import Manifest, Port
+from onnxport.formats.model import Model
 from onnxport.samples.domain import domains, without_functions
 from onnxport.samples.generator import generate
 from onnxport.samples.sizes import OpenSizes
-from onnxport.shapes import apply_shapes
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Permutation = tuple[int, ...]
 Way = Mapping[str, tuple[int, Permutation]]  # input -> the place of its tensor, how its axes lie there
 

@@ -15,15 +15,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from onnxport import foreign
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite.compiled import Compiled
-from onnxport.errors import CannotConvertError, MachineError, MissingDependencyError
-from onnxport.isolation import Child
-from onnxport.manifest import Manifest
+from onnxport.core import environments
+from onnxport.core.child_process import Child
+from onnxport.core.errors import CannotConvertError, MachineError, MissingDependencyError
+from onnxport.formats.manifest import Manifest
 
 if TYPE_CHECKING:
-    from onnxport.model import Model
+    from onnxport.formats.model import Model
 
 HOW_TO_GET = (
     "make an environment for it: python3.12 -m venv onnx2tf-env && onnx2tf-env/bin/pip install onnx2tf, "
@@ -52,7 +52,7 @@ class Onnx2tf:
             what = f"{given} is no command that can be run" if given else "onnx2tf is not on PATH"
             raise MissingDependencyError(what, fix=HOW_TO_GET)
         command = Path(found).absolute()  # not resolved: an environment's commands may be links out of it
-        if shutil.which("onnxsim", path=foreign.search_path(command)) is None:
+        if shutil.which("onnxsim", path=environments.search_path(command)) is None:
             # Without it onnx2tf goes on, says success, and writes operators that no runtime knows.
             raise MissingDependencyError(f"{command} has no onnxsim beside it", fix=HOW_TO_GET)
         return cls(command)
@@ -60,7 +60,7 @@ class Onnx2tf:
     @cached_property
     def version(self) -> str:
         """Its version, "unknown" where the command lies in no environment of Python's."""
-        return foreign.version_of(self.command, "onnx2tf")
+        return environments.version_of(self.command, "onnx2tf")
 
     def convert(self, model: Model, output: Path, params: TfliteParams, manifest: Manifest) -> Compiled:
         """Has onnx2tf convert a copy of `model` to `output`, which gets our manifest as if we had made it.
@@ -87,8 +87,8 @@ class Onnx2tf:
         if params.layout == "keep":
             command += ["-kat", *(spec.name for spec in model.inputs)]
         with (folder / "said").open("wb") as said:
-            environment = foreign.environment_of(self.command, folder)
-            code = foreign.exit_code(
+            environment = environments.environment_of(self.command, folder)
+            code = environments.exit_code(
                 command,
                 folder,
                 environment,
@@ -99,9 +99,11 @@ class Onnx2tf:
         text = (folder / "said").read_text(encoding="utf-8", errors="replace")
         if code < 0:
             cause = f"signal {signal.Signals(-code).name}"
-            raise MachineError(f"onnx2tf crashed on {model.path} ({cause})", why=foreign.telling_line(text))
+            raise MachineError(
+                f"onnx2tf crashed on {model.path} ({cause})", why=environments.telling_line(text)
+            )
         if code or not (folder / _WRITTEN).is_file():
-            why = foreign.telling_line(text) if code else "it says success and writes no file"
+            why = environments.telling_line(text) if code else "it says success and writes no file"
             raise CannotConvertError(f"onnx2tf cannot convert {model.path}", why=why)
 
 

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.tflite.tensors import Array
+from onnxport.core.arrays import Array
 
 # Rows are worked on in portions of so many elements: a large weight is not held in memory several times.
 _PORTION = 1 << 22

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxport.model import Model
+from onnxport.formats.model import Model
 
 # Below this a scale for each channel, and the operator that applies it, are no saving.
 LEAST = 1024  # elements

@@ -24,10 +24,10 @@ import numpy as np
 from litert_converter.mlir import ir
 
 from onnxport.converters.params import Precision
-from onnxport.converters.tflite.names import INNER
 from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
 from onnxport.converters.tflite.storage.stored import LEAST, Stored
-from onnxport.converters.tflite.tensors import Array
+from onnxport.core.arrays import Array
+from onnxport.formats.tflite.tensor_names import INNER
 
 # tfl op -> the operand that holds its weights, and the axis of their output channels; None for "it depends".
 _WEIGHTS: Mapping[str, tuple[int, int | None]] = {

@@ -15,13 +15,13 @@ from typing import Any
 import catboost
 import numpy as np
 
-from onnxport.errors import CannotConvertError, InputError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Tree
 from onnxport.exporters.classical.boosters.links import Answers, Link
 from onnxport.exporters.classical.boosters.reading import Booster, Library, first_line
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.validate.runtimes.base import Array
 
 _NAME = f"CatBoost {catboost.__version__}, CPU"
 

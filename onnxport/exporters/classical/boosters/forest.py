@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import Domain
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 Mode = Literal["BRANCH_LT", "BRANCH_LEQ", "BRANCH_GT"]
 

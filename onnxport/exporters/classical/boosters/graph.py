@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxport.core.arrays import Array
 from onnxport.exporters.classical.boosters.forest import (
     Branch,
     Derived,
@@ -20,8 +21,6 @@ from onnxport.exporters.classical.boosters.forest import (
 )
 from onnxport.exporters.classical.boosters.links import Answers, Link
 from onnxport.exporters.classical.tabular import ROWS
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _OPSET = 18
 _ML_OPSET = 3

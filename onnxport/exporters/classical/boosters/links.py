@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxport.core.arrays import Array
 
 # What turns sums into answers.
 Link = Literal["identity", "sigmoid", "softmax", "exp", "softplus", "step", "signed square", "class"]

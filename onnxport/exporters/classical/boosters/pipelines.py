@@ -10,7 +10,7 @@ from skl2onnx import update_registered_converter
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
 from sklearn.base import is_classifier
 
-from onnxport.errors import CannotConvertError
+from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster, of_object
 from onnxport.exporters.classical.boosters.forest import Forest
 from onnxport.exporters.classical.boosters.graph import model_of

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxport.errors import UsageError
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import UsageError
 from onnxport.exporters.classical.boosters.forest import Forest
 from onnxport.exporters.classical.boosters.graph import INPUT, model_of
 from onnxport.exporters.classical.boosters.links import Answers, linked
 from onnxport.exporters.classical.tabular import Columns, TabularModel
 from onnxport.exporters.params import ExportParams
-from onnxport.validate.runtimes.base import Array, Feeds
 
 # How many parts a forest is summed in, each rounded to float32, for the noise of its sums.
 _PARTS = 8

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import xgboost
 
-from onnxport.errors import CannotConvertError, InputError
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.classical.boosters.forest import Branch, Forest, Leaf, Member, Missing, Tree
 from onnxport.exporters.classical.boosters.links import Answers, Link
 from onnxport.exporters.classical.boosters.reading import Booster, Library, first_line
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.validate.runtimes.base import Array
 
 _NAME = f"XGBoost {xgboost.__version__}, CPU"
 _LEAF = -1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewritings.registry import Array, Rewrite, rewrites
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import Rewrite, rewrites
 
 
 @rewrites("com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear")

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewritings.registry import Array, Rewrite
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import Rewrite
 
 _MOST_CLASSES = 10
 # Most inputs are done after 3 rounds; of thousands of random ones none took more than 4.

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.optimizers.rewritings.registry import Array, CannotRewrite, Rewrite
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import CannotRewrite, Rewrite
 
 LEAF = "LEAF"
 # The modes by number, as TreeEnsemble-5 has them.

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.optimizers.rewritings.ml.scores import text
-from onnxport.optimizers.rewritings.registry import Array, CannotRewrite, Rewrite, rewrites
+from onnxport.optimizers.rewritings.registry import CannotRewrite, Rewrite, rewrites
 
 _STRINGS = "which no tensor of the target holds; do this step outside the model"
 # Op -> why it has no form in tensors of numbers.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.rewritings.registry import Array, Rewrite
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewritings.registry import Rewrite
 
 TRANSFORMS = (
     "NONE",

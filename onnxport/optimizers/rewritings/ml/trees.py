@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.optimizers.rewritings.ml import scores
 from onnxport.optimizers.rewritings.ml.forest import LEAF, Forest, by_ids, by_rows
-from onnxport.optimizers.rewritings.registry import Array, Rewrite, rewrites
+from onnxport.optimizers.rewritings.registry import Rewrite, rewrites
 
 _MAX_DEPTH = 1000
 _AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")  # by number, as TreeEnsemble-5 has them

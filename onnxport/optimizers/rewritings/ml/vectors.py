@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.core.arrays import Array
 from onnxport.optimizers.rewritings.ml import scores
 from onnxport.optimizers.rewritings.ml.coupling import probabilities
-from onnxport.optimizers.rewritings.registry import Array, Rewrite, rewrites
+from onnxport.optimizers.rewritings.registry import Rewrite, rewrites
 
 
 @rewrites("ai.onnx.ml::SVMRegressor")

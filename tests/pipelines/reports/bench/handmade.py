@@ -16,7 +16,7 @@ from onnxport.bench.record import (
     Spread,
     Standard,
 )
-from onnxport.errors import CANNOT_CONVERT, MACHINE_FAILED
+from onnxport.core.errors import CANNOT_CONVERT, MACHINE_FAILED
 from tests.pipelines.reports.handmade import NASTY
 
 MB = 1_000_000

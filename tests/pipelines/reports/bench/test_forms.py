@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 
 from fixtures import models
 from onnxport.bench.record import BenchReport
-from onnxport.errors import UsageError
-from onnxport.pipelines.reports import bench as views
-from onnxport.pipelines.reports import saving
-from onnxport.pipelines.reports.bench import figures, junit, markdown
-from onnxport.pipelines.reports.bench.figures import Bench
+from onnxport.core.errors import UsageError
+from onnxport.reports import bench as views
+from onnxport.reports import saving
+from onnxport.reports.bench import figures, junit, markdown
+from onnxport.reports.bench.figures import Bench
 from tests.pipelines.reports.bench.handmade import REPORTS, gated, hostile, nothing, settings, whole
 from tests.pipelines.reports.handmade import NASTY
 

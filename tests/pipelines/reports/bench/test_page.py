@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onnxport.bench.record import BenchReport
-from onnxport.pipelines.reports.bench import html as view
+from onnxport.reports.bench import html as view
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.bench.handmade import REPORTS, crowd, gated, hostile, nothing, settings, whole
 from tests.pipelines.reports.handmade import NASTY

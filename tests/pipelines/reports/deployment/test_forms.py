@@ -15,10 +15,10 @@ from markdown_it import MarkdownIt
 
 from fixtures import models
 from onnxport.deployment.record import DeploymentReport
-from onnxport.pipelines.reports import deployment as views
-from onnxport.pipelines.reports import saving
-from onnxport.pipelines.reports.deployment import figures, junit, markdown, sarif
-from onnxport.pipelines.reports.deployment import html as view
+from onnxport.reports import deployment as views
+from onnxport.reports import saving
+from onnxport.reports.deployment import figures, junit, markdown, sarif
+from onnxport.reports.deployment import html as view
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.deployment.handmade import REPORTS, crowd, fitting, hostile, strict, whole
 from tests.pipelines.reports.handmade import NASTY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.pipelines.outcome import PipelineReport
+from onnxport.reports.pipeline_report import PipelineReport
 from tests.pipelines.reports.pipeline.handmade import RUNS
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from onnxport.errors import CANNOT_CONVERT, NOT_EQUIVALENT, PROVEN
-from onnxport.pipelines.outcome import (
+from onnxport.core.errors import CANNOT_CONVERT, NOT_EQUIVALENT, PROVEN
+from onnxport.reports.pipeline_report import (
     CellRecord,
     FailureRecord,
     LimitRecord,
@@ -16,7 +16,7 @@ from onnxport.pipelines.outcome import (
     PlaceRecord,
     exit_code_of,
 )
-from onnxport.pipelines.report import RunReport, Worth
+from onnxport.reports.run_report import RunReport, Worth
 from tests.pipelines.reports.handmade import (
     NASTY,
     broken,

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from onnxport.pipelines.outcome import PipelineReport
-from onnxport.pipelines.report import Worth
-from onnxport.pipelines.reports.pipeline import html as view
-from onnxport.pipelines.reports.pipeline import matrix
-from onnxport.pipelines.reports.pipeline.choices import choices
+from onnxport.reports.pipeline import html as view
+from onnxport.reports.pipeline import matrix
+from onnxport.reports.pipeline.choices import choices
+from onnxport.reports.pipeline_report import PipelineReport
+from onnxport.reports.run_report import Worth
 from tests.pipelines.reports.handmade import latency, passing
 from tests.pipelines.reports.pipeline.handmade import cell, crowd, mixed, node, report, sized
 

@@ -13,8 +13,8 @@ from lxml import etree
 from markdown_it import MarkdownIt
 
 from fixtures import models
-from onnxport.pipelines.outcome import PipelineReport
-from onnxport.pipelines.reports.pipeline import document, junit, markdown, matrix, sarif, terminal
+from onnxport.reports.pipeline import document, junit, markdown, matrix, sarif, terminal
+from onnxport.reports.pipeline_report import PipelineReport
 from tests.pipelines.reports.handmade import NASTY, failing
 from tests.pipelines.reports.pipeline.handmade import (
     cached,

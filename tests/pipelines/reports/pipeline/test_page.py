@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from onnxport.pipelines.outcome import PipelineReport
-from onnxport.pipelines.reports.pipeline import html as view
+from onnxport.reports.pipeline import html as view
+from onnxport.reports.pipeline_report import PipelineReport
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.handmade import NASTY
 from tests.pipelines.reports.pipeline.handmade import (

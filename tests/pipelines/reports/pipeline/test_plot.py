@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from onnxport.pipelines.outcome import PipelineReport
-from onnxport.pipelines.reports.charts import WIDTHS
-from onnxport.pipelines.reports.pipeline import matrix
-from onnxport.pipelines.reports.pipeline.plot import Label, Plot, plot
+from onnxport.reports.charts import WIDTHS
+from onnxport.reports.pipeline import matrix
+from onnxport.reports.pipeline.plot import Label, Plot, plot
+from onnxport.reports.pipeline_report import PipelineReport
 from tests.pipelines.reports.handmade import passing
 from tests.pipelines.reports.pipeline.handmade import cell, crowd, endless, lone, lost, node, report, sized
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from onnxport.cli.inert import inert, inert_document
-from onnxport.errors import UsageError
-from onnxport.pipelines.outcome import PipelineReport
-from onnxport.pipelines.reports.pipeline import services
+from onnxport.core.errors import UsageError
 from onnxport.pipelines.spec.faults import BadPipelineError
+from onnxport.reports.pipeline import services
+from onnxport.reports.pipeline_report import PipelineReport
 from tests.pipelines.reports.pipeline.handmade import hostile, lone, lost, mixed
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from onnxport.errors import UsageError
-from onnxport.pipelines.reports import profile as views
-from onnxport.pipelines.reports import saving
-from onnxport.pipelines.reports.profile import flame, markdown
-from onnxport.pipelines.reports.profile import html as view
+from onnxport.core.errors import UsageError
 from onnxport.profiling.record import ProfileReport
+from onnxport.reports import profile as views
+from onnxport.reports import saving
+from onnxport.reports.profile import flame, markdown
+from onnxport.reports.profile import html as view
 from tests.pipelines.reports import chromium
 from tests.pipelines.reports.handmade import NASTY
 from tests.pipelines.reports.profile.handmade import REPORTS, hostile, large, node, nothing, report, whole

@@ -1,0 +1,1 @@
+"""What every room stands on: errors, child processes, plugins, and how users write names and sizes."""

@@ -1,0 +1,168 @@
+"""Every error a user can meet: what happened, why, and the way out.
+
+The exit codes are the documented contract of the command line (docs/exit-codes.md). Of several failures in
+one run the highest in SEVERITY decides the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PROVEN = 0
+NOT_EQUIVALENT = 1
+USAGE = 2
+CANNOT_CONVERT = 3
+BAD_INPUT = 4
+MISSING_DEPENDENCY = 5
+MACHINE_FAILED = 6
+BUG = 70
+INTERRUPTED = 130
+
+# The order in which one exit code hides another when several things failed.
+SEVERITY = (BUG, MACHINE_FAILED, MISSING_DEPENDENCY, BAD_INPUT, CANNOT_CONVERT, USAGE, NOT_EQUIVALENT, PROVEN)
+
+
+class OnnxportError(Exception):
+    """Base of every error that is not a bug of ours.
+
+    Args:
+        what: one clause naming what failed and on what, in the user's own names.
+        why: the cause, when `what` does not already say it.
+        fix: what to do about it, as a command or an option where there is one.
+    """
+
+    exit_code = BUG
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        super().__init__(what, why, fix)
+        self.what, self.why, self.fix = what, why, fix
+
+    def __str__(self) -> str:
+        sentence = f"{self.what}: {self.why}" if self.why else self.what
+        return f"{sentence}; {self.fix}" if self.fix else sentence
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (core/child_process.py): keyword arguments have to survive pickling.
+        return _rebuild, (type(self), self.what, self.why, self.fix, self.__dict__)
+
+
+def _rebuild(
+    kind: type[OnnxportError], what: str, why: str, fix: str, state: dict[str, object]
+) -> OnnxportError:
+    error = kind.__new__(kind)
+    OnnxportError.__init__(error, what, why=why, fix=fix)
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(OnnxportError):
+    """An option that does not fit the model or another option."""
+
+    exit_code = USAGE
+
+
+class NoSizesError(UsageError):
+    """A model runs at none of the sizes that were tried for its open dimensions."""
+
+
+class InputError(OnnxportError):
+    """A file that is missing, unreadable, unsafe or not what its name says."""
+
+    exit_code = BAD_INPUT
+
+
+class MissingDependencyError(OnnxportError):
+    """A library or platform that this target needs is not here; `fix` is the line that mends it."""
+
+    exit_code = MISSING_DEPENDENCY
+
+
+class MachineError(OnnxportError):
+    """The machine failed us: disk, memory, permission to write, a compiler that crashed or hung."""
+
+    exit_code = MACHINE_FAILED
+
+
+class NotProvenError(OnnxportError):
+    """An artefact that differs from its source, or about which the inputs prove nothing; `report` says by how much."""
+
+    exit_code = NOT_EQUIVALENT
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "", report: Any = None) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.report = report
+
+
+class PipelineFailedError(OnnxportError):
+    """Something of a pipeline was not made, or not proven, or is over a limit; `report` says what and why.
+
+    Attributes:
+        exit_code: the report's, by SEVERITY over all that failed.
+    """
+
+    def __init__(
+        self, what: str, *, exit_code: int, why: str = "", fix: str = "", report: Any = None
+    ) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.exit_code, self.report = exit_code, report
+
+
+def printable(value: object) -> str:
+    """`value` on one line of printable characters; what is none is shown as its escape (`\\x1b`).
+
+    For names out of files that others made: on a terminal they could otherwise erase or forge lines of ours.
+    """
+    shown = str(value)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in shown)
+
+
+def _escape(character: str) -> str:
+    return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One node that a target cannot hold, named as Netron shows it."""
+
+    op: str
+    node: str
+    why: str
+
+
+class CannotConvertError(OnnxportError):
+    """The model has no equivalent in the target format; every reason is listed, not the first alone."""
+
+    exit_code = CANNOT_CONVERT
+
+    def __init__(self, what: str, *, refusals: Iterable[Refusal] = (), why: str = "", fix: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.refusals: Sequence[Refusal] = tuple(refusals)
+
+    def __str__(self) -> str:
+        if not self.refusals:
+            return super().__str__()
+        op_width = max(len(r.op) for r in self.refusals)
+        node_width = max(len(r.node) for r in self.refusals) + 2
+        rows = [printable(f"  {r.op:<{op_width}}  {r.node!r:<{node_width}}  {r.why}") for r in self.refusals]
+        named = f"{self.what}: {self.why}" if self.why else self.what
+        return "\n".join([f"{named}:", *rows, *([self.fix] if self.fix else [])])
+
+
+class BadPipelineError(OnnxportError):
+    """A pipeline.yaml with several faults; `faults` are the errors that each would have been alone."""
+
+    def __init__(self, what: str, faults: Sequence[OnnxportError]) -> None:
+        super().__init__(what)
+        self.faults = tuple(faults)
+        self.exit_code = worst(fault.exit_code for fault in faults)
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *(printable(f"  {fault}") for fault in self.faults)])
+
+
+def worst(exit_codes: Iterable[int]) -> int:
+    """The exit code of a run in which several things ended with `exit_codes`."""
+    codes = set(exit_codes)
+    return next((code for code in SEVERITY if code in codes), PROVEN)

@@ -1,0 +1,402 @@
+"""A model on disk as a set of files: what it is, what it takes and gives, and how it is replaced whole.
+
+An `.onnx` file may have its weights beside it, an `.ort` file its operator list, and an `.mlpackage` is a folder.
+Every room hands such sets around as `Artifact`, and every file that we write goes through `Staging`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
+from onnxport.core.folder_swap import exchange
+
+Format = Literal["onnx", "ort", "tflite", "coreml"]
+FORMATS: dict[str, Format] = {".onnx": "onnx", ".ort": "ort", ".tflite": "tflite", ".mlpackage": "coreml"}
+SUFFIXES: dict[Format, str] = {name: suffix for suffix, name in FORMATS.items()}
+# The formats of which a model is a folder, and the file that every such folder has.
+FOLDERS: dict[Format, str] = {"coreml": "Manifest.json"}
+# Relatives of a format of ours that are none: what they are, and what to give instead.
+_RELATIVES = {
+    ".mlmodel": "it is Core ML's older form of one file; an ML program is an .mlpackage: convert the ONNX model again",
+    ".mlmodelc": "it is a compiled Core ML model; give the .mlpackage that it was compiled from",
+}
+
+# A dimension: its size, the name of a symbol, or None where the file says nothing.
+Dim = int | str | None
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output: its name, its NumPy dtype name ("float32", "string", ...), its shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(dim, int) for dim in self.shape)
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
+        return printable(f"{self.name}: {self.dtype}[{dims}]")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A readable model and the files that belong to it, all below the folder of `path`, or in it where it is one."""
+
+    path: Path
+    format: Format
+    companions: tuple[Path, ...] = ()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Artifact:
+        """The artefact at `path`.
+
+        Raises:
+            UsageError: no path at all.
+            InputError: missing, a directory that is no model, empty, unreadable, or of an unknown extension.
+        """
+        path = path_of(path, "a model", fix="give a path to an .onnx file; save a ModelProto first")
+        known = ", ".join(FORMATS)
+        format_ = FORMATS.get(path.suffix.lower())
+        try:
+            if path.is_dir() and format_ in FOLDERS:
+                return cls._of_folder(path, format_)
+            if path.is_dir():
+                way_out = _RELATIVES.get(path.suffix.lower()) or f"give a model file ({known})"
+                raise InputError(f"{path} is a directory", fix=way_out)
+            if path.exists() and not path.is_file():  # a pipe, which opening would wait for
+                raise InputError(f"{path} is no regular file", fix=f"give a model file ({known})")
+            with path.open("rb") as file:
+                first = file.read(1)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        if format_ is None:
+            raise InputError(
+                f"{path} has an extension that names no model format we know",
+                why=_RELATIVES.get(path.suffix.lower(), ""),
+                fix=f"known are {known}",
+            )
+        if not first:
+            raise InputError(f"{path} is empty")
+        if format_ in FOLDERS:
+            raise InputError(
+                f"{path} is a file",
+                why=f"a model of format {path.suffix} is a folder",
+                fix="if it came in an archive, unpack that first",
+            )
+        _check_unicode(path)
+        return cls(path, format_)
+
+    @classmethod
+    def _of_folder(cls, path: Path, format_: Format) -> Artifact:
+        """As `open`, for a model that is a folder."""
+        if not (path / FOLDERS[format_]).is_file():
+            empty = not any(path.iterdir())
+            why = "it is empty" if empty else f"it has no {FOLDERS[format_]}"
+            raise InputError(f"{path} is no Core ML package", why=why)
+        _check_unicode(path)
+        return cls(path, format_)
+
+    @property
+    def is_folder(self) -> bool:
+        return self.format in FOLDERS
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        if self.is_folder:
+            return tuple(sorted(file for file in self.path.rglob("*") if file.is_file()))
+        return (self.path, *self.companions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files' names, those in a folder with their way inside."""
+        if self.is_folder:
+            return tuple(file.relative_to(self.path).as_posix() for file in self.files)
+        return tuple(file.name for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, companions included."""
+        return sum(file.stat().st_size for file in self.files)
+
+    @property
+    def stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """What tells whether a file was written since, without reading it: inode, bytes, time in nanoseconds."""
+        stats = [file.stat() for file in self.files]
+        return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
+
+    def digest(self, content: Callable[[Path], bytes] | None = None) -> str:
+        """SHA-256 over every file's name and content, in the order of the names relative to the main file.
+
+        The main file, or the folder that a package is, counts without its name, so that a renamed copy has the
+        digest of the original.
+
+        Args:
+            content: the SHA-256 of a file, for callers that know it already; the file is read unless given.
+        """
+        tree = hashlib.sha256()
+        root = self.path if self.is_folder else self.path.parent
+        for file in self.files if self.is_folder else (self.path, *sorted(self.companions)):
+            name = "" if file == self.path else file.relative_to(root).as_posix()
+            tree.update(name.encode() + b"\0" + (content or _sha256)(file))
+        return tree.hexdigest()
+
+
+def _sha256(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+class Referent(Protocol):
+    """What candidates are compared with, as a report names it: an Artifact, or a framework's model."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        ...
+
+    @property
+    def stamp(self) -> tuple[tuple[int, int, int], ...]: ...
+
+    def digest(self) -> str: ...
+
+
+def path_of(given: str | os.PathLike[str], what: str, *, fix: str) -> Path:
+    """The path that a caller gave for `what`; UsageError where it is none."""
+    if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
+        raise UsageError(f"{what} is given by its path, which {type(given).__name__} is not", fix=fix)
+    if "\0" in os.fspath(given):
+        raise UsageError(f"the path of {what} holds a character 0, as no file's name does", fix=fix)
+    if not os.fspath(given):
+        raise UsageError(f"the path of {what} is empty", fix=fix)
+    return Path(given)
+
+
+def _check_unicode(path: Path) -> None:
+    if not _is_unicode(path):
+        raise InputError(
+            f"{path} has a path that is not UTF-8",
+            why="the libraries that read models cannot open it",
+            fix="rename it, or give a link to it",
+        )
+
+
+def _is_unicode(path: Path) -> bool:
+    """Whether the path is text: a name on disk may be any bytes, and Python gives those that are none as surrogates."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_STAGING_PREFIX = ".onnxport-"
+# Where a staging folder keeps what stood at the output, under its name, until the new one has that place.
+_BEFORE = "before"
+_RIVALS = 8  # runs that write the same output, one of which may change what stands there between two looks
+
+
+class Staging:
+    """A private folder beside the output, whose files appear under their final names all at once or never.
+
+    Use as a context manager: write below `folder`, then `commit`. Leaving without a commit, by an error or
+    by Ctrl-C, removes the folder. A run that was killed outright leaves its folder behind, under a name with
+    its process number in it; the next run that writes to the same place sweeps it.
+
+    Args:
+        option: how the user says where `output` is, for messages.
+        folder: whether `output` is to be a folder; what it may hold before is the caller's to check.
+
+    Attributes:
+        settled: of the class: an artefact is moving to its place, after which an interruption comes too late.
+    """
+
+    settled: ClassVar[bool] = False
+    _live: ClassVar[set[Path]] = set()
+
+    def __init__(self, output: Path, option: str = "-o", *, folder: bool = False) -> None:
+        self.output, self._option, self._is_folder = output, option, folder
+        self.folder = Path()
+
+    def __enter__(self) -> Staging:
+        with writing(self.output, self._option):
+            self._check()
+            parent = self.output.parent
+            _sweep(parent, self._live)
+            self.folder = parent / f"{_STAGING_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+            self._live.add(self.folder)  # before it is made: an interruption may fall between the two
+            try:
+                self.folder.mkdir(mode=0o700)
+            except OSError:
+                self._live.discard(self.folder)
+                raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _discard(self.folder)
+        self._live.discard(self.folder)
+
+    def commit(self, files: dict[Path, Path]) -> None:
+        """Moves each staged file to its final path, flushed to disk first; the last one is the main file."""
+        with writing(self.output, self._option):
+            for staged in files:
+                with staged.open("rb+") as stream:
+                    os.fsync(stream.fileno())
+            Staging.settled = True
+            try:
+                for staged, final in files.items():
+                    os.replace(staged, final)
+            except BaseException:
+                Staging.settled = False
+                raise
+
+    def commit_folder(self, staged: Path, final: Path | None = None) -> None:
+        """Moves a staged folder to `output`; the one that stood there goes when the block ends.
+
+        Args:
+            final: where an artefact goes, after which an interruption comes too late.
+        """
+        settles, final = final is not None, final or self.output
+        with writing(self.output, self._option):
+            for path in staged.rglob("*"):
+                if path.is_file():
+                    with path.open("rb+") as stream:
+                        os.fsync(stream.fileno())
+            Staging.settled = settles
+            try:
+                _put_in_place(staged, final, self.folder / _BEFORE / final.name)
+            except BaseException:
+                Staging.settled = False
+                raise
+
+    @classmethod
+    def discard_all(cls) -> None:
+        """Removes every private folder of this process, for a way out that unwinds nothing."""
+        for folder in tuple(cls._live):
+            _discard(folder)
+
+    def _check(self) -> None:
+        """Whether the output can be meant."""
+        if not _is_unicode(self.output):
+            raise UsageError(
+                f"{self.output} cannot be written, its path is not UTF-8",
+                fix=f"give {self._option} another name",
+            )
+        if self._is_folder:
+            self._check_alone()
+        parent = self.output.parent
+        nearest = next(folder for folder in (parent, *parent.parents) if folder.exists())
+        if self.output.is_dir() and not self._is_folder:
+            raise UsageError(f"{self.output} is a directory", fix=f"give {self._option} a file name")
+        if not nearest.is_dir():
+            raise UsageError(
+                f"{self.output} cannot be written, {nearest} is a file and no folder",
+                fix=f"give {self._option} a path in a folder",
+            )
+        if nearest != parent:
+            raise UsageError(
+                f"the folder {parent} for the output does not exist", fix=f"create it: mkdir -p {parent}"
+            )
+
+    def _check_alone(self) -> None:
+        """Refuses an output that would take along what this process is to write inside it: a report, for one."""
+        place = self.output.resolve()
+        for other in self._live:
+            if place in other.resolve().parents:
+                raise UsageError(
+                    f"{self.output} is replaced as a whole, and something else is to be written in it",
+                    fix="give that a place beside it",
+                )
+
+
+@contextlib.contextmanager
+def writing(output: Path, option: str = "-o") -> Iterator[None]:
+    """Turns the operating system's refusal to write `output` into the error that the user is to see."""
+    try:
+        yield
+    except OnnxportError:
+        raise
+    except OSError as error:
+        raise write_failure(output, error, option) from error
+
+
+def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineError:
+    """The MachineError that says why `output` could not be written and what would help."""
+    fixes = {
+        errno.ENOSPC: f"free some space or give {option} a path on another disk",
+        errno.EFBIG: f"a file size limit is set (ulimit -f); raise it or give {option} another place",
+        errno.EDQUOT: f"the disk quota is used up; give {option} a path on another disk",
+    }
+    fix = fixes.get(error.errno or 0, f"give {option} a path that you may write to")
+    return MachineError(f"{output} cannot be written", why=error.strerror or str(error), fix=fix)
+
+
+def _put_in_place(staged: Path, final: Path, before: Path) -> None:
+    """Moves the folder `staged` to `final`; what stood there is then in the staging folder."""
+    for _ in range(_RIVALS):
+        try:
+            if not os.path.lexists(final):
+                os.rename(staged, final)
+            elif not exchange(staged, final):
+                before.parent.mkdir()
+                os.replace(final, before)
+                os.replace(staged, final)
+            return
+        except OSError as error:  # another run was faster: it put a folder there, or took one away
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+                raise
+            if not staged.is_dir() or before.parent.exists():
+                raise
+    raise OSError(errno.EBUSY, "other programs keep replacing it", str(final))
+
+
+def _discard(folder: Path) -> None:
+    """Removes a staging folder; what stood at an output goes back first if nothing has come in its place."""
+    with contextlib.suppress(OSError):
+        for old in (folder / _BEFORE).iterdir():
+            if not os.path.lexists(folder.parent / old.name):
+                os.rename(old, folder.parent / old.name)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(folder: Path, live: set[Path]) -> None:
+    """Removes staging folders whose process is gone, or had our number before us as in one container after another."""
+    for stale in folder.glob(f"{_STAGING_PREFIX}*-*"):
+        process = stale.name.removeprefix(_STAGING_PREFIX).partition("-")[0]
+        if not process.isdigit():
+            continue
+        ours = int(process) == os.getpid()
+        if stale not in live if ours else not _is_alive(int(process)):
+            _discard(stale)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # os.kill would end the process there
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

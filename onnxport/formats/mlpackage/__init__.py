@@ -1,0 +1,1 @@
+"""The `.mlpackage` of a Core ML program, read into plain objects."""

@@ -1,0 +1,206 @@
+"""Read a package into plain objects (program.py)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxport.core.errors import InputError
+from onnxport.formats.mlpackage.consistency import check
+from onnxport.formats.mlpackage.messages import messages
+from onnxport.formats.mlpackage.paths import inside, message
+from onnxport.formats.mlpackage.program import Block, Constant, Function, Operation, Package, Type
+from onnxport.formats.mlpackage.weights import read_blob, unpacked
+
+# MIL's data types by NumPy's names; those of fewer than 8 bits are held in whole bytes.
+_NAMES = {
+    "FLOAT16": "float16",
+    "FLOAT32": "float32",
+    "FLOAT64": "float64",
+    "BFLOAT16": "bfloat16",
+    "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E5M2": "float8_e5m2",
+    "BOOL": "bool",
+    "STRING": "str",
+    **{f"{sign}INT{bits}": f"{sign}int{bits}".lower() for sign in ("", "U") for bits in (8, 16, 32, 64)},
+    "INT4": "int4",
+    **{f"UINT{bits}": f"uint{bits}" for bits in (1, 2, 3, 4, 6)},
+}
+_MANIFEST = "Manifest.json"
+_LIST = "list"
+# Numbers in a message itself; larger constants are in the weight file.
+_FILLED = 1 << 20
+
+
+def read_package(folder: Path) -> Package:
+    """Reads the package at `folder`.
+
+    Raises:
+        InputError: no package, a damaged one, or one that holds another kind of model than an ML program.
+        ImportError: coremltools is not installed.
+    """
+    import json
+
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        root = manifest["itemInfoEntries"][manifest["rootModelIdentifier"]]["path"]
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{folder} is no Core ML package", why=f"it has no {Path(error.filename).name}"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(folder, f"its {_MANIFEST} does not say where the model is") from error
+    file, content = _model(folder, root)
+    spec = _parsed(content, folder, file.name)
+    kind = spec.WhichOneof("Type")
+    if kind is None:
+        raise _damaged(folder, f"{file.name} holds no model")
+    if kind != "mlProgram":
+        raise InputError(
+            f"{folder} holds a {kind}, not an ML program",
+            fix="only programs (iOS15 and newer) can be evaluated; convert the model again",
+        )
+    return Package(_functions(spec, folder, file.parent), spec.description, spec)
+
+
+def _model(folder: Path, name: Any) -> tuple[Path, bytes]:
+    """The file of the model itself, and what it holds."""
+    try:
+        file = inside(folder / "Data", name if isinstance(name, str) else "")
+        return file, message(file)
+    except FileNotFoundError as error:
+        raise InputError(f"{folder} is no Core ML package", why=f"it has no {Path(name).name}") from error
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read", why=error.strerror or str(error)) from error
+    except ValueError as error:
+        raise _damaged(folder, str(error)) from error
+
+
+def _parsed(content: bytes, folder: Path, name: str) -> Any:
+    model = messages("Model").Model
+    try:
+        return model.FromString(content)
+    except Exception as error:  # protobuf's DecodeError, whichever implementation raises it
+        raise _damaged(folder, f"{name} is cut off or no model at all") from error
+
+
+def _functions(spec: Any, folder: Path, root: Path) -> dict[str, Function]:
+    try:
+        functions = {name: _function(each, root) for name, each in sorted(spec.mlProgram.functions.items())}
+        for function in functions.values():
+            check(function)
+        return functions
+    except FileNotFoundError as error:
+        raise _damaged(folder, f"{Path(error.filename).name}, which holds its weights, is missing") from error
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error, OSError) as error:
+        raise _damaged(folder, str(error)) from error
+
+
+def _damaged(folder: Path, why: str) -> InputError:
+    return InputError(f"{folder} is damaged", why=why, fix="copy, download or convert it again")
+
+
+def _function(spec: Any, folder: Path) -> Function:
+    if spec.opset not in spec.block_specializations:
+        raise ValueError(f"a function has nothing for the opset {spec.opset!r} that it names")
+    block = spec.block_specializations[spec.opset]
+    inputs = tuple((each.name, _type(each.type)) for each in spec.inputs)
+    return Function(inputs, spec.opset, _block(block, folder))
+
+
+def _block(spec: Any, folder: Path) -> Block:
+    return Block(
+        tuple(each.name for each in spec.inputs),
+        tuple(_type(each.type) for each in spec.inputs),
+        tuple(spec.outputs),
+        tuple(_operation(each, folder) for each in spec.operations),
+    )
+
+
+def _operation(spec: Any, folder: Path) -> Operation:
+    attributes = {name: _constant(value, folder) for name, value in spec.attributes.items()}
+    name = attributes.pop("name", Constant(""))
+    return Operation(
+        spec.type,
+        str(name.value),
+        {name: _bindings(argument, folder) for name, argument in spec.inputs.items()},
+        tuple((each.name, _type(each.type)) for each in spec.outputs),
+        attributes,
+        tuple(_block(each, folder) for each in spec.blocks),
+    )
+
+
+def _bindings(argument: Any, folder: Path) -> tuple[str | Constant, ...]:
+    return tuple(
+        each.name if each.WhichOneof("binding") == "name" else _constant(each.value, folder)
+        for each in argument.arguments
+    )
+
+
+def _type(spec: Any) -> Type:
+    kind = spec.WhichOneof("type")
+    if kind == "tensorType":
+        dims = tuple(
+            int(dim.constant.size) if dim.WhichOneof("dimension") == "constant" else None
+            for dim in spec.tensorType.dimensions
+        )
+        shape = None if spec.tensorType.rank < 0 else dims
+        return Type(_NAMES[messages("MIL").DataType.Name(spec.tensorType.dataType)], shape)
+    if kind == "listType":
+        return Type(_LIST, (), _type(spec.listType.type))
+    if kind == "stateType":
+        return Type("state", (), _type(spec.stateType.wrappedType))
+    if kind == "dictionaryType":
+        return Type("dictionary")
+    raise ValueError(f"a value of type {kind}")
+
+
+def _constant(spec: Any, folder: Path) -> Constant:
+    if spec.WhichOneof("value") == "blobFileValue":
+        file = inside(folder, spec.blobFileValue.fileName.removeprefix("@model_path/"))
+        type_ = _type(spec.type)
+        return Constant(read_blob(file, spec.blobFileValue.offset, type_.dtype, _static(type_)), type_.dtype)
+    value = spec.immediateValue
+    kind = value.WhichOneof("value")
+    if kind == "tensor":
+        type_ = _type(spec.type)
+        return Constant(_tensor(value.tensor, type_), type_.dtype)
+    if kind in ("list", "tuple"):
+        return Constant(tuple(_constant(each, folder).value for each in getattr(value, kind).values))
+    raise ValueError(f"a constant of kind {kind}")
+
+
+def _tensor(spec: Any, type_: Type) -> Any:
+    """An array; a Python string, or an array of them as objects."""
+    kind = spec.WhichOneof("value")
+    shape = _static(type_)
+    if kind == "strings":
+        strings = list(spec.strings.values)
+        return strings[0] if not shape else np.array(strings, dtype=object).reshape(shape)
+    if kind == "bytes":  # types that the message has no field for, in their own representation
+        data = np.frombuffer(spec.bytes.values, np.uint8)
+        if type_.dtype in ("int4", "uint1", "uint2", "uint3", "uint4", "uint6"):
+            return unpacked(data, type_.dtype, math.prod(shape)).reshape(shape)
+        return data.view(np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))).reshape(shape)
+    values = getattr(spec, kind).values if kind else []
+    dtype = np.dtype(getattr(ml_dtypes, type_.dtype, type_.dtype))
+    numbers = np.array(values, dtype=dtype)
+    size = math.prod(shape)
+    if (
+        numbers.size != size and numbers.size <= 1 and size <= _FILLED
+    ):  # one for all, or zeros that are left out
+        numbers = np.full(size, numbers[0] if numbers.size else 0, dtype)
+    if numbers.size != size:
+        raise ValueError(f"a constant of {numbers.size} numbers has the shape {shape}")
+    return numbers.reshape(shape)
+
+
+def _static(type_: Type) -> tuple[int, ...]:
+    return tuple(dim if dim is not None else 1 for dim in type_.shape or ())

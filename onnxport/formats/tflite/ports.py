@@ -1,0 +1,192 @@
+"""What a `.tflite` file says of its inputs and outputs, and what arrays are there: without an interpreter.
+
+An artefact of ours says in its manifest how its tensors are called and permuted and which dtypes the source had;
+a foreign `.tflite` is taken by its signature, or by its tensors' names where it has none.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from onnxport.core.arrays import Array
+from onnxport.core.errors import InputError, UsageError
+from onnxport.formats.manifest import KEY, Manifest, Port, Tap
+
+_IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
+_SIGNATURE = "serving_default"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The artefact's inputs and outputs with the index of each one's tensor, in the order of the source."""
+
+    inputs: tuple[tuple[Port, int], ...]
+    outputs: tuple[tuple[Port, int], ...]
+    taps: Mapping[str, Tap]
+    keeps_state: bool
+
+
+def read_ends(path: Path, noted: bool = True) -> Ends:
+    """What the file says of its inputs, outputs and intermediate values.
+
+    Raises:
+        InputError: not a TFLite file, or a damaged one.
+    """
+    try:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if content[4:8] != _IDENTIFIER:
+            from onnxport.formats.model import foreign_kind
+
+            kind, way_out = foreign_kind(path) or ("", "")
+            why = f"it is {kind}" if kind else "its file identifier is not TFL3"
+            raise InputError(f"{path} is not a TFLite model", why=why, fix=way_out)
+        return _ends(schema.Model.GetRootAs(content, 0), content, noted)
+    except (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{path} is truncated or damaged", fix="copy, download or convert it again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
+
+
+def _ends(model: Any, content: mmap.mmap, noted: bool) -> Ends:
+    graph = model.Subgraphs(0)
+    inputs = [graph.Inputs(i) for i in range(graph.InputsLength())]
+    outputs = [graph.Outputs(i) for i in range(graph.OutputsLength())]
+    named_inputs, named_outputs = _signature(model, graph, inputs, outputs)
+    manifest = _manifest(model, content) if noted else None
+    keeps_state = any(graph.Tensors(i).IsVariable() for i in range(graph.TensorsLength()))
+    if manifest is None:
+        return Ends(
+            tuple((_port(graph, name, index), index) for name, index in named_inputs.items()),
+            tuple((_port(graph, name, index), index) for name, index in named_outputs.items()),
+            {},
+            keeps_state,
+        )
+    names = {leading_name(_name(graph.Tensors(i))) for i in range(graph.TensorsLength())}
+    return Ends(
+        tuple((port, named_inputs[port.key]) for port in manifest.inputs),
+        tuple((port, named_outputs[port.key]) for port in manifest.outputs),
+        {name: tap for name, tap in manifest.taps.items() if tap.key in names},
+        keeps_state,
+    )
+
+
+def _signature(
+    model: Any, graph: Any, inputs: Sequence[int], outputs: Sequence[int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Name to tensor index of the inputs and the outputs, in the subgraph's order."""
+    signatures = {
+        bytes(model.SignatureDefs(i).SignatureKey() or b"").decode(): model.SignatureDefs(i)
+        for i in range(model.SignatureDefsLength())
+    }
+    chosen = signatures.get(_SIGNATURE) or (next(iter(signatures.values())) if len(signatures) == 1 else None)
+    if chosen is None:
+        return (
+            {_name(graph.Tensors(index)): index for index in inputs},
+            {_name(graph.Tensors(index)): index for index in outputs},
+        )
+    ends = [chosen.Inputs(i) for i in range(chosen.InputsLength())]
+    results = [chosen.Outputs(i) for i in range(chosen.OutputsLength())]
+    return _ordered(ends, inputs), _ordered(results, outputs)
+
+
+def _ordered(maps: Sequence[Any], order: Sequence[int]) -> dict[str, int]:
+    """A signature lists its names alphabetically; the subgraph keeps the order of the source."""
+    named = {bytes(entry.Name()).decode(): entry.TensorIndex() for entry in maps}
+    return dict(sorted(named.items(), key=lambda item: order.index(item[1])))
+
+
+def _port(graph: Any, name: str, index: int) -> Port:
+    tensor = graph.Tensors(index)
+    signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else tensor.ShapeAsNumpy()
+    shape = (
+        tuple(None if size < 0 else int(size) for size in np.atleast_1d(signature)) if _rank(tensor) else ()
+    )
+    return Port(name, name, _dtype(tensor.Type()), shape)
+
+
+def _rank(tensor: Any) -> int:
+    return int(tensor.ShapeLength())
+
+
+def _dtype(element: int) -> str:
+    """NumPy's name of a schema TensorType."""
+    names = {value: name for name, value in vars(schema.TensorType).items() if isinstance(value, int)}
+    name: str = names[element]
+    return name.lower()
+
+
+def _name(tensor: Any) -> str:
+    return bytes(tensor.Name() or b"").decode(errors="replace")
+
+
+def leading_name(name: str) -> str:
+    """The compiler joins the names of what it fused by semicolons; the first is the value that comes out."""
+    return name.partition(";")[0]
+
+
+def _manifest(model: Any, content: mmap.mmap) -> Manifest | None:
+    """Our own note in the file's metadata; None in a foreign file."""
+    for i in range(model.MetadataLength()):
+        entry = model.Metadata(i)
+        if bytes(entry.Name() or b"").decode(errors="replace") == KEY:
+            buffer = model.Buffers(entry.Buffer())
+            # Files above 2 GB keep their buffers behind the flatbuffer, by offset.
+            if buffer.DataLength():
+                data = buffer.DataAsNumpy().tobytes()
+            else:
+                data = content[buffer.Offset() : buffer.Offset() + buffer.Size()]
+            return Manifest.from_json(data.decode())
+    return None
+
+
+def stored(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
+    """What the file's tensor of type `dtype` wants of an array of the source's."""
+    return _quantized(array, dtype, port) if port.scale else _cast(array, dtype, port.name)
+
+
+def restored(value: Array, port: Port) -> Array:
+    """The source's array of what the file's tensor holds."""
+    if port.scale:
+        return np.asarray(
+            ((value.astype(np.int32) - port.zero_point) * np.float32(port.scale)).astype(port.dtype)
+        )
+    return value if port.dtype in ("string", value.dtype.name) else value.astype(port.dtype)
+
+
+def _quantized(array: Array, dtype: np.dtype[Any], port: Port) -> Array:
+    """The integers that an artefact with quantized inputs wants of floats, as QuantizeLinear makes them."""
+    limits = np.iinfo(dtype)
+    steps = np.round(array / np.float32(port.scale)) + port.zero_point
+    return np.asarray(np.clip(steps, limits.min, limits.max).astype(dtype))
+
+
+def _cast(array: Array, dtype: np.dtype[Any], name: str) -> Array:
+    """The feed in the tensor's own dtype: TFLite has int32 where many ONNX models have int64."""
+    if array.dtype == dtype or dtype.kind in "OSU":
+        return array.copy(order="C")  # ascontiguousarray would give a scalar an axis
+    if dtype.kind in "iu" and array.size:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise UsageError(
+                f"input {name!r} has values from {array.min()} to {array.max()}",
+                why=f"the artefact holds it as {dtype.name}",
+                fix=f"keep it within {limits.min} to {limits.max}",
+            )
+    return array.astype(dtype, order="C")
+
+
+def cause(error: Exception) -> str:
+    """The runtime's message in one line, without repetition of the same line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "; ".join(dict.fromkeys(lines))[:400] or type(error).__name__

@@ -1,0 +1,32 @@
+"""Where a model runs as JUnit XML: a case per runtime, which fails where `--error-on-fallback` does for it."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as xml
+
+from onnxport.deployment.record import DeploymentReport, Placement
+from onnxport.reports import wording
+from onnxport.reports.deployment import figures
+from onnxport.reports.junit import document, failure, suite
+
+__all__ = ["failure", "view"]
+
+
+def view(report: DeploymentReport) -> str:
+    cases = [_case(report, each) for each in report.placements]
+    properties = (("model", report.model), ("format", report.format), ("command", figures.command(report)))
+    return document("onnxport inspect --runs-on", 0.0, [suite(report.model, 0.0, properties, cases)])
+
+
+def _case(report: DeploymentReport, placement: Placement) -> xml.Element:
+    case = xml.Element("testcase", classname="runs-on", name=wording.text(placement.runtime))
+    lines = "\n".join(figures.told(placement))
+    if figures.fails(report, placement):
+        said = f"{wording.text(placement.title)} takes {figures.taken(placement)}"
+        xml.SubElement(case, "failure", type=placement.extent, message=said).text = lines
+    elif placement.extent == "unknown":
+        said = wording.text(placement.why) or "nobody knows"
+        xml.SubElement(case, "skipped", type="unknown", message=said)
+    told = (f"takes: {figures.taken(placement)}", f"told by: {figures.origin(placement)}", lines)
+    xml.SubElement(case, "system-out").text = "\n".join(filter(None, told))
+    return case

@@ -1,0 +1,86 @@
+"""Where a model runs as SARIF 2.1.0: a result per runtime, operator and reason, located at the nodes that fall back.
+
+They are warnings, or errors where `--error-on-fallback` makes them so. A runtime that takes all has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxport.deployment.record import DeploymentReport, Placement
+from onnxport.reports import wording
+from onnxport.reports.deployment import figures
+from onnxport.reports.deployment.figures import Kind
+from onnxport.reports.sarif import Json, Rules, log, ruled, uri
+
+_NODES = 100  # of one result
+_REMEDY = "inspect --runs-on names the change that ends most of it, where there is one."
+
+
+def view(report: DeploymentReport) -> str:
+    rules = _rules("error" if report.strict else "warning")
+    results = [each for placement in report.placements for each in _results(report, placement, rules)]
+    strict: Sequence[str] = ("--error-on-fallback",) if report.strict else ()
+    runtimes = ",".join(each.runtime for each in report.placements)
+    return log(rules, results, report.exit_code, ("inspect", report.model, "--runs-on", runtimes, *strict))
+
+
+def _rules(level: str) -> Rules:
+    return {
+        "part": ("falls-back", level, "A runtime leaves nodes of the model to another.", _REMEDY),
+        "none": ("not-taken", level, "A runtime refuses the model.", _REMEDY),
+        "unknown": (
+            "not-known",
+            level,
+            "A runtime was asked about the model and gave no answer.",
+            "The message says how its process ended; --verbose shows what it printed.",
+        ),
+    }
+
+
+def _results(report: DeploymentReport, placement: Placement, rules: Rules) -> Iterator[Json]:
+    if placement.extent == "all":
+        return
+    title = wording.text(placement.title)
+    if placement.why or not placement.fallbacks:
+        yield _result(
+            report, placement, rules, (), f"{title}: {placement.why or figures.taken(placement)}", ()
+        )
+    for kind in figures.kinds(placement):
+        said = f"{title} leaves out {wording.count(len(kind.nodes), 'node')} {kind.op}: {kind.why}"
+        nodes = [_node(kind, name) for name in dict.fromkeys(kind.nodes)][:_NODES]
+        yield _result(report, placement, rules, (kind.op, kind.why), said, nodes)
+
+
+def _result(
+    report: DeploymentReport,
+    placement: Placement,
+    rules: Rules,
+    identity: Sequence[str],
+    said: str,
+    nodes: Sequence[Json],
+) -> Json:
+    place: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": uri(Path(report.model), Path.cwd()),
+            "region": {"startLine": 1},
+        }
+    }
+    if nodes:
+        place["logicalLocations"] = list(nodes)
+    made = ruled(rules, placement.extent, (placement.runtime, *identity), said) | {"locations": [place]}
+    properties = {"runtime": placement.runtime, "toldBy": figures.origin(placement)}
+    return made | {
+        "properties": properties | ({"change": figures.mended(placement)} if placement.change else {})
+    }
+
+
+def _node(kind: Kind, name: str) -> Json:
+    return {
+        "name": wording.text(name),
+        "fullyQualifiedName": wording.text(f"{kind.op}/{name}"),
+        "kind": "node",
+        "properties": {"op": wording.text(kind.op)},
+    }

@@ -1,0 +1,59 @@
+"""Where a model runs, for the terminal: a row per runtime, below it what falls back and what would mend that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from onnxport.core.errors import printable
+from onnxport.deployment.record import DeploymentReport, Fallback, Placement
+from onnxport.reports.deployment.figures import origin, taken
+from onnxport.reports.wording import count as _counted
+
+_SHOWN = 4  # kinds of fallback below a row, and nodes of one kind, unless all are wanted
+
+
+def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
+    """The whole report; every fallback and note where `detailed`."""
+    rows = [(each.runtime, taken(each), origin(each)) for each in report.placements]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    said = [f"{report.model}   {report.format}"]
+    for placement, (name, what, source) in zip(report.placements, rows, strict=True):
+        said.append(f"  {name:<{widths[0]}}  {what:<{widths[1]}}  {source}")
+        said += (f"      {line}" for line in _below(placement, detailed))
+    said += (f"note: {note}" for note in report.notes)
+    return "\n".join(printable(line) for line in said)
+
+
+def _below(placement: Placement, detailed: bool) -> Iterator[str]:
+    if placement.why:
+        yield placement.why
+    kinds = _by_operator(placement.fallbacks)
+    for fallbacks in kinds if detailed else kinds[:_SHOWN]:
+        yield from _kind(fallbacks, detailed)
+    if not detailed and len(kinds) > _SHOWN:
+        rest = kinds[_SHOWN:]
+        operators = ", ".join(f"{each[0].op} {len(each)}" for each in rest)
+        yield f"and {_counted(sum(map(len, rest)), 'node')} more: {operators}"
+    if change := placement.change:
+        command = f": {change.command}" if change.command else ""
+        yield f"{change.said} ends {change.mends} of these{command}"
+    if detailed:
+        yield from placement.notes
+        yield from [placement.source] if placement.source else []
+
+
+def _kind(fallbacks: Sequence[Fallback], detailed: bool) -> Iterator[str]:
+    first, *others = fallbacks
+    if detailed:
+        yield from (f"{each.op} {each.node!r}: {each.why}" for each in fallbacks)
+    else:
+        more = f" and {_counted(len(others), 'node')} more" if others else ""
+        yield f"{first.op} {first.node!r}{more}: {first.why}"
+
+
+def _by_operator(fallbacks: Iterable[Fallback]) -> list[list[Fallback]]:
+    """The most frequent operator first."""
+    found: dict[str, list[Fallback]] = {}
+    for each in fallbacks:
+        found.setdefault(each.op, []).append(each)
+    return sorted(found.values(), key=len, reverse=True)

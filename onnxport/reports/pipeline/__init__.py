@@ -1,0 +1,78 @@
+"""The views of a pipeline's run, one module per form as for single commands, and where `--report` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import writing
+from onnxport.reports import FORMATS, Save, saving
+
+# What a folder is filled with.
+NAMES = ("index.html", "report.json", "junit.xml", "report.sarif", "summary.md")
+
+
+@contextmanager
+def saving_run(paths: Sequence[Path], besides: Sequence[Path] = ()) -> Iterator[Save]:
+    """As `reports.saving`, for the report of a pipeline; a path that is a folder, or has no suffix, gets every form.
+
+    A folder that is made for the reports goes again if none is written.
+
+    Args:
+        besides: paths that another block writes; a file that they have in common is theirs.
+
+    Raises:
+        UsageError: no form has this suffix, or the folder of a file does not exist.
+        MachineError: the folder cannot be written to.
+    """
+    theirs = {file.resolve() for path in besides for file in files_of(path)}
+    with ExitStack() as stack:
+        files: dict[Path, Path] = {}
+        for path in paths:
+            own = {file.resolve(): file for file in files_of(path) if file.resolve() not in theirs}
+            if own and _is_folder(path):
+                stack.enter_context(_folder(path))
+            files |= own
+        yield stack.enter_context(saving(tuple(files.values()), "run", __name__))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() not in FORMATS
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The files that the report is written to where `path` is given.
+
+    Raises:
+        UsageError: there is no such form, or no folder can be there.
+    """
+    if not _is_folder(path):
+        return (path,)
+    if path.suffix and not path.is_dir():
+        raise UsageError(
+            f"no report can be written to {path}",
+            fix=f"known suffixes are {', '.join(FORMATS)}; a folder, which exists or has no suffix, gets all forms",
+        )
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    if not nearest.is_dir():
+        raise UsageError(
+            f"no report can be written to {path}, {nearest} is a file and no folder",
+            fix="give it another place",
+        )
+    return tuple(path / name for name in NAMES)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """`path` as a folder; what was made for it goes again where it stayed empty."""
+    made = [each for each in (path, *path.parents) if not each.exists()]
+    with writing(path, "--report"):
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for folder in made:
+            with suppress(OSError):  # it holds reports
+                folder.rmdir()

@@ -1,0 +1,89 @@
+"""The report of a pipeline's run as JUnit XML: a suite per model, a case per cell and per stage that failed.
+
+A cell that is not there because a stage before it failed is skipped: the stage is the error, and is counted once. As
+for single commands a case has its figures as its output; they are properties of the suite, too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree as xml
+
+from onnxport.reports import wording
+from onnxport.reports.junit import document, failure, suite
+from onnxport.reports.pipeline import matrix
+from onnxport.reports.pipeline.matrix import Fault, Row
+from onnxport.reports.pipeline_report import PipelineReport
+from onnxport.validate.report import RIGHT
+
+__all__ = ["failure", "view"]
+
+
+def view(report: PipelineReport) -> str:
+    found = matrix.faults(report)
+    suites = [
+        _suite(report, model, rows, [fault for fault in found if fault.model == model])
+        for model, rows in matrix.by_model(matrix.rows(report)).items()
+    ]
+    return document(f"onnxport {report.command} {report.file}", report.seconds, suites)
+
+
+def _suite(report: PipelineReport, model: str, rows: Sequence[Row], faults: Sequence[Fault]) -> xml.Element:
+    own = {row.node.name for row in rows} | {row.cell.name for row in rows}
+    seconds = sum(node.seconds for node in report.nodes if node.model == model)
+    cases = [_stage(fault) for fault in faults if fault.name not in own]
+    cases += [_cell(row, faults) for row in rows]
+    return suite(model, seconds, _properties(report, rows), cases)
+
+
+def _properties(report: PipelineReport, rows: Sequence[Row]) -> Iterator[tuple[str, object]]:
+    yield "pipeline", report.file
+    for row in rows:
+        for label, said in matrix.figures(row):
+            yield f"{row.label} {label}", said
+    if report.arguments:
+        yield "command", shlex.join(("onnxport", report.command, *report.arguments))
+    yield from matrix.environment(report).items()
+
+
+def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
+    case = _case(row.cell.model, row.label, row.node.seconds)
+    causes = [fault for fault in faults if fault.name in (row.node.name, row.cell.name)]
+    if causes:
+        for fault in causes:
+            _fail(case, fault)
+    elif row.culprit is not None:
+        xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {wording.text(row.why)}")
+    elif row.cell.verdict not in RIGHT:
+        made = row.made
+        reason = f": {wording.text(made.report.reason)}" if made is not None else ""
+        xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"{row.cell.verdict}{reason}")
+    lines = (f"{label}: {said}" for label, said in matrix.figures(row))
+    xml.SubElement(case, "system-out").text = "\n".join(lines)
+    return case
+
+
+def _stage(fault: Fault) -> xml.Element:
+    case = _case(fault.model, fault.name.removeprefix(f"{fault.model}/"), fault.seconds)
+    _fail(case, fault)
+    return case
+
+
+def _case(model: str, name: str, seconds: float) -> xml.Element:
+    # Readers split the class name at its dots, and a model's name may have some.
+    classname = wording.text(model).replace(".", "_")
+    return xml.Element("testcase", classname=classname, name=wording.text(name), time=f"{seconds:.3f}")
+
+
+def _fail(case: xml.Element, fault: Fault) -> None:
+    """An error where nothing was judged, a failure where the judge or a limit said no."""
+    sentence = " ".join(matrix.lines(fault.sentence))
+    kind = "error" if fault.kind == "failed" else "failure"
+    found = xml.SubElement(case, kind, type=fault.kind, message=f"{fault.kind}: {sentence}")
+    lines = [*matrix.lines(fault.sentence), f"stage: {wording.text(fault.stage)}"]
+    if fault.found:
+        lines.append(fault.found)
+    if fault.onnx_node:
+        lines.append(f"ONNX node: {fault.onnx_node}")
+    found.text = "\n".join((*lines, f"exit {fault.exit_code}"))

@@ -1,0 +1,167 @@
+"""What a run tells the service that it runs in: GitHub Actions' workflow commands, GitLab CI's code quality report.
+
+GitHub reads commands out of what a step prints, on either stream, and shows them at a file's line. GitLab reads files
+that the job names as its artifacts, and folds the log's sections.
+
+Sources: actions/runner, src/Runner.Common/ActionCommand.cs; GitLab's documentation, ci/testing/code_quality and
+ci/jobs/job_logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Staging, writing
+from onnxport.reports import wording
+from onnxport.reports.pipeline import matrix, terminal
+from onnxport.reports.pipeline.checkout import in_checkout, root
+from onnxport.reports.pipeline.matrix import Fault
+from onnxport.reports.pipeline_report import PipelineReport
+
+Service = Literal["none", "github", "gitlab"]
+
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+QUALITY = "gl-code-quality-report.json"
+_SECTION = "onnxport_figures"
+# Kinds of findings, the worst last, and what GitLab calls as bad.
+_GITLAB = {
+    "inconclusive": "minor",
+    "over budget": "major",
+    "not equivalent": "critical",
+    "failed": "blocker",
+    "refused": "blocker",
+}
+_SEVERITIES = tuple(_GITLAB)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a service shows at a line of a file.
+
+    Attributes:
+        kind: see Fault; "refused" of the pipeline's file.
+        file: from the checkout's root.
+    """
+
+    title: str
+    kind: str
+    said: str
+    file: str
+    line: int
+
+
+def findings(report: PipelineReport) -> list[Finding]:
+    """One for each failure of a run, the worst verdicts first: GitHub shows ten of a step."""
+    found = []
+    for fault in matrix.faults(report):
+        file, line = (fault.at.file, fault.at.line) if fault.at is not None else (report.file, 1)
+        title = f"onnxport: {fault.name} {fault.kind}"
+        found.append(Finding(title, fault.kind, _told(fault), _known(file), line))
+    return sorted(found, key=lambda each: _SEVERITIES.index(each.kind), reverse=True)
+
+
+def refused(error: OnnxportError, pipeline: Path) -> list[Finding]:
+    """One for each fault of the file itself, at the line that its message begins with."""
+    found = []
+    for fault in getattr(error, "faults", (error,)):
+        place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", fault.what)
+        file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
+        title = "onnxport: the pipeline is refused"
+        found.append(Finding(title, "refused", str(fault), _known(file), int(line)))
+    return found
+
+
+def tell(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
+    """Writes what the service reads from files; gives the lines that it reads from the log.
+
+    Args:
+        summary: Markdown of the run.
+
+    Raises:
+        MachineError: a file cannot be written.
+    """
+    if service == "github":
+        _summarize(summary())
+        return [_command(each) for each in found]
+    if service == "gitlab":
+        _save_quality(found)
+    return []
+
+
+def figures(report: PipelineReport, seconds: float) -> str:
+    """The figures of every stage as a section of GitLab's log that stays folded until somebody opens it.
+
+    Args:
+        seconds: Unix time.
+    """
+    clear, at = "\x1b[0K", int(seconds)
+    start = f"{clear}section_start:{at}:{_SECTION}[collapsed=true]\r{clear}figures of every stage"
+    return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
+
+
+def _told(fault: Fault) -> str:
+    lines = matrix.lines(fault.sentence)
+    if fault.found:
+        lines.append(fault.found)
+    if fault.others:
+        lines.append(f"not made for it: {', '.join(map(wording.text, fault.others))}")
+    return "\n".join(lines)
+
+
+def _known(file: str) -> str:
+    return wording.text(in_checkout(Path(file)).as_posix())
+
+
+def _command(found: Finding) -> str:
+    """A workflow command of GitHub Actions."""
+    kind = "warning" if found.kind == "inconclusive" else "error"
+    properties = {"file": found.file, "line": str(found.line), "title": found.title}
+    place = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
+    message = "\n".join(matrix.lines(found.said))
+    return f"::{kind} {place}::{_data(message)}"
+
+
+def _quality(found: Finding) -> dict[str, Any]:
+    """A finding as GitLab's code quality report has it."""
+    # Figures in the text of a failure change from run to run; faults of a file differ in nothing else.
+    identity = (found.title, found.file, *([found.said] if found.kind == "refused" else []))
+    return {
+        "description": " ".join(matrix.lines(found.said)),
+        "check_name": f"onnxport {found.kind}",
+        "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+        "severity": _GITLAB[found.kind],
+        "location": {"path": found.file, "lines": {"begin": found.line}},
+    }
+
+
+def _data(said: str) -> str:
+    return said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(said: str) -> str:
+    return _data(wording.text(said)).replace(":", "%3A").replace(",", "%2C")
+
+
+def _summarize(summary: str) -> None:
+    place = os.environ.get(_SUMMARY)
+    if not place:
+        return
+    with writing(Path(place), f"${_SUMMARY}"), Path(place).open("a", encoding="utf-8") as file:
+        file.write(summary)
+
+
+def _save_quality(found: Sequence[Finding]) -> None:
+    place = root() / QUALITY
+    with Staging(place, "--annotations") as staging:
+        staged = staging.folder / place.name
+        with writing(place, "--annotations"):
+            staged.write_text(json.dumps(list(map(_quality, found)), indent=2) + "\n", encoding="utf-8")
+        staging.commit({staged: place})

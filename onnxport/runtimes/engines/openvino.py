@@ -1,0 +1,97 @@
+"""OpenVINO on the CPU, by its Python package: ONNX read by its own frontend, sizes left open.
+
+`import openvino` reports its use to a server of Intel and writes `~/intel`, where the package openvino_telemetry is
+importable, which it requires; what it takes in its place where that is not is a stub of its own that does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxport.core.arrays import Array, Feeds
+from onnxport.runtimes.engines.base import EngineRuntime, Refusal, Session, Work
+
+_TELEMETRY = "openvino_telemetry"
+
+
+@contextlib.contextmanager
+def _unreported() -> Iterator[None]:
+    """Within it the reporter cannot be imported; one that the caller has imported is his."""
+    if _TELEMETRY in sys.modules:
+        yield
+        return
+    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # what import takes for "there is none"
+    try:
+        yield
+    finally:
+        del sys.modules[_TELEMETRY]
+
+
+with _unreported():
+    import openvino
+
+
+class OpenvinoRuntime(EngineRuntime):
+    """A model in OpenVINO's CPU plugin; float32 stays float32, on processors with bfloat16 and beside int8 weights."""
+
+    title = "OpenVINO"
+    distribution = "openvino"
+    fixes_sizes = False
+    types = frozenset(
+        (
+            *("bool", "float16", "float32", "float64", "string"),
+            *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        )
+    )
+
+    def _load(self, work: Work) -> Session:
+        core = openvino.Core()
+        try:
+            model = core.read_model(work.file)
+            compiled = core.compile_model(model, "CPU", _settings(work.threads))
+        except RuntimeError as error:
+            raise Refusal(_cause(error)) from error
+        return _Loaded(work.wanted, compiled)
+
+
+def _settings(threads: int) -> dict[str, object]:
+    return {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else it rounds to int8 what weights of fewer bits are multiplied by
+        "INFERENCE_NUM_THREADS": threads,
+        "ENABLE_CPU_PINNING": False,  # the other side runs beside it
+        "CACHE_DIR": "",
+    }
+
+
+# "Exception from src/inference/src/cpp/core.cpp:84:", "Check 'false' failed at src/x.cpp:151:"
+_PREAMBLE = re.compile(
+    r"Exception from \S+:\d+:|Check '.*?' failed at \S+:\d+:|FrontEnd API failed with \w+:"
+)
+
+
+def _cause(error: Exception) -> str:
+    """What it says, without where in OpenVINO that arose."""
+    return _PREAMBLE.sub("", " ".join(str(error).split()))
+
+
+class _Loaded:
+    def __init__(self, wanted: Sequence[str], compiled: Any) -> None:
+        self._request = compiled.create_infer_request()
+        self._known = {name for port in compiled.inputs for name in port.get_names()}
+        self._ports = {name: port for port in compiled.outputs for name in port.get_names()}
+        self._wanted = wanted
+
+    def run(self, feeds: Feeds) -> list[Array]:
+        given = {name: array for name, array in feeds.items() if name in self._known}
+        try:
+            found = self._request.infer(given)
+        except RuntimeError as error:
+            raise Refusal(_cause(error)) from error
+        return [np.array(found[self._ports[name]]) for name in self._wanted]

@@ -1,0 +1,87 @@
+"""Two numbers in, one out, with NumPy's broadcasting; integers wrap around in their 32 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+from onnxport.runtimes.mlprogram.registry import Call, kernel
+
+_BINARY: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+
+
+def _binary(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
+    return lambda x, y: function(x, y)
+
+
+for _name, _function in _BINARY.items():
+    kernel(_name)(_binary(_function))
+
+
+@kernel("real_div")
+def real_div(x: Array, y: Array, call: Call) -> Array:
+    return divided(x, y, call)
+
+
+def divided(x: Array, y: Array, call: Call) -> Array:
+    """x / y. Of integers, documentation says neither how a remainder is rounded nor what a zero gives."""
+    if x.dtype.kind == "f":
+        return x / y
+    exact = np.where(y == 0, 1, y)
+    if call.strict and ((y == 0).any() or (x % exact).any()):
+        call.undefined("how a quotient of integers is rounded")
+    # In whole numbers: a quotient in float32 would be off from 2^24 on.
+    magnitude = np.abs(x.astype(np.int64)) // np.abs(exact.astype(np.int64))
+    return (magnitude * np.sign(x) * np.sign(exact)).astype(x.dtype)
+
+
+@kernel("floor_div")
+def floor_div(x: Array, y: Array, call: Call) -> Array:
+    _nonzero(y, call)
+    return x // y
+
+
+@kernel("mod")
+def mod(x: Array, y: Array, call: Call) -> Array:
+    """What floor_div leaves: the divisor's sign."""
+    _nonzero(y, call)
+    return x % y
+
+
+def _nonzero(y: Array, call: Call) -> None:
+    if call.strict and y.dtype.kind != "f" and (y == 0).any():
+        call.undefined("integers divided by zero")
+
+
+@kernel("pow")
+def power(x: Array, y: Array, call: Call) -> Array:
+    if x.dtype.kind == "f":
+        return np.power(x, y)
+    if call.strict and (y < 0).any():
+        call.undefined("integers to a negative power")
+    return np.where(y < 0, np.trunc(np.power(x.astype(np.float64), y)).astype(x.dtype), x ** np.maximum(y, 0))
+
+
+@kernel("select")
+def select(cond: Array, a: Array | None = None, b: Array | None = None) -> Array:
+    """Without `a` and `b`: where `cond` holds, a row for each place."""
+    if a is None or b is None:
+        return np.argwhere(cond)
+    return np.where(cond, a, b)

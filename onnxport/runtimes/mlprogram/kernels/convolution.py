@@ -1,0 +1,187 @@
+"""conv and conv_transpose: kernel position by kernel position as strided views, summed up by matrix products."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+from onnxport.runtimes.mlprogram.kernels.windows import Span, integers, padded, spans
+from onnxport.runtimes.mlprogram.registry import kernel
+
+# The columns that one matrix product takes at once, in elements: more would not stay in the caches or in memory.
+_COLUMNS = 2**25
+# A depthwise convolution goes over its channels in pieces that stay in a core's cache.
+_PIECE = 2**16
+
+
+@kernel("conv")
+def conv(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    strides: Array | None = None,
+    pad_type: str = "valid",
+    pad: Array | None = None,
+    dilations: Array | None = None,
+    groups: Array | None = None,
+) -> Array:
+    rank = x.ndim - 2
+    over = spans(
+        x.shape[2:],
+        weight.shape[2:],
+        integers(strides, rank, 1),
+        integers(dilations, rank, 1),
+        pad_type,
+        integers(pad, 2 * rank, 0),
+    )
+    x = padded(np.asarray(x, np.float32), over, 0)
+    weight, group = np.asarray(weight, np.float32), 1 if groups is None else int(groups)
+    y = _depthwise(x, weight, over) if group == x.shape[1] > 1 else _grouped(x, weight, over, group)
+    return y if bias is None else y + _per_channel(bias, y.ndim)
+
+
+def _grouped(x: Array, weight: Array, over: Sequence[Span], groups: int) -> Array:
+    """One product per group of the kernels with the columns of the input that they meet."""
+    batch, channels = x.shape[:2]
+    size = [span.size for span in over]
+    kernels = weight.reshape(groups, weight.shape[0] // groups, -1)
+    y = np.empty((batch, groups, kernels.shape[1], *size), np.float32)
+    positions = list(_positions(over))
+    row = channels * len(positions) * int(np.prod(size[1:]))
+    step = max(1, _COLUMNS // max(row, 1))
+    for image, start in itertools.product(range(batch), range(0, size[0], step)):
+        stop = min(start + step, size[0])
+        part = [stop - start, *size[1:]]
+        if len(positions) == 1 and all(span.stride == 1 for span in over):
+            columns = x[image][:, start:stop]
+        else:
+            columns = np.empty((channels, len(positions), *part), np.float32)
+            for index, position in enumerate(positions):
+                columns[:, index] = x[image][(slice(None), *_views(over, position))][:, start:stop]
+        product = np.matmul(kernels, columns.reshape(groups, kernels.shape[2], -1))
+        y[image, :, :, start:stop] = product.reshape(groups, -1, *part)
+    return y.reshape(batch, weight.shape[0], *size)
+
+
+def _depthwise(x: Array, weight: Array, over: Sequence[Span]) -> Array:
+    """Multiplies and adds view by view; every channel has `weight.shape[0] / channels` kernels of its own."""
+    batch, channels = x.shape[:2]
+    size = [span.size for span in over]
+    kernels = weight.reshape(channels, -1, *weight.shape[2:])
+    y = np.empty((batch, *kernels.shape[:2], *size), np.float32)
+    step = max(1, _PIECE // max(1, kernels.shape[1] * int(np.prod(size))))
+    for image, start in itertools.product(range(batch), range(0, channels, step)):
+        part = slice(start, start + step)
+        target = y[image, part]
+        product = np.empty_like(target)
+        for index, position in enumerate(_positions(over)):
+            view = x[image, part][(slice(None), *_views(over, position))][:, None]
+            where: tuple[Any, ...] = (part, slice(None), *position)
+            factor = _spread(kernels[where], target.ndim)
+            np.multiply(view, factor, out=product if index else target)
+            if index:
+                target += product
+    return y.reshape(batch, weight.shape[0], *size)
+
+
+@kernel("conv_transpose")
+def conv_transpose(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    pad: Array | None = None,
+    output_shape: Array | None = None,
+    pad_type: str = "valid",
+    strides: Array | None = None,
+    dilations: Array | None = None,
+    groups: Array | None = None,
+) -> Array:
+    rank = x.ndim - 2
+    stretch = [
+        Span(0, 0, size, k, stride, dilation)
+        for size, k, stride, dilation in zip(
+            x.shape[2:],
+            weight.shape[2:],
+            integers(strides, rank, 1),
+            integers(dilations, rank, 1),
+            strict=True,
+        )
+    ]
+    whole = _scattered(np.asarray(x, np.float32), np.asarray(weight, np.float32), stretch, groups)
+    wanted = None if output_shape is None else [int(each) for each in output_shape[2:]]
+    y = _cropped(whole, stretch, pad_type, integers(pad, 2 * rank, 0), wanted)
+    return y if bias is None else y + _per_channel(bias, y.ndim)
+
+
+def _scattered(x: Array, weight: Array, over: Sequence[Span], groups: Array | None) -> Array:
+    """Every element of the input times the kernel, added up where the kernels overlap; nothing cropped."""
+    batch, channels = x.shape[:2]
+    group = 1 if groups is None else int(groups)
+    kernels = weight.reshape(group, channels // group, -1).swapaxes(1, 2)
+    products = np.matmul(kernels, x.reshape(batch, group, channels // group, -1))
+    products = products.reshape(batch, weight.shape[1] * group, -1, *x.shape[2:])
+    y = np.zeros((*products.shape[:2], *(span.reach for span in over)), np.float32)
+    for index, position in enumerate(_positions(over)):
+        where: tuple[Any, ...] = (..., *_views(over, position))
+        y[where] += products[:, :, index]
+    return y
+
+
+def _cropped(
+    whole: Array, over: Sequence[Span], pad_type: str, pad: Sequence[int], wanted: Sequence[int] | None
+) -> Array:
+    """Takes the padding off; what an output shape asks for beyond the products is zero.
+
+    `same` is the transpose of a `same` convolution, whose input had the size that is the output's here.
+    """
+    for i, span in enumerate(over):
+        axis = 2 + i
+        if pad_type == "same" or pad_type == "same_lower":
+            size = wanted[i] if wanted else span.size * span.stride
+            total = max(0, span.reach - size)
+            before = total // 2 if pad_type == "same" else total - total // 2
+        else:
+            before, after = (pad[2 * i], pad[2 * i + 1]) if pad_type == "custom" else (0, 0)
+            size = wanted[i] if wanted else span.reach - before - after
+        lack = max(0, before + size - span.reach)
+        if lack:
+            whole = np.pad(whole, [(0, lack if each == axis else 0) for each in range(whole.ndim)])
+        whole = whole[(slice(None),) * axis + (slice(before, before + size),)]
+    return whole
+
+
+@kernel("conv_quantized")
+def conv_quantized(
+    x: Array,
+    weight: Array,
+    quantization_type: str,
+    quant_scale: Array,
+    quant_bias: Array,
+    nbits: Array | None = None,
+    **rest: Any,
+) -> Array:
+    """W_float = W_quantized * scale + bias, the scale and bias of each output channel or of all."""
+    scale, offset = (np.asarray(each, np.float32) for each in (quant_scale, quant_bias))
+    shape = (-1,) + (1,) * (weight.ndim - 1)
+    restored = weight.astype(np.float32) * scale.reshape(shape) + offset.reshape(shape)
+    return np.asarray(conv(x, restored, **rest))
+
+
+def _positions(over: Sequence[Span]) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(range(span.kernel) for span in over))
+
+
+def _views(over: Sequence[Span], position: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(span.at(each) for span, each in zip(over, position, strict=True))
+
+
+def _spread(factors: Array, rank: int) -> Array:
+    return factors.reshape(factors.shape + (1,) * (rank - factors.ndim))
+
+
+def _per_channel(values: Array, rank: int) -> Array:
+    return np.asarray(values, np.float32).reshape((-1,) + (1,) * (rank - 2))

@@ -1,0 +1,85 @@
+"""Lists of tensors, which a program hands on: every write gives another list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+from onnxport.runtimes.mlprogram.registry import Call, Undefined, kernel
+
+
+@dataclass(frozen=True)
+class TensorList:
+    """Elements by number, None for one that nobody wrote."""
+
+    elements: tuple[Array | None, ...]
+    grows: bool
+
+
+@kernel("make_list")
+def make_list(
+    elem_shape: object = None,
+    init_length: Array | int = 1,
+    dynamic_length: Array | bool = True,
+    dtype: str = "fp32",
+) -> TensorList:
+    return TensorList((None,) * int(init_length), bool(dynamic_length))
+
+
+@kernel("list_length")
+def list_length(ls: TensorList) -> Array:
+    return np.asarray(len(ls.elements), np.int32)
+
+
+@kernel("list_write")
+def list_write(ls: TensorList, index: Array, value: Array) -> TensorList:
+    return _written(ls, {_number(index): value})
+
+
+@kernel("list_scatter")
+def list_scatter(ls: TensorList, indices: Array, value: Array, call: Call) -> TensorList:
+    numbers = [_number(each) for each in np.ravel(indices)]
+    if call.strict and len(set(numbers)) < len(numbers):
+        raise Undefined("list_scatter that writes one element twice")
+    return _written(ls, dict(zip(numbers, value, strict=True)))
+
+
+@kernel("list_read")
+def list_read(ls: TensorList, index: Array) -> Array:
+    return _read(ls, _number(index))
+
+
+@kernel("list_gather")
+def list_gather(ls: TensorList, indices: Array) -> Array:
+    if not indices.size:
+        raise Undefined("list_gather of no elements: MIL has no tensor without elements")
+    return np.stack([_read(ls, _number(each)) for each in np.ravel(indices)])
+
+
+def _number(index: Array) -> int:
+    number = int(np.ravel(index)[0])
+    if number < 0:
+        raise Undefined(f"a list's element {number}")
+    return number
+
+
+def _written(ls: TensorList, new: dict[int, Array]) -> TensorList:
+    elements = list(ls.elements)
+    length = max(len(elements), 1 + max(new, default=-1))
+    if length > len(elements) and not ls.grows:
+        raise Undefined(f"element {length - 1} written to a list of the fixed length {len(elements)}")
+    elements += [None] * (length - len(elements))
+    for number, value in new.items():
+        elements[number] = np.asarray(value)
+    return TensorList(tuple(elements), ls.grows)
+
+
+def _read(ls: TensorList, number: int) -> Array:
+    if number >= len(ls.elements):
+        raise Undefined(f"element {number} of a list of length {len(ls.elements)}")
+    element = ls.elements[number]
+    if element is None:
+        raise Undefined(f"element {number} of a list, which nothing was written to")
+    return element

@@ -1,0 +1,41 @@
+"""Products of matrices, summed in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+from onnxport.runtimes.mlprogram.registry import kernel
+
+
+@kernel("matmul")
+def matmul(x: Array, y: Array, transpose_x: Array | bool = False, transpose_y: Array | bool = False) -> Array:
+    left = np.swapaxes(x, -1, -2) if transpose_x and x.ndim > 1 else x
+    right = np.swapaxes(y, -1, -2) if transpose_y and y.ndim > 1 else y
+    return np.asarray(np.matmul(left, right))
+
+
+@kernel("linear")
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    product = np.matmul(x, weight.T)
+    return np.asarray(product if bias is None else product + bias)
+
+
+@kernel("einsum")
+def einsum(values: Sequence[Array], equation: str) -> Array:
+    """Two equations are documented: products over the last axis of one and the third from the end of the other."""
+    terms, _, result = equation.replace(" ", "").partition("->")
+    left, right = terms.split(",")
+    summed = left[-1]
+    documented = (
+        len(left) in (3, 4)
+        and right == left[:-3] + summed + left[-2] + right[-1]
+        and result == left[:-1] + right[-1]
+    )
+    if not documented:
+        raise ValueError(f"the equation {equation!r}")
+    # Every other axis is a batch's: both become [.., H, rows, columns], which broadcasts as documented.
+    product = np.matmul(np.swapaxes(values[0], -3, -2), np.swapaxes(values[1], -3, -2))
+    return np.swapaxes(product, -3, -2)

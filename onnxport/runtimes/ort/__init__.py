@@ -1,0 +1,1 @@
+"""ONNX Runtime on the CPU, and the exact integer arithmetic that its answers are held to."""

@@ -1,0 +1,188 @@
+"""Integer arithmetic that no CPU saturates: signed weights beside unsigned activations become unsigned.
+
+Kernels for two unsigned operands sum in 32 bits on every CPU, those for uint8 by int8 do not (integer_products.py). So
+each such weight is stored as uint8, 128 higher, and its zero point 128 higher: the same numbers, and the same integers
+in every sum.
+
+    Given   QLinearConv(x: uint8, ..., w: int8, w_scale, w_zero_point = 0, ...)
+    Result  QLinearConv(x: uint8, ..., w + 128: uint8, w_scale, w_zero_point = 128, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.integer_products import DEQUANTIZE, FUSED, OFFSET, OPERANDS, Operands, unsigned
+
+_INT8, _UINT8 = ir.DataType.INT8, ir.DataType.UINT8
+
+
+def with_unsigned_weights(model: Model) -> Model | None:
+    """Return a copy of `model` whose integer products are exact on every CPU; None where nothing had to change."""
+    if not any(_is_product(node) for graph in model.ir.graphs() for node in graph):
+        return None
+    copy = model.clone()
+    # For the element types; files need not declare those of intermediate values.
+    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
+    if not any(signed for graph in copy.ir.graphs() for node in graph for signed in signed_weights(node)):
+        return None
+    for graph in copy.ir.graphs():
+        for node in list(graph):
+            for use in signed_weights(node):
+                _make_unsigned(use)
+        _drop_unread(graph)
+    return copy
+
+
+def _drop_unread(graph: ir.Graph) -> None:
+    """Remove the constants that nothing reads any more."""
+    outputs = set(graph.outputs)
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and value not in outputs and value not in graph.inputs:
+            del graph.initializers[name]
+
+
+def _is_product(node: ir.Node) -> bool:
+    return (node.domain, node.op_type) in OPERANDS or node.op_type == DEQUANTIZE
+
+
+@dataclass(frozen=True)
+class SignedWeight:
+    """An int8 operand that is multiplied by uint8 activations.
+
+    Attributes:
+        node: the operator that reads it: a product, or the DequantizeLinear in front of one.
+        place, zero_point: their places among the node's inputs.
+    """
+
+    node: ir.Node
+    place: int
+    zero_point: int
+
+    @property
+    def value(self) -> ir.Value:
+        value = self.node.inputs[self.place]
+        assert value is not None, "signed_weights gives those that are there"
+        return value
+
+    @property
+    def constant(self) -> ir.TensorProtocol | None:
+        """Its numbers; None where they are computed."""
+        return ir.convenience.get_const_tensor(self.value)
+
+
+def signed_weights(node: ir.Node) -> Iterator[SignedWeight]:
+    """The operands of `node` that saturate beside uint8 activations."""
+    operands = OPERANDS.get((node.domain, node.op_type))
+    if operands is not None:
+        if operands.activation is None or _activation_type(node, operands) == _UINT8:
+            yield from (
+                SignedWeight(node, place, zero)
+                for place, zero in operands.weights
+                if _element_type(node, place) == _INT8
+            )
+    elif node.op_type == DEQUANTIZE and _is_fused_weight(node):
+        yield SignedWeight(node, 0, 2)
+
+
+def _is_fused_weight(node: ir.Node) -> bool:
+    """Whether a DequantizeLinear gives int8 weights to a product whose other operand was quantized, too."""
+    if _element_type(node, 0) != _INT8 or ("block_size" in node.attributes and _int(node, "block_size")):
+        return False
+    weights = node.inputs[0]
+    if weights is None or ir.convenience.get_const_tensor(weights) is None:
+        return False
+    return any(
+        place == 1 and user.op_type in FUSED and _is_dequantized(user.inputs[0])
+        for user, place in node.outputs[0].uses()
+    )
+
+
+def _is_dequantized(value: ir.Value | None) -> bool:
+    producer = value.producer() if value is not None else None
+    return producer is not None and producer.op_type == DEQUANTIZE
+
+
+def _int(node: ir.Node, name: str) -> int:
+    return node.attributes[name].as_int()
+
+
+def _activation_type(node: ir.Node, operands: Operands) -> ir.DataType | None:
+    for place in (operands.activation_zero_point, operands.activation):
+        if place is not None and (found := _element_type(node, place)) is not None:
+            return found
+    return None
+
+
+def _element_type(node: ir.Node, place: int) -> ir.DataType | None:
+    """The type of an input; None where nothing tells."""
+    value = node.inputs[place] if place < len(node.inputs) else None
+    if value is None:
+        return None
+    constant = ir.convenience.get_const_tensor(value)
+    return value.dtype if constant is None else constant.dtype
+
+
+def _make_unsigned(use: SignedWeight) -> None:
+    """Has a node read its weight 128 higher, with a zero point that is 128 higher."""
+    node = use.node
+    zero = node.inputs[use.zero_point] if use.zero_point < len(node.inputs) else None
+    shifted = [(use.place, _shifted(use.value, node)), (use.zero_point, _zero_point(use, zero))]
+    if use.zero_point >= len(node.inputs):
+        node.resize_inputs(use.zero_point + 1)
+    for place, value in shifted:
+        node.replace_input_with(place, value)
+
+
+def _zero_point(use: SignedWeight, zero: ir.Value | None) -> ir.Value:
+    if zero is not None:
+        return _shifted(zero, use.node)
+    shape: tuple[int, ...] = ()
+    if use.node.op_type == DEQUANTIZE:  # as many as there are scales
+        scale = use.node.inputs[1]
+        constant = None if scale is None else ir.convenience.get_const_tensor(scale)
+        shape = () if constant is None else tuple(constant.shape.numpy())
+    name = f"{use.node.outputs[0].name}/zero_point"
+    return _constant(use.node.graph, name, np.full(shape, OFFSET, np.uint8))
+
+
+def _shifted(value: ir.Value, node: ir.Node) -> ir.Value:
+    constant = ir.convenience.get_const_tensor(value)
+    if constant is not None:
+        # In the graph that has the original: names of an outer graph must not come back in an inner one.
+        return _constant(value.graph or node.graph, f"{value.name}/unsigned", unsigned(constant.numpy()))
+    return _computed(value, node)
+
+
+def _constant(graph: ir.Graph | ir.Function | None, name: str, values: Array) -> ir.Value:
+    """An initializer of `graph`, made by the first who asks for its name."""
+    assert isinstance(graph, ir.Graph), "functions are inlined before"
+    if name not in graph.initializers:
+        dtype = ir.DataType.from_numpy(values.dtype)
+        value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(values.shape))
+        value.const_value = ir.tensor(values, name=name)
+        graph.register_initializer(value)
+    return graph.initializers[name]
+
+
+def _computed(value: ir.Value, node: ir.Node) -> ir.Value:
+    """`value` shifted when the model runs, for operands that are no constants."""
+    offset = _constant(node.graph, f"{node.outputs[0].name}/128", np.array(OFFSET, np.int32))
+    wide = ir.node("Cast", [value], {"to": int(ir.DataType.INT32)})
+    moved = ir.node("Add", [wide.outputs[0], offset])
+    narrow = ir.node("Cast", [moved.outputs[0]], {"to": int(_UINT8)})
+    made = (wide, moved, narrow)
+    for number, each in enumerate(made):
+        each.name = each.outputs[0].name = (
+            f"{node.name or node.outputs[0].name}/{value.name}/unsigned_{number}"
+        )
+    assert isinstance(node.graph, ir.Graph)
+    node.graph.insert_before(node, made)
+    return narrow.outputs[0]

@@ -1,0 +1,71 @@
+"""The operators that multiply integers, by the places of their operands; what some CPUs get wrong in them.
+
+ONNX Runtime multiplies uint8 activations by int8 weights with VPMADDUBSW on x86 CPUs that have no VNNI. That
+instruction adds two products in 16 bits and saturates (255 * 127 * 2 > 32767), which ONNX does not define: its integer
+operators sum in 32 bits. Measured with ONNX Runtime 1.31.1 restricted to AVX2 (tests/validate/runtimes): of the
+operators in OPERANDS, uint8 by int8 saturates and every other mix of types is exact; ConvInteger saturates for int8 by
+uint8 only, which no tool writes; depthwise QLinearConv and MatMulNBits never do.
+
+Light on purpose: the process that runs a model reads nothing else of this unless the model has such operators.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+
+OFFSET = 128  # from int8 to uint8
+_MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The places of a product's operands among a node's inputs.
+
+    Attributes:
+        activation: the uint8 operand; None where the operator makes it itself.
+        activation_zero_point: its zero point, which tells its type; None where there is none.
+        weights: places of int8 weights, each with the place of its zero point.
+    """
+
+    activation: int | None
+    activation_zero_point: int | None
+    weights: tuple[tuple[int, int], ...]
+
+
+# (domain, operator) -> its operands. DequantizeLinear is here for the products that ONNX Runtime fuses it with.
+OPERANDS: Mapping[tuple[str, str], Operands] = {
+    ("", "MatMulInteger"): Operands(0, 2, ((1, 3),)),
+    ("", "QLinearConv"): Operands(0, 2, ((3, 5),)),
+    ("", "QLinearMatMul"): Operands(0, 2, ((3, 5),)),
+    (_MICROSOFT, "QLinearConv"): Operands(0, 2, ((3, 5),)),
+    ("com.ms.internal.nhwc", "QLinearConv"): Operands(0, 2, ((3, 5),)),
+    (_MICROSOFT, "QGemm"): Operands(0, 2, ((3, 5),)),
+    (_MICROSOFT, "MatMulIntegerToFloat"): Operands(0, 4, ((1, 5),)),
+    (_MICROSOFT, "QAttention"): Operands(0, 6, ((1, 7),)),
+    (_MICROSOFT, "DynamicQuantizeMatMul"): Operands(None, None, ((1, 3),)),
+    (_MICROSOFT, "DynamicQuantizeLSTM"): Operands(None, None, ((1, 9), (2, 11))),
+}
+# What ONNX Runtime fuses with the DequantizeLinear of its operands: Conv, MatMul and Gemm read weights second.
+FUSED = frozenset(("Conv", "MatMul", "Gemm"))
+DEQUANTIZE = "DequantizeLinear"
+_SPELLED = tuple(name.encode() for name in {*(op for _, op in OPERANDS), DEQUANTIZE})
+
+
+def unsigned(values: Array) -> Array:
+    """int8 numbers as uint8, each 128 higher."""
+    return np.asarray(values.view(np.uint8) ^ np.uint8(OFFSET))
+
+
+def holds_integer_products(source: Path | bytes) -> bool:
+    """Whether a model's file may hold an operator that saturates; told by names, without reading it as a model."""
+    if isinstance(source, bytes):
+        return any(name in source for name in _SPELLED)
+    with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(name) >= 0 for name in _SPELLED)

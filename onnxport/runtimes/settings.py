@@ -1,0 +1,68 @@
+"""Read what `--reference-runtime` and `--candidate-runtime` say into a runtime's options.
+
+Without any library behind it, so that a wrong setting is refused before one is imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import get_args
+
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import SUFFIXES, Format
+from onnxport.runtimes import registry
+from onnxport.runtimes.options import AUTO, THREADS, Delegate, Integers, OrtLevel, RuntimeOptions, Units
+
+_MOST_THREADS = 256
+_CHOICES = {
+    "level": get_args(OrtLevel),
+    "integers": get_args(Integers),
+    "delegate": get_args(Delegate),
+    "units": get_args(Units),
+}
+_FIELDS = frozenset(field.name for field in fields(RuntimeOptions))
+
+
+def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> RuntimeOptions:
+    """The options of the runtime for `format_`.
+
+    Args:
+        given: names and values as the user wrote them.
+        option: how the user says it, for messages.
+
+    Raises:
+        UsageError: a name that the runtime does not know, or a value that it cannot have.
+        MissingDependencyError: a runtime of a plugin that cannot be used.
+    """
+    kind = registry.find(format_, given.get("runtime", AUTO), option)
+    known = sorted((*kind.settings, "runtime"))
+    for name in given:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            way_out = f"did you mean {nearest[0]!r}?" if nearest else f"its settings are {', '.join(known)}"
+            who = kind.title if "runtime" in given else f"the runtime of {SUFFIXES[format_]} files"
+            raise UsageError(f"{option}: {who} has no {name!r}", fix=way_out)
+    for name, choices in _CHOICES.items():
+        if given.get(name, choices[0]) not in choices:
+            raise UsageError(
+                f"{option}: {name} has the value {given[name]!r}", fix=f"give {', '.join(choices)}"
+            )
+    return RuntimeOptions(
+        threads=_threads(given.get("threads", str(THREADS)), option),
+        level=given.get("level", "all"),  # type: ignore[arg-type]  # checked against the choices
+        provider=given.get("provider", "CPU"),
+        integers=given.get("integers", "exact"),  # type: ignore[arg-type]
+        delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
+        runtime=given.get("runtime", AUTO),
+        units=given.get("units", "all"),  # type: ignore[arg-type]
+        function=given.get("function", ""),
+        own=tuple(sorted((name, value) for name, value in given.items() if name not in _FIELDS)),
+    )
+
+
+def _threads(text: str, option: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= _MOST_THREADS:
+        return int(text)
+    raise UsageError(f"{option}: threads has the value {text!r}", fix=f"give 1 to {_MOST_THREADS}")
