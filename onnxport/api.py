@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
-from onnxport.pipelines import comparing, exporting, runner
-from onnxport.pipelines.clock import Progress
+from onnxport.pipelines import export_run, runner, validation_run
 from onnxport.pipelines.jobs import conversion, optimization, quantization
-from onnxport.pipelines.stages import params_of
+from onnxport.pipelines.params import params_of
+from onnxport.pipelines.step_times import Progress
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.params import ValidateParams
@@ -22,7 +22,7 @@ from onnxport.validate.report import Report
 if TYPE_CHECKING:
     from onnxport.bench.record import BenchReport
     from onnxport.deployment.record import DeploymentReport
-    from onnxport.pipelines.running.watching import Watcher
+    from onnxport.pipelines.executors.progress import Watcher
     from onnxport.profiling.record import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
@@ -134,8 +134,8 @@ def export_model(
         NotProvenError: the ONNX model computes something else; its `report` has the figures. No artefact is left.
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
-    job = exporting.export_job(source, output, options, validate=validate, keep_rejected=keep_rejected)
-    return _passed(job.output, exporting.run(job, "export", progress))
+    job = export_run.export_job(source, output, options, validate=validate, keep_rejected=keep_rejected)
+    return _passed(job.output, export_run.run(job, "export", progress))
 
 
 def optimize_model(
@@ -182,7 +182,7 @@ def validate_model(
         The verdict with its figures per output; `passed` is True if the candidate is equivalent.
     """
     params = params_of(ValidateParams, options, purpose="validation")
-    run = comparing.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
+    run = validation_run.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
     return run.artifacts[0].report
 
 
@@ -207,7 +207,7 @@ def debug_model(
     """
     params = params_of(DebugParams, options, purpose="debugging")
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
-    run = comparing.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
+    run = validation_run.debug(Artifact.open(reference), Artifact.open(candidate), params, folder, progress)
     return run.artifacts[0].report
 
 
@@ -247,11 +247,11 @@ def profile_model(model: StrPath, *, progress: Progress | None = None, **options
         MachineError: the runtime crashed or hung.
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
-    from onnxport.pipelines import profiles
+    from onnxport.pipelines import profile_run
     from onnxport.profiling.params import ProfileParams
 
     params = params_of(ProfileParams, options, purpose="a profile")
-    return profiles.profile(Artifact.open(model), params, progress).report
+    return profile_run.profile(Artifact.open(model), params, progress).report
 
 
 def bench_models(
@@ -274,11 +274,11 @@ def bench_models(
             gave.
     """
     from onnxport.bench.params import BenchParams
-    from onnxport.pipelines import benching
+    from onnxport.pipelines import bench_run
 
     given = (models,) if isinstance(models, str | os.PathLike) else tuple(models)
     params = params_of(BenchParams, options, purpose="a bench")
-    return benching.bench([Artifact.open(model) for model in given], params, progress)
+    return bench_run.bench([Artifact.open(model) for model in given], params, progress)
 
 
 def run_pipeline(
@@ -309,7 +309,7 @@ def run_pipeline(
         OnnxportError: the file cannot be meant, and nothing was done.
     """
     from onnxport.core.memory import bytes_of
-    from onnxport.pipelines.running.run import run
+    from onnxport.pipelines.execution.run import run
 
     path = path_of(pipeline, "a pipeline", fix="give a path to a pipeline.yaml")
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:

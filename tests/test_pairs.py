@@ -7,7 +7,7 @@ import pytest
 from onnxport.core.errors import UsageError
 from onnxport.exporters.factory import _arguments
 from onnxport.exporters.params import ExportParams
-from onnxport.pipelines.stages import params_of
+from onnxport.pipelines.params import params_of
 from onnxport.samples.preprocessing import Preprocessing, preprocessing
 from onnxport.validate.params import ValidateParams
 

@@ -10,7 +10,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.making import Making, making
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
-from onnxport.pipelines.stages import TARGETS
+from onnxport.pipelines.registry import TARGETS
 from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
 

@@ -41,8 +41,8 @@ def command(
     **options: Any,
 ) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines import comparing
-    from onnxport.pipelines.stages import params_of
+    from onnxport.pipelines import validation_run
+    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
     from onnxport.reports.diagnosis import diagnosis_lines
 
@@ -51,7 +51,7 @@ def command(
     with spelled():
         params = params_of(DebugParams, given(options), purpose="debugging")
     with saving(report_files, "debug") as save:
-        report = comparing.debug(
+        report = validation_run.debug(
             Artifact.open(reference),
             Artifact.open(candidate),
             params,

@@ -22,7 +22,7 @@ from onnxport.core.errors import (
     OnnxportError,
     printable,
 )
-from onnxport.pipelines.failures import Failure, failure_of
+from onnxport.pipelines.error_text import Failure, failure_of
 
 
 @dataclass(frozen=True)

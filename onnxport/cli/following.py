@@ -16,7 +16,7 @@ from onnxport.core.errors import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from onnxport.pipelines.spec.pipeline import Node
+    from onnxport.pipelines.config.pipeline import Node
     from onnxport.reports.pipeline_report import NodeRecord
 
 

@@ -38,7 +38,7 @@ from onnxport.core.errors import printable
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 @output_options
 def command(model: str | None, destination: Path, ci: Any, force: bool, output: Output) -> int:
-    from onnxport.pipelines.initializing.beginning import begin
+    from onnxport.pipelines.init.project import begin
 
     begun = begin(model, destination, ci, force=force, progress=output.progress())
     document = {

@@ -15,7 +15,7 @@ from onnxport.cli.options import given, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.clock import Progress
+    from onnxport.pipelines.step_times import Progress
     from onnxport.reports.run_report import RunReport
 
 J_contra = TypeVar("J_contra", contravariant=True)

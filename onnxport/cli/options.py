@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from onnxport.cli.output import PATH
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.stages import RefusedValue
+from onnxport.pipelines.params import RefusedValue
 
 F = TypeVar("F", bound=Callable[..., Any])
 

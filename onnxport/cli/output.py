@@ -23,7 +23,7 @@ from onnxport.cli.inert import inert_document
 from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.clock import Progress
+    from onnxport.pipelines.step_times import Progress
     from onnxport.reports.run_report import RunReport
 
 

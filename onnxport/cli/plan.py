@@ -11,7 +11,7 @@ from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.graph.planning import Plan
+    from onnxport.pipelines.graph.plan import Plan
 
 
 @subcommand("plan", "onnxport plan pipeline.yaml", "onnxport plan pipeline.yaml --target phone")
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Output) -> int:
     from onnxport.core.user_modules import importable_from
     from onnxport.pipelines.cache import Cache, folder_beside
-    from onnxport.pipelines.graph.planning import Planner
-    from onnxport.pipelines.lock.keeping import Keeper
-    from onnxport.pipelines.running.run import chosen
-    from onnxport.pipelines.spec.reading import read
+    from onnxport.pipelines.config.reader import read
+    from onnxport.pipelines.execution.run import chosen
+    from onnxport.pipelines.graph.plan import Planner
+    from onnxport.pipelines.lock.enforcement import Keeper
 
     found = read(pipeline)
     cells = chosen(found, targets)

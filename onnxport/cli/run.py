@@ -81,7 +81,7 @@ def command(
 ) -> int:
     from onnxport.cli.failures import explain, show_traceback
     from onnxport.cli.following import following
-    from onnxport.pipelines.running.run import run
+    from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 
     def explained(error: Exception) -> FailureRecord:

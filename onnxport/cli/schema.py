@@ -10,7 +10,7 @@ from onnxport.cli.output import Output, output_options
 @output_options
 def command(output: Output) -> int:
     from onnxport.core.errors import PROVEN
-    from onnxport.pipelines.spec.published import schema
+    from onnxport.pipelines.config.json_schema import schema
 
     document = schema().removesuffix("\n")
     output.result(lambda: document, lambda: document)

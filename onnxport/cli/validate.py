@@ -27,14 +27,14 @@ def command(
     reference: Path, candidate: Path, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines import comparing
-    from onnxport.pipelines.stages import params_of
+    from onnxport.pipelines import validation_run
+    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
 
     with spelled():
         params = params_of(ValidateParams, given(options), purpose="validation")
     with saving(report_files, "validate") as save:
-        report = comparing.validate(
+        report = validation_run.validate(
             Artifact.open(reference), Artifact.open(candidate), params, output.progress(), output.arguments
         )
         save(report)

@@ -27,7 +27,7 @@ from onnxport.cli.output import PATH, Output, output_options
 )
 @output_options
 def command(artefact: Path, lock: Path | None, source: Path | None, output: Output) -> int:
-    from onnxport.pipelines.verifying import verify
+    from onnxport.pipelines.lock.verification import verify
     from onnxport.reports.verification import verification_lines
 
     found = verify(artefact, lock, source)

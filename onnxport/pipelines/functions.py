@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
-from onnxport.pipelines.clock import Clock
-from onnxport.pipelines.judging import JudgeAhead, started, verdict, waived
-from onnxport.pipelines.sources import load, reading
+from onnxport.pipelines.background_judge import JudgeAhead, started, verdict, waived
+from onnxport.pipelines.model_sources import load, reading
 from onnxport.pipelines.stages import Product
+from onnxport.pipelines.step_times import Clock
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model

@@ -14,7 +14,9 @@ from onnxport.converters.params import OrtParams
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, Stage, check_known, params_of, target
+from onnxport.pipelines.params import check_known, params_of
+from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, target
+from onnxport.pipelines.stages import Stage
 from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields
 from onnxport.validate.params import ValidateParams
 

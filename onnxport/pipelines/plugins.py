@@ -12,53 +12,22 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxport.core import plugins
 from onnxport.core.errors import MachineError, OnnxportError
-from onnxport.core.plugins import GROUPS, Kind, Plugin, installed, quiet, said, unusable
+from onnxport.core.plugins import GROUPS, Kind, Plugin, quiet, said, unusable
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
-__all__ = [
-    "GROUPS",
-    "Kind",
-    "Plugin",
-    "Provider",
-    "find",
-    "guarded",
-    "installed",
-    "load",
-    "sources_of",
-]
-
 # What these names mean in a pipeline or a report is settled; onnx is the target that only hands out, export no stage.
 RESERVED = frozenset(("optimize", "quantize", "tflite", "coreml", "ort", "onnx", "export"))
 # Of these the machine is guilty, whoever met with them.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True)
-class Provider:
-    """The distribution that a stage comes from.
-
-    Attributes:
-        modules: in which the stage's object, params and worker are.
-        sources: SHA-256 of the packages of these, as hexadecimal text. It is part of what a product follows from, since
-            code under development changes between two versions.
-    """
-
-    distribution: str
-    version: str
-    modules: tuple[str, ...]
-    sources: str
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version}"
 
 
 def find(kind: Kind, name: str) -> Stage | None:
@@ -78,6 +47,8 @@ def load(plugin: Plugin) -> Stage:
     Raises:
         MissingDependencyError: it fails to import, or gives what is no stage for its place.
     """
+    from onnxport.pipelines.stages import Provider
+
     stage = plugins.imported(plugin)
     if fault := _fault(plugin, stage):
         raise unusable(plugin, fault)
@@ -129,7 +100,7 @@ def _fault(plugin: Plugin, stage: Any) -> str:
 
 def _keys(kind: Kind) -> set[str]:
     """What a pipeline.yaml says of every stage or target, beside its options."""
-    from onnxport.pipelines.spec.schema import StageSpec, TargetSpec
+    from onnxport.pipelines.config.schema import StageSpec, TargetSpec
 
     fields = (StageSpec if kind == "stage" else TargetSpec).model_fields
     return {field.alias or name for name, field in fields.items()}

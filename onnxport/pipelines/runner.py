@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, Staging, writing
 from onnxport.formats.manifest import MAIN, Manifest
 from onnxport.pipelines import functions
-from onnxport.pipelines.clock import TIMED, Clock, Progress
+from onnxport.pipelines.background_judge import blaming_the_model, started, verdict
 from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.error_paths import naming_the_source
 from onnxport.pipelines.jobs import Job
-from onnxport.pipelines.judges import Judges
-from onnxport.pipelines.judging import blaming_the_model, started, verdict
+from onnxport.pipelines.lowered_precision import Judges
+from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.provenance import options_of
-from onnxport.pipelines.records import function_records, moves, named_for, record_of, run_report
-from onnxport.pipelines.sources import load, origin_of, reading, unchanged
+from onnxport.pipelines.registry import open_worker
+from onnxport.pipelines.report_assembly import function_records, moves, named_for, record_of, run_report
+from onnxport.pipelines.speedup import worth_of
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
-from onnxport.pipelines.worth import worth_of
+from onnxport.pipelines.step_times import TIMED, Clock, Progress
 from onnxport.reports.run_report import RunReport, SourceRecord
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def run(
     with Staging(job.output, folder=job.target.gives in FOLDERS) as staging, ExitStack() as stack:
         stack.enter_context(naming_the_source(job, staging.folder))
         workers = [
-            None if step.made is not None else stack.enter_context(step.stage.open()) for step in job.steps
+            None if step.made is not None else stack.enter_context(open_worker(step.stage))
+            for step in job.steps
         ]
         runtime = None
         if job.validation is not None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from onnxport.cli.commands import cli
 from onnxport.core import errors
 from onnxport.pipelines import environment
-from onnxport.pipelines.stages import TARGETS as STAGES
+from onnxport.pipelines.registry import TARGETS as STAGES
 from tests.cli.sandbox import Sandbox
 
 

@@ -15,13 +15,13 @@ import yaml
 
 from fixtures import models
 from onnxport.cli.commands import cli
-from onnxport.pipelines.initializing.hosts import project_of
-from onnxport.pipelines.initializing.looking import Look, look
-from onnxport.pipelines.initializing.samples import Samples, samples_for
-from onnxport.pipelines.initializing.writing import Plan, pipeline_text, workflow_text
-from onnxport.pipelines.spec.published import schema
-from onnxport.pipelines.spec.reading import read
-from onnxport.pipelines.stages import TARGETS
+from onnxport.pipelines.config.json_schema import schema
+from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
+from onnxport.pipelines.init.hosts import project_of
+from onnxport.pipelines.init.model_summary import Look, look
+from onnxport.pipelines.init.samples import Samples, samples_for
+from onnxport.pipelines.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits"

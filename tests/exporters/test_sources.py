@@ -15,7 +15,7 @@ from onnxport.exporters.missing import EXTRAS
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import KINDS, LOADERS, Source
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
-from onnxport.pipelines.exporting import export_job
+from onnxport.pipelines.export_run import export_job
 
 # A module of a user's; the lines of its functions are named by the messages.
 MODELS = """\

@@ -18,7 +18,7 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines import runner
 from onnxport.pipelines.cache import Cache, Entry
-from onnxport.pipelines.cache.private import sweep
+from onnxport.pipelines.cache.workspace import sweep
 from onnxport.pipelines.jobs import Job, conversion
 from onnxport.reports.run_report import RunReport
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 from onnxport.cli.commands import cli
 from onnxport.formats.model import Model
-from onnxport.pipelines.stages import STAGES, Product, Stage, Work, Worker
+from onnxport.pipelines.registry import STAGES
+from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"

@@ -9,7 +9,7 @@ import pytest
 
 from onnxport.pipelines import environment
 from onnxport.pipelines.environment import LIBRARIES, SOURCES, TARGETS, Library, describe
-from onnxport.pipelines.stages import TARGETS as STAGES
+from onnxport.pipelines.registry import TARGETS as STAGES
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
 

@@ -23,13 +23,13 @@ from onnxport.exporters.params import ExportParams
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.graph import keys
-from onnxport.pipelines.graph.contents import digest_of, whole
-from onnxport.pipelines.graph.keys import described, inputs_of, key_of
+from onnxport.pipelines.config.pipeline import Node
+from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.graph import cache_keys
+from onnxport.pipelines.graph.cache_keys import described, inputs_of, key_of
+from onnxport.pipelines.graph.digests import digest_of, whole
 from onnxport.pipelines.jobs import Step
-from onnxport.pipelines.spec.pipeline import Node
-from onnxport.pipelines.spec.reading import read
-from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, TARGETS
+from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
 from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
 from tests.cli.sandbox import Sandbox
@@ -279,11 +279,11 @@ def test_versions_count(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("onnxruntime", "numpy", "onnx-ir"):
         with monkeypatch.context() as patch:
             patch.setattr(metadata, "version", lambda each, name=name: "0" if each == name else real(each))
-            keys._version.cache_clear()
+            cache_keys._version.cache_clear()
             assert key() != before, name
-    keys._version.cache_clear()
+    cache_keys._version.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(keys, "own_sources", lambda: "others")
+        patch.setattr(cache_keys, "own_sources", lambda: "others")
         assert key() != before
 
 
@@ -292,10 +292,10 @@ def test_the_version_of_an_engine_that_judges_counts(project: Path, monkeypatch:
     real, before, others = metadata.version, key(judged), key()
     with monkeypatch.context() as patch:
         patch.setattr(metadata, "version", lambda each: "0" if each == "tract" else real(each))
-        keys._version.cache_clear()
+        cache_keys._version.cache_clear()
         assert key(judged) != before
         assert key() == others
-    keys._version.cache_clear()
+    cache_keys._version.cache_clear()
 
 
 def with_external_data(path: Path) -> Path:
@@ -342,8 +342,8 @@ def test_pillow_counts_where_samples_are_images(project: Path) -> None:
 _PRINTED = """
 import sys
 from pathlib import Path
-from onnxport.pipelines.graph.keys import inputs_of, key_of
-from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.graph.cache_keys import inputs_of, key_of
+from onnxport.pipelines.config.reader import read
 nodes = read(Path(sys.argv[1])).nodes
 print([key_of(inputs_of(node, "origin", ("made",) * (len(node.chain) - 1))) for node in nodes])
 assert not {"onnx", "onnx_ir", "onnxruntime", "torch"} & set(sys.modules), sorted(sys.modules)

@@ -11,10 +11,10 @@ import pytest
 
 from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
-from onnxport.pipelines import timing
-from onnxport.pipelines.limits import held, reason_of, verdict_of
-from onnxport.pipelines.spec.pipeline import Limits
-from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.config.pipeline import Limits
+from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.execution import latency as timing
+from onnxport.pipelines.execution.limits import held, reason_of, verdict_of
 from onnxport.reports.run_report import Latency, Worth
 from tests.pipelines.reports.handmade import passing
 

@@ -15,10 +15,10 @@ import yaml
 
 from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
+from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.lock.document import parsed, schema, text_of
+from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
 from onnxport.pipelines.lock.file import Lock, update
-from onnxport.pipelines.lock.form import parsed, schema, text_of
-from onnxport.pipelines.lock.record import LockedArtefact, LockedFiles, LockedStage
-from onnxport.pipelines.spec.reading import read
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -93,7 +93,7 @@ def test_it_says_what_each_artefact_was_made_from(made: Path) -> None:
 
 def test_it_keeps_its_published_schema(made: Path) -> None:
     published = (ROOT / "docs" / "schema" / "pipeline-lock.schema.json").read_text(encoding="utf-8")
-    assert published == schema(), "write onnxport.pipelines.lock.form.schema() to docs/schema"
+    assert published == schema(), "write onnxport.pipelines.lock.document.schema() to docs/schema"
     jsonschema.Draft202012Validator(json.loads(published)).validate(lock(made))
 
 

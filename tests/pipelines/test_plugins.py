@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import onnxport
 from onnxport.cli.commands import cli
 from onnxport.core.errors import MachineError, MissingDependencyError, UsageError
-from onnxport.pipelines import plugins, stages
+from onnxport.pipelines import plugins, registry
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
@@ -95,7 +95,7 @@ def test_doctor_lists_plugins_without_importing_them(
 
 def test_a_broken_plugin_that_nobody_names_harms_nobody(site: Site, tmp_path: Path) -> None:
     site.plugin("broken-plugin", "stages", "shrink", "raise SystemExit('do not import me')")
-    assert "shrink" in stages.known_stages()
+    assert "shrink" in registry.known_stages()
     project(tmp_path, "{version: 1, model: digits.onnx, targets: {app: {to: ort}}}")
     assert CliRunner().invoke(cli, ["run", str(tmp_path / "pipeline.yaml")]).exit_code == 0
 
@@ -139,7 +139,7 @@ FAULTS = {
 def test_what_is_no_stage_is_refused_by_its_distribution(site: Site, code: str, says: str) -> None:
     site.plugin("acme-shrink", "stages", "shrink", code)
     with pytest.raises(MissingDependencyError) as refused:
-        stages.shared("shrink")
+        registry.shared("shrink")
     said = str(refused.value)
     assert said.startswith("the plugin acme-shrink 3.1 cannot be used as stage 'shrink': ")
     assert says in said
@@ -149,22 +149,22 @@ def test_what_is_no_stage_is_refused_by_its_distribution(site: Site, code: str, 
 def test_a_target_of_a_format_that_nothing_can_prove(site: Site) -> None:
     site.plugin("acme-shrink", "targets", "shrink", declared(gives="gguf"))
     with pytest.raises(MissingDependencyError, match="formats that can be proven are onnx, ort, tflite"):
-        stages.target("shrink")
+        registry.target("shrink")
 
 
 def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     site.plugin("acme-shrink", "stages", "shrink", declared())
     site.plugin("other-shrink", "stages", "shrink", declared())
     with pytest.raises(MissingDependencyError, match=r"acme-shrink 3\.1 and other-shrink 3\.1 bring one of"):
-        stages.shared("shrink")
+        registry.shared("shrink")
 
 
 def test_our_names_are_ours(site: Site) -> None:
-    assert {*stages.STAGES, *stages.TARGETS, "onnx", "export"} == plugins.RESERVED
+    assert {*registry.STAGES, *registry.TARGETS, "onnx", "export"} == plugins.RESERVED
     site.plugin("acme-shrink", "targets", "ort", declared(name="ort"))
     with pytest.raises(MissingDependencyError, match=r"acme-shrink 3\.1 and onnxport bring one of"):
-        stages.target("ort")
-    assert stages.target("tflite") is stages.TARGETS["tflite"]
+        registry.target("ort")
+    assert registry.target("tflite") is registry.TARGETS["tflite"]
 
 
 def test_a_missing_library_of_a_plugin_has_the_line_that_brings_it(site: Site) -> None:
@@ -172,13 +172,13 @@ def test_a_missing_library_of_a_plugin_has_the_line_that_brings_it(site: Site) -
     with pytest.raises(
         MissingDependencyError, match=r"'shrink' needs surely-absent.*-m pip install surely-absent"
     ):
-        stages.shared("shrink").open()
+        registry.open_worker(registry.shared("shrink"))
 
 
 def test_an_unknown_name_gets_the_nearest(site: Site) -> None:
     site.plugin("acme-shrink", "stages", "shrink", declared())
     with pytest.raises(UsageError, match="there is no stage 'shrinc'; did you mean 'shrink'"):
-        stages.shared("shrinc")
+        registry.shared("shrinc")
 
 
 WORKERS = {

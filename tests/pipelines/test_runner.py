@@ -19,7 +19,8 @@ from onnxport.formats.artifact import Artifact, Format
 from onnxport.formats.model import Model
 from onnxport.pipelines import runner
 from onnxport.pipelines.jobs import Job, Step, conversion
-from onnxport.pipelines.stages import TARGETS, Product, Stage, Work, Worker
+from onnxport.pipelines.registry import TARGETS
+from onnxport.pipelines.stages import Product, Stage, Work, Worker
 from onnxport.validate.params import ValidateParams
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 
 from onnxport.formats.model import Model
-from onnxport.pipelines.clock import Clock
+from onnxport.pipelines.step_times import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.setting import Quantized, Setting

@@ -170,7 +170,7 @@ def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], word
     ],
 )
 def test_a_budget_that_no_output_can_have_is_refused_by_the_signature(budget: str, words: str) -> None:
-    from onnxport.pipelines.stages import params_of
+    from onnxport.pipelines.params import params_of
 
     with pytest.raises(UsageError) as caught:
         Budgets(params_of(ValidateParams, {"budget": budget}, purpose="validation").budget).check(OUTPUTS)

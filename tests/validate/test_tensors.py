@@ -10,7 +10,7 @@ import pytest
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.stages import params_of
+from onnxport.pipelines.params import params_of
 from onnxport.validate import tensors
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams

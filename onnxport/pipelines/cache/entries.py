@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxport.formats.artifact import FOLDERS, FORMATS, Artifact
 from onnxport.pipelines.cache.files import files_in
-from onnxport.pipelines.graph.contents import sha256
+from onnxport.pipelines.graph.digests import sha256
 from onnxport.reports.run_report import RunReport
 
 ENTRY = "entry.json"

@@ -20,8 +20,8 @@ from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
 from onnxport.pipelines.cache.files import files_in, linked, settle, settle_names
-from onnxport.pipelines.cache.private import Private, sweep
-from onnxport.pipelines.graph.consulted import changed
+from onnxport.pipelines.cache.workspace import Private, sweep
+from onnxport.pipelines.graph.user_code import changed
 from onnxport.reports.run_report import RunReport
 
 _HOME = ".onnxport"
@@ -45,7 +45,7 @@ def folder_beside(pipeline: Path) -> Path:
 
 
 def timings_beside(pipeline: Path) -> Path:
-    """Where figures of latency are kept (timing.py)."""
+    """Where figures of latency are kept (latency.py)."""
     return home_of(pipeline) / "timings"
 
 

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from onnxport.core.errors import UsageError, printable
 from onnxport.core.user_modules import importable_from
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.graph import contents
-from onnxport.pipelines.graph.consulted import changed
-from onnxport.pipelines.graph.keys import inputs_of
-from onnxport.pipelines.lock.file import Lock, place_of
-from onnxport.pipelines.lock.record import (
+from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
+from onnxport.pipelines.graph import digests as contents
+from onnxport.pipelines.graph.cache_keys import inputs_of
+from onnxport.pipelines.graph.user_code import changed
+from onnxport.pipelines.lock.entries import (
     CODE,
     LockedStage,
     code_in,
@@ -25,7 +25,7 @@ from onnxport.pipelines.lock.record import (
     source_of,
     stage_of,
 )
-from onnxport.pipelines.spec.pipeline import Cell, NamedModel, Node, Pipeline
+from onnxport.pipelines.lock.file import Lock, place_of
 from onnxport.validate.report import RIGHT
 
 _SHOWN = 12  # of a digest's 64 digits

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Staging, writing
-from onnxport.pipelines.lock.form import parsed, text_of
-from onnxport.pipelines.lock.record import LockedArtefact, relative
-from onnxport.pipelines.spec.pipeline import Cell, Pipeline
+from onnxport.pipelines.config.pipeline import Cell, Pipeline
+from onnxport.pipelines.lock.document import parsed, text_of
+from onnxport.pipelines.lock.entries import LockedArtefact, relative
 
 SUFFIX = ".lock"
 

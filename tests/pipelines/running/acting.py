@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
+from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.jobs import Step
-from onnxport.pipelines.running.task import Task
 from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
 ROOT = Path(__file__).parents[3]

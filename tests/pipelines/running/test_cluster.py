@@ -16,14 +16,15 @@ import pytest
 from click.testing import CliRunner
 
 from onnxport.cli.commands import cli
+from onnxport.core.plugins import installed
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.executors import dask_worker
+from onnxport.pipelines.executors.parcel import Parcel, Stays
+from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.jobs import Step
-from onnxport.pipelines.running import remote
-from onnxport.pipelines.running.parcel import Parcel, Stays
-from onnxport.pipelines.running.task import Task
-from onnxport.pipelines.stages import OPTIMIZE, QUANTIZE, TARGETS
+from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
 from onnxport.quantize.calibration import cluster as calibration
 from onnxport.validate.params import ValidateParams
 from tests.pipelines.test_plugins import Site
@@ -168,8 +169,8 @@ def test_an_error_names_the_users_file(scheduler: str, project: Path) -> None:
 def test_another_version_on_the_workers_is_refused(
     scheduler: str, project: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = remote._version
-    monkeypatch.setattr(remote, "_version", lambda asked: "0" if asked == name else own(asked))
+    own = dask_worker._version
+    monkeypatch.setattr(dask_worker, "_version", lambda asked: "0" if asked == name else own(asked))
     code, document = on(scheduler)
     assert code == 2
     (said,) = {node["failure"]["message"] for node in document["nodes"] if node["failure"] is not None}
@@ -183,17 +184,17 @@ def test_code_of_a_plugin_that_differs_is_refused(scheduler: str, project: Path,
     (project / "pipeline.yaml").write_text(PIPELINE.replace("{use: optimize}", "{use: deadly, mark: .}"))
     (module,) = site.folder.glob("*.py")
     before = module.read_text()
-    assert remote.plugins.installed("stage")
-    remote.plugins.load.cache_clear()
+    assert installed("stage")
+    dask_worker.plugins.load.cache_clear()
     try:
         with module.open("a") as file:
             file.write("# changed\n")
-        provider = remote.plugins.find("stage", "deadly").provider
+        provider = dask_worker.plugins.find("stage", "deadly").provider
     finally:
         module.write_text(before)
-    fault = remote._lacking(remote.Wanted({}, provider))
+    fault = dask_worker._lacking(dask_worker.Wanted({}, provider))
     assert "another code of acme-deadly 3.1 than is here" in str(fault)
-    remote.plugins.load.cache_clear()
+    dask_worker.plugins.load.cache_clear()
 
 
 def test_no_scheduler_and_no_worker_are_said_before_anything_runs(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.running import memory
+from onnxport.pipelines.executors import memory
 from tests.pipelines.running.acting import task
 
 MB = 2**20

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from onnxport.core.child_process import ChildBug, ChildDied
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.pipelines.running.executor import Result
-from onnxport.pipelines.running.processes import Processes
-from onnxport.pipelines.running.task import Task
-from onnxport.pipelines.running.watching import Unwatched
+from onnxport.pipelines.executors.base import Result
+from onnxport.pipelines.executors.processes import Processes
+from onnxport.pipelines.executors.progress import Unwatched
+from onnxport.pipelines.executors.task import Task
 from tests.pipelines.running.acting import spans, task
 
 

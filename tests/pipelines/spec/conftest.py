@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from onnxport.core.errors import BadPipelineError, OnnxportError
-from onnxport.pipelines.spec.pipeline import Pipeline
-from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.config.pipeline import Pipeline
+from onnxport.pipelines.config.reader import read
 from tests.cli.sandbox import Sandbox
 
 DIGITS = Path(__file__).parents[3] / "fixtures" / "digits"

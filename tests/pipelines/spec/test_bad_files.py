@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onnxport.core.errors import BAD_INPUT, USAGE, OnnxportError
-from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.config.reader import read
 from tests.pipelines.spec.conftest import Read, faults
 
 # Of what is wrong, that which no CI would forgive: exit 4, not 2.

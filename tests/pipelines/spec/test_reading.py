@@ -9,8 +9,8 @@ import pytest
 
 from onnxport.core.errors import OnnxportError
 from onnxport.exporters.params import ExportParams
-from onnxport.pipelines.spec.pipeline import Node, Pipeline
-from onnxport.pipelines.spec.reading import read
+from onnxport.pipelines.config.pipeline import Node, Pipeline
+from onnxport.pipelines.config.reader import read
 from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
 from tests.pipelines.spec.conftest import Read, faults

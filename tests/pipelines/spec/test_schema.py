@@ -12,7 +12,7 @@ import yaml
 
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.spec.published import schema
+from onnxport.pipelines.config.json_schema import schema
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
 from tests.cli.sandbox import Sandbox
 
@@ -64,7 +64,7 @@ def document() -> dict[str, Any]:
 
 def test_published_schema_is_that_of_the_code() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == schema(plugins=False), (
-        "write onnxport.pipelines.spec.published.schema(plugins=False) to docs/schema/pipeline.schema.json"
+        "write onnxport.pipelines.config.json_schema.schema(plugins=False) to docs/schema/pipeline.schema.json"
     )
 
 

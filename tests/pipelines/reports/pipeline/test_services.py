@@ -10,7 +10,7 @@ import pytest
 
 from onnxport.cli.inert import inert, inert_document
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.spec.faults import BadPipelineError
+from onnxport.pipelines.config.faults import BadPipelineError
 from onnxport.reports.pipeline import services
 from onnxport.reports.pipeline_report import PipelineReport
 from tests.pipelines.reports.pipeline.handmade import hostile, lone, lost, mixed

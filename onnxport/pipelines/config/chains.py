@@ -1,0 +1,262 @@
+"""What has to run for a stage or target of a model: the steps from the model on, each with its params and its proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel
+
+from onnxport.core.errors import UsageError
+from onnxport.pipelines import registry
+from onnxport.pipelines.config.document import Place
+from onnxport.pipelines.config.models import Origin
+from onnxport.pipelines.config.options import (
+    SHARED,
+    SHARED_CALIBRATING,
+    Options,
+    OptionsReader,
+    Proofs,
+    proof_fields,
+)
+from onnxport.pipelines.config.schema import StageSpec, TargetSpec, keys_of
+from onnxport.pipelines.jobs import Step, judged_on, steps_to
+from onnxport.pipelines.params import nearest, params_of
+from onnxport.quantize.params import calibrated_fields
+from onnxport.validate.params import ValidateParams
+
+_OF_THE_PROOF: Mapping[str, str] = dict.fromkeys(
+    proof_fields(), "it is an option of the proof: put it under validate"
+)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A step to run.
+
+    Attributes:
+        name: see Node.
+        step: None for the export, whose params are the model's.
+        validation: None for no proof.
+        place: of the section that asks for it.
+    """
+
+    name: str
+    step: Step | None
+    validation: ValidateParams | None
+    place: Place
+
+    @cached_property
+    def identity(self) -> str:
+        """What it does: the same for two that are called differently and make the same."""
+        stage = "export" if self.step is None else self.step.stage.name
+        params = None if self.step is None else _values(self.step.params)
+        proof = None if self.validation is None else _values(self.validation)
+        return json.dumps([stage, params, proof], sort_keys=True, default=repr)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Links from the model on, and those of their options that say to the proofs behind them how the model is fed."""
+
+    links: tuple[Link, ...] = ()
+    shared: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a stage or a target asks to be done.
+
+    Attributes:
+        place: of its section.
+        options: its own, those of the matrix included.
+        proofs: its own.
+    """
+
+    name: str
+    place: Place
+    options: Options
+    proofs: Proofs | None
+
+
+@dataclass(frozen=True)
+class ChainReader:
+    """Makes chains; what is wrong with them are faults.
+
+    Attributes:
+        stages: by name; None for those that are faulty.
+        proofs: of the whole pipeline.
+    """
+
+    options: OptionsReader
+    stages: Mapping[str, StageSpec | None]
+    proofs: Proofs
+
+    def behind(
+        self, origin: Origin, name: str | None, place: Place, below: tuple[str, ...] = ()
+    ) -> Chain | None:
+        """What a section at `place` that takes the stage `name` comes after: of none the export, if there is one.
+
+        Args:
+            below: the stages that lead here from a target.
+        """
+        if name is None:
+            return self._export(origin)
+        at = (*place, "from")
+        if name not in self.stages:
+            self.options.faults.add(
+                UsageError(f"there is no stage {name!r}", fix=self._stages_near(name)), *at
+            )
+            return None
+        if name in below:
+            way = " from ".join((*below[below.index(name) :], name))
+            self.options.faults.add(
+                UsageError(f"the stage takes its own result: {way}", fix="take another"), *at
+            )
+            return None
+        spec = self.stages[name]
+        if spec is None:
+            return None
+        own: Place = ("stages", name)
+        before = self.behind(origin, spec.from_, own, (*below, name))
+        asked = Asked(
+            name, own, Options.at(own, spec.options), self.options.proofs((*own, "validate"), spec.validate_)
+        )
+        return self._of_stage(origin, spec, asked, before)
+
+    def to_target(self, origin: Origin, spec: TargetSpec, asked: Asked, before: Chain | None) -> Chain | None:
+        """The chain of a target's artefact, behind `before`; for what is wrong with its options also without one."""
+        with self.options.faults.caught(*asked.place, "to"):
+            stage = registry.target(spec.to)
+            purpose = f"converting to {spec.to}"
+            fields = {**calibrated_fields(), **stage.params.model_fields}
+            known = self.options.known(
+                asked.options,
+                stage.params,
+                purpose=purpose,
+                beside=keys_of(TargetSpec),
+                further=calibrated_fields(),
+                elsewhere=_OF_THE_PROOF,
+            )
+            options = self.options.fitted(known, fields)
+            given = self._with_preprocess(options, origin, asked)
+            steps = self.options.filled(
+                lambda values: steps_to(stage, values, purpose), given, asked.place, fields
+            )
+            return self._linked(origin, asked, options, steps, before)
+        return None
+
+    def _of_stage(self, origin: Origin, spec: StageSpec, asked: Asked, before: Chain | None) -> Chain | None:
+        with self.options.faults.caught(*asked.place, "use"):
+            stage = registry.shared(spec.use)
+            purpose = f"the stage {spec.use}"
+            known = self.options.known(
+                asked.options,
+                stage.params,
+                purpose=purpose,
+                beside=keys_of(StageSpec),
+                elsewhere=_OF_THE_PROOF,
+            )
+            options = self.options.fitted(known, stage.params.model_fields)
+            given = self._with_preprocess(options, origin, asked)
+            params = self.options.filled(
+                lambda values: params_of(stage.params, values, purpose=purpose),
+                given,
+                asked.place,
+                stage.params.model_fields,
+            )
+            steps = None if params is None else (Step(stage, params),)
+            return self._linked(origin, asked, options, steps, before)
+        return None
+
+    def _export(self, origin: Origin) -> Chain | None:
+        if origin.export is None:
+            return Chain()
+        proof = self._proof((), self._told(origin, None), (*origin.place, "validate"))
+        return (
+            None
+            if proof is None
+            else Chain((Link(f"{origin.name}/export", None, proof.params, origin.place),))
+        )
+
+    def _linked(
+        self,
+        origin: Origin,
+        asked: Asked,
+        options: Options,
+        steps: tuple[Step, ...] | None,
+        before: Chain | None,
+    ) -> Chain | None:
+        """`before` with `steps` behind it, each of which is proven."""
+        names = SHARED_CALIBRATING if "calib" in options.values else SHARED
+        own = self.options.by_name(options.only(names))
+        self._check_said_once(asked, own)
+        if steps is None or before is None:
+            return None
+        shared = before.shared.under(own)
+        told = self._told(origin, asked.proofs).sharing(shared)
+        links = list(before.links)
+        for number, step in enumerate(steps):
+            rooted = Step(step.stage, self.options.rooted(step.params, options, asked.place))
+            so_far = (*(link.step for link in links if link.step), rooted)
+            proof = self._proof(so_far, told, (*asked.place, "validate"))
+            if proof is None:
+                return None
+            is_last = number == len(steps) - 1
+            name = f"{origin.name}/{asked.name}" + ("" if is_last else f"/{step.stage.name}")
+            links.append(Link(name, rooted, proof.params, asked.place))
+        return Chain(tuple(links), shared)
+
+    def _told(self, origin: Origin, own: Proofs | None) -> Proofs:
+        return self.proofs.under(origin.proofs).under(own)
+
+    def _check_said_once(self, asked: Asked, shared: Options) -> None:
+        """An option that is the proof's as well is not to be said to both."""
+        for name in shared.values:
+            if asked.proofs is not None and name in asked.proofs.options.values:
+                self.options.faults.add(
+                    UsageError("the proof takes this from beside it already", fix="keep the other one"),
+                    *asked.proofs.options.places[name],
+                )
+
+    def _with_preprocess(self, options: Options, origin: Origin, asked: Asked) -> Options:
+        """Samples to calibrate on are read as those of the proof are, as on the command line."""
+        told = self._told(origin, asked.proofs).options
+        if "calib" in options.values and "preprocess" not in options.values:
+            return options.under(told.only(("preprocess",)))
+        return options
+
+    def _proof(self, steps: tuple[Step, ...], told: Proofs, place: Place) -> _Proof | None:
+        """How the product of the last of `steps` is judged; None where that is faulty."""
+        if not told.wanted:
+            return _Proof(None)
+        asked = dict(told.options.values)
+        if "inputs" in asked:
+            asked["inputs"] = self.options.path(asked["inputs"])
+        judged = judged_on(steps, asked)
+        if judged.get("inputs") is None and told.options.places.get("preprocess", place)[:2] != place[:2]:
+            judged.pop("preprocess", None)  # it was said of other proofs, which are fed images
+        params = self.options.filled(
+            lambda values: params_of(ValidateParams, values, purpose="the proof"),
+            told.options.holding(judged),
+            place,
+            ValidateParams.model_fields,
+        )
+        return None if params is None else _Proof(params)
+
+    def _stages_near(self, name: str) -> str:
+        return nearest(name, self.stages) if self.stages else "there are no stages"
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """A decision on a proof: how, or that there is none."""
+
+    params: ValidateParams | None
+
+
+def _values(params: BaseModel) -> dict[str, Any]:
+    return {name: getattr(params, name) for name in type(params).model_fields}

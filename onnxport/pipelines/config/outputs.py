@@ -1,0 +1,116 @@
+"""Where the artefacts of a pipeline go, and that none of them takes the place of anything else."""
+
+from __future__ import annotations
+
+import os
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from onnxport.core.errors import UsageError
+from onnxport.pipelines.config.document import Place
+from onnxport.pipelines.config.faults import Faults
+from onnxport.pipelines.config.scalars import written
+from onnxport.pipelines.params import nearest
+
+# In a value of the matrix that becomes part of a file's name.
+_IN_NAMES = str.maketrans(dict.fromkeys('/\\:*?"<>| ', "_"))
+
+
+def label(value: Any) -> str:
+    """A value of the matrix as it is called in names of artefacts."""
+    if value is None:
+        return "default"
+    if isinstance(value, Mapping):
+        text = ",".join(f"{key}={label(each)}" for key, each in value.items())
+    elif isinstance(value, list):
+        text = ",".join(map(label, value))
+    else:
+        text = written(value)
+    return "".join(c if c.isprintable() else "_" for c in text.translate(_IN_NAMES)) or "empty"
+
+
+def check_below(given: str) -> None:
+    """Refuses a path to write to that could lie outside of the pipeline's folder (UsageError): a file that somebody
+    proposes for a CI is not to reach beyond its checkout."""
+    parts = PurePath(given).parts
+    if not given or PurePath(given).is_absolute() or ".." in parts or given.startswith("~"):
+        raise UsageError(
+            f"{given!r} lies outside of the pipeline's folder",
+            why="a run writes below it alone",
+            fix="give a relative path without ..",
+        )
+
+
+def filled(template: str, values: Mapping[str, str], suffix: str) -> str:
+    """`template` with {model}, {target} and the matrix' keys filled in.
+
+    Raises:
+        UsageError: another placeholder, a path outside of the folder, or a name that does not tell its format.
+    """
+    text = ""
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise UsageError(
+            f"{template!r} cannot be filled in", why=str(error).lower(), fix="write {model}"
+        ) from None
+    for literal, name, form, conversion in parts:
+        text += literal
+        if name is None:
+            continue
+        if form or conversion or name not in values:
+            raise UsageError(
+                f"{template!r} has a placeholder {name!r}",
+                fix=nearest(name, values) if name not in values else f"write {{{name}}}",
+            )
+        text += values[name]
+    check_below(text)
+    if PurePath(text).suffix.lower() != suffix:
+        raise UsageError(f"{text!r} does not end in {suffix}", fix="its name has to tell its format")
+    return text
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A place in the file system that somebody needs: `what`, as messages say it, and where the file says so."""
+
+    path: Path
+    what: str
+    place: Place = ()
+
+    @property
+    def real(self) -> Path:
+        return Path(os.path.realpath(self.path))
+
+
+def check_apart(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
+    """Takes down two files of one place, and those that would lie over, in or around what a run reads or keeps.
+
+    Args:
+        written: artefacts and reports.
+        kept: models, samples, the file, the cache.
+    """
+    taken: dict[Path, Claim] = {}
+    holding: dict[Path, Claim] = {}  # every folder that one of `taken` lies in
+    for claim in (*kept, *written):
+        real = claim.real
+        places = [taken.get(each) for each in (real, *real.parents)]
+        rival = next((each for each in places if each), holding.get(real))
+        if rival is not None and claim in written:
+            said = f" ({faults.where(*rival.place)})" if rival.place else ""
+            fix = "give another output"
+            if rival in written:
+                fix += ", with {model} or a key of the matrix"
+            faults.add(
+                UsageError(
+                    f"{claim.what} would be written to {claim.path}, which is taken by {rival.what}{said}",
+                    fix=fix,
+                ),
+                *claim.place,
+            )
+        taken.setdefault(real, claim)
+        for parent in real.parents:
+            holding.setdefault(parent, claim)

@@ -1,0 +1,150 @@
+"""The schema of pipeline.yaml: what may stand where, in the order in which a reader meets it.
+
+The options of stages, targets, exports and proofs are the params models of their rooms, as they are those of the
+command line; what is declared here is what only a pipeline has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from onnxport.core.memory import bytes_of
+from onnxport.pipelines.config.scalars import written
+
+
+def _names(given: object) -> object:
+    several = given if isinstance(given, list) else [given]
+    return tuple(written(each) if isinstance(each, int | float) else each for each in several)
+
+
+def _version(given: object) -> object:
+    if isinstance(given, bool):
+        raise ValueError("give 1")
+    return given
+
+
+def _proof(given: object) -> object:
+    if isinstance(given, bool | Mapping):
+        return given
+    raise ValueError("give options of the proof, or false for none")
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Proof = Annotated[Any, BeforeValidator(_proof)]
+# In bytes; units are decimal, as a file manager shows them.
+Size = Annotated[Any, BeforeValidator(str), AfterValidator(bytes_of)]
+
+FROM = "The stage whose result it takes; the model itself unless given."
+PROOF = "Options of its proof beside those of the whole pipeline, or false to let it out unproven."
+
+
+class Section(BaseModel):
+    """Keys of the file; one with nothing behind its colon is as good as none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_keys(cls, given: Any) -> Any:
+        return {key: value for key, value in given.items() if value is not None}
+
+
+class _WithOptions(Section):
+    """A section whose other keys are options of what it uses; options.py holds them to its params model."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class ModelSpec(Section):
+    """A model, or all that a pattern finds."""
+
+    source: str = Field(
+        description="An .onnx file, a pattern of files (models/*.onnx), or what onnxport export takes."
+    )
+    export: dict[str, Any] = Field(default={}, description="Options of onnxport export.")
+    validate_: Proof = Field(default={}, alias="validate", description=PROOF)
+
+
+class StageSpec(_WithOptions):
+    """A step that targets share: its result is made once for each model."""
+
+    use: str = Field(description="What it does; the options of that stand beside it.")
+    from_: str | None = Field(default=None, alias="from", description=FROM)
+    validate_: Proof = Field(default={}, alias="validate", description=PROOF)
+
+
+class TargetSpec(_WithOptions):
+    """An artefact to make of every model."""
+
+    to: str = Field(description="The format; its options, those of onnxport convert, stand beside it.")
+    from_: str | None = Field(default=None, alias="from", description=FROM)
+    models: Names = Field(default=(), description="The models that it is for; all unless given.")
+    matrix: dict[str, Any] = Field(
+        default={},
+        description="Options with a list of values, or from: an artefact for each combination.",
+    )
+    output: str | None = Field(
+        default=None,
+        description="Where the artefact goes; {model}, {target} and the keys of the matrix are filled in.",
+    )
+    max_size: Size | None = Field(default=None, description="The most bytes on disk, as 4MB.")
+    max_size_ratio: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="The most bytes, as a share of the source's."
+    )
+    max_latency_ratio: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="The longest run, as a share of the source's in ONNX Runtime on the same machine.",
+    )
+    validate_: Proof = Field(default={}, alias="validate", description=PROOF)
+
+
+class PipelineSpec(Section):
+    """A pipeline.yaml."""
+
+    version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Of this schema.")
+    include: Any = Field(
+        default=None,
+        description="Files below the pipeline's folder, whose entries it has where it has none of that name.",
+    )
+    model: Any = Field(default=None, description="The only model; its name is that of its file.")
+    models: Any = Field(default=None, description="The models, by name or as a list.")
+    validate_: Proof = Field(
+        default={}, alias="validate", description="Options of every proof, or false for none."
+    )
+    stages: dict[str, Any] = Field(default={}, description="Steps that targets share, by name.")
+    targets: dict[str, Any] = Field(description="What to make, by name.")
+    output: str = Field(
+        default="build", description="The folder of artefacts that name no place of their own."
+    )
+    diagnose: bool = Field(
+        default=True,
+        description="Whether the ONNX node behind a failed proof is looked for, for up to two minutes.",
+    )
+    reports: Names = Field(
+        default=(),
+        description="Files to write the run's report to, by suffix, and folders for every form of it.",
+    )
+
+
+# What to write for a key that has to be there.
+NEEDED = {
+    "version": "begin with version: 1",
+    "targets": "say what to make, as targets: {phone: {to: tflite}}",
+    "source": "write source: FILE.onnx",
+    "use": "write use: optimize or use: quantize",
+    "to": "write to: tflite, coreml, ort or onnx",
+}
+
+
+def keys_of(section: type[Section]) -> list[str]:
+    """The keys that a section declares, as they are written."""
+    return [field.alias or name for name, field in section.model_fields.items()]

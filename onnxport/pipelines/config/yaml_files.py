@@ -1,0 +1,251 @@
+"""Reads YAML files into a Document: with the line of every key, and without what a reviewer would not see.
+
+A key that stands twice, a tag that makes objects and aliases that explode are refused. `include` is as small as it is
+useful: whole entries of other files below the pipeline's folder, which the including file replaces by name.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.pipelines.config.document import Document, Line, Place, shown, spelled
+from onnxport.pipelines.config.faults import raise_all
+from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, shorter, value_of
+
+_LARGEST = 2**20  # bytes
+_MOST_VALUES = 20_000  # with aliases written out
+_DEEPEST = 30
+_CONTAINERS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+# The sections whose entries an including file adds to and replaces one by one; of all else it replaces the whole.
+_BY_NAME = ("models", "stages", "targets", "validate")
+
+
+def load(path: Path) -> Document:
+    """What `path` says, with the files that it includes.
+
+    Raises:
+        InputError: missing or unreadable.
+        UsageError, BadPipelineError: no YAML, or something in it that no pipeline has.
+    """
+    return _with_included(_composed(path), path.parent, (path.resolve(),))
+
+
+def _composed(path: Path) -> Document:
+    text = _text(path)
+    composer = _Composer(path)
+    try:
+        root = yaml.compose(text, Loader=CoreLoader)
+        data = None if root is None else composer.value(root, ())
+    except yaml.MarkedYAMLError as error:
+        raise _no_yaml(path, text, error) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UsageError(f"{path}:{line} is no YAML", why=f"a character {error.character:#04x}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply for a pipeline") from None
+    if root is None:
+        raise UsageError(f"{path} is empty", fix="begin it with version: 1")
+    raise_all(str(path), composer.faults)
+    if not isinstance(data, dict):
+        where = f"{path}:{root.start_mark.line + 1}"
+        raise UsageError(
+            f"{where}: {shown(data)} stands where keys are expected", fix="begin with version: 1"
+        )
+    return Document(path, data, composer.lines)
+
+
+def _text(path: Path) -> str:
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{path} is a directory", fix="give the pipeline.yaml in it")
+        if not stat.S_ISREG(found.st_mode):  # a pipe, which reading would wait for
+            raise InputError(f"{path} is no regular file", fix="give a pipeline.yaml")
+        if found.st_size > _LARGEST:
+            raise UsageError(f"{path} is no pipeline", why=f"it is larger than {_LARGEST >> 20} MB")
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{path} does not exist", fix="write one with: onnxport init") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"{path} cannot be read", why=why) from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line} is not UTF-8", fix="save the file as UTF-8") from None
+
+
+_IN_QUOTES = "while scanning a quoted scalar"
+# PyYAML's words for what happens most, and the way out.
+_MENDED = {
+    "found unexpected end of stream": "close the quotes",
+    "found unexpected document separator": "close the quotes",
+    "but found another document": "keep one, without ---",
+    "could not find expected ':'": "write KEY: VALUE",
+    "mapping values are not allowed here": "put text with a colon in quotes, indent keys of one mapping alike",
+    "expected <block end>, but found '<block mapping start>'": "indent keys of one mapping alike",
+}
+
+
+def _no_yaml(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
+    mark = error.problem_mark or error.context_mark
+    if error.context == _IN_QUOTES:  # where they begin, not where the file ends
+        mark = error.context_mark
+    line = next(iter(text.splitlines()[mark.line :]), "") if mark else ""
+    problem = " ".join((error.problem or "").split())
+    fix = _MENDED.get(problem, "")
+    if "\\t" in problem:
+        fix = "indent with spaces"
+    elif "${" in line:
+        fix = 'between { } or [ ] write a variable in quotes: "${NAME}"'
+    where = f"{path}:{mark.line + 1}" if mark else str(path)
+    return UsageError(f"{where} is no YAML", why=problem.removeprefix("but "), fix=fix)
+
+
+@dataclass
+class _Composer:
+    """Makes values of the nodes of one file."""
+
+    path: Path
+    lines: dict[Place, Line] = field(default_factory=dict)
+    faults: list[OnnxportError] = field(default_factory=list)
+    _count: int = 0
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        self._count += 1
+        if self._count > _MOST_VALUES or len(place) > _DEEPEST:
+            raise UsageError(
+                f"{self.path}:{node.start_mark.line + 1}: too much for a pipeline, with all aliases written out",
+                why=f"at most {_MOST_VALUES} values are read, {_DEEPEST} within one another",
+            )
+        self.lines.setdefault(place, Line(self.path, node.start_mark.line + 1))
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                return value_of(node)
+            except OnnxportError as error:
+                return self._fault(node, place, error)
+        if node.tag not in _CONTAINERS:
+            return self._fault(
+                node,
+                place,
+                UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out"),
+            )
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
+        assert isinstance(node, yaml.MappingNode)
+        return self._mapping(node, place)
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for merged in reversed(list(self._merged(node, place))):
+            values |= self._mapping(merged, place)
+        own: set[str] = set()
+        for key_node, value_node in node.value:
+            if key_node.tag == MERGE or (key := self._key(key_node, place)) is None:
+                continue
+            if key in own:
+                first = self.lines[(*place, key)].number
+                self._fault(
+                    key_node, (*place, key), UsageError(f"stands in line {first} already", fix="keep one")
+                )
+                continue
+            if value_node.start_mark.index == key_node.end_mark.index:  # {shape: image=1,3,8,8}
+                what = UsageError(
+                    "has no value", fix="write KEY: VALUE; a value with commas goes into quotes"
+                )
+                self._fault(key_node, (*place, key), what)
+                continue
+            own.add(key)
+            self.lines[(*place, key)] = Line(self.path, key_node.start_mark.line + 1)
+            values[key] = self.value(value_node, (*place, key))
+        return values
+
+    def _key(self, node: yaml.Node, place: Place) -> str | None:
+        """Keys are text as it is written: the inputs of many models are called 1 or 495."""
+        if not isinstance(node, yaml.ScalarNode) or not node.value or not is_text(node.value):
+            what = UsageError("a key has to be text", fix="write KEY: VALUE")
+        elif "${" in node.value:
+            what = UsageError(f"the key {node.value!r} has a variable", fix="variables stand in values alone")
+        else:
+            return str(node.value)
+        self._fault(node, place, what)
+        return None
+
+    def _merged(self, node: yaml.MappingNode, place: Place) -> Iterator[yaml.MappingNode]:
+        """What `<<` brings in, the first before the others."""
+        for key_node, value_node in node.value:
+            if key_node.tag != MERGE:
+                continue
+            found = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            for each in found:
+                if isinstance(each, yaml.MappingNode):
+                    yield each
+                else:
+                    self._fault(
+                        key_node, (*place, "<<"), UsageError("brings in no mapping", fix="write <<: *NAME")
+                    )
+
+    def _fault(self, node: yaml.Node, place: Place, error: OnnxportError) -> None:
+        key = f", {spelled(place)}" if place else ""
+        error.what = f"{self.path}:{node.start_mark.line + 1}{key}: {error.what}"
+        self.faults.append(error)
+
+
+def _with_included(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
+    """`document` behind what it includes.
+
+    Args:
+        folder: the pipeline's, from which all paths start and below which all files lie.
+        way: the files that led here, resolved.
+    """
+    given = document.data.get("include")
+    rest = {key: value for key, value in document.data.items() if key != "include"}
+    names = given if isinstance(given, list) else [] if given is None else [given]
+    merged = Document(document.path, {})
+    for number, name in enumerate(names):
+        where = document.where(("include", number) if isinstance(given, list) else ("include",))
+        file = _included_file(name, where, folder)
+        resolved = file.resolve()
+        if not resolved.is_relative_to(folder.resolve()):
+            raise UsageError(f"{where}: {name} lies outside of the pipeline's folder", fix="copy it there")
+        if resolved in way:
+            raise UsageError(f"{where}: {name} includes itself", fix="leave one include out")
+        try:
+            merged = _over(_with_included(_composed(file), folder, (*way, resolved)), merged)
+        except InputError as error:
+            raise InputError(f"{where}: {error.what}", why=error.why) from error
+    return _over(replace(document, data=rest), merged)
+
+
+def _included_file(name: object, where: str, folder: Path) -> Path:
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"{where}: {shown(name)} is no file", fix="give a path, or a list of several")
+    if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+        raise UsageError(
+            f"{where}: {name} lies outside of the pipeline's folder", fix="give a path below that folder"
+        )
+    return folder / name
+
+
+def _over(document: Document, base: Document) -> Document:
+    """`document` with what stands in `base` alone."""
+    data = dict(base.data)
+    lines = dict(base.lines)
+    for key, value in document.data.items():
+        before = data.get(key)
+        if key in _BY_NAME and isinstance(before, dict) and isinstance(value, dict):
+            replaced: set[Place] = {(key, name) for name in value}
+            data[key] = {**before, **value}
+        else:
+            replaced = {(key,)}
+            data[key] = value
+        lines = {place: line for place, line in lines.items() if not {place[:1], place[:2]} & replaced}
+    return Document(document.path, data, {**lines, **document.lines})

@@ -1,0 +1,132 @@
+"""The run of a pipeline from its file to its report: what `onnxport run` and `run_pipeline` call."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxport.core.child_process import sparing
+from onnxport.core.errors import UsageError
+from onnxport.core.user_modules import importable_from
+from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
+from onnxport.pipelines.config.pipeline import Cell, Pipeline
+from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.error_text import failure_of
+from onnxport.pipelines.execution.latency import Timings
+from onnxport.pipelines.execution.scheduler import Conductor
+from onnxport.pipelines.executors.local import Local
+from onnxport.pipelines.executors.memory import default_limit
+from onnxport.pipelines.executors.processes import Processes
+from onnxport.pipelines.executors.progress import Unwatched, Watcher
+from onnxport.pipelines.lock.enforcement import Keeper
+from onnxport.quantize.params import checked_address
+from onnxport.reports.pipeline import saving_run
+from onnxport.reports.pipeline_report import FailureRecord, PipelineReport
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.executors.dask import Cluster
+
+
+def run(
+    path: Path,
+    *,
+    targets: Collection[str] = (),
+    frozen: bool = False,
+    cached: bool = True,
+    explain: Callable[[Exception], FailureRecord] | None = None,
+    jobs: int = 1,
+    memory_limit: int | None = None,
+    scheduler: str | None = None,
+    watcher: Watcher | None = None,
+    arguments: Sequence[str] = (),
+    reports: Sequence[Path] = (),
+) -> PipelineReport:
+    """Makes what `path` asks for, or `targets` of it, and writes the reports that it names.
+
+    Args:
+        targets: see `chosen`.
+        frozen: whether all has to be as the lock says (lock/keeping.py).
+        cached: whether what earlier runs made is found, and kept for later ones.
+        explain: puts an error that ends a node in words, unless failure_of is to.
+        jobs: how many nodes are made at a time, each in a process of its own from two on.
+        memory_limit: bytes for all of these together; most of what is free unless given.
+        scheduler: the address of a Dask scheduler, whose workers make the nodes instead.
+        arguments: what the user typed behind the command's name, for the report.
+        reports: further files and folders for the report, as reports.pipeline takes them.
+
+    Raises:
+        UsageError, InputError: the file, before anything runs.
+        MissingDependencyError, MachineError: the cluster, before anything runs.
+    """
+    watcher = watcher or Unwatched()
+    with ExitStack() as saving:
+        save = saving.enter_context(saving_run(reports))
+        pipeline = read(path)
+        cells = chosen(pipeline, targets)
+        save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
+        keeper = Keeper(pipeline, cells, frozen=frozen)
+        timings = Timings(timings_beside(path) if cached else None)
+        with (
+            Cache(folder_beside(path)) if cached else Cache.apart() as cache,
+            _executor(jobs, memory_limit, scheduler, watcher) as executor,
+            importable_from(pipeline.folder),
+            sparing(),
+        ):
+            jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
+            conductor = Conductor(
+                pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
+            )
+            report = conductor.run(cells, arguments)
+            keeper.close()
+        save(report)
+        save_own(report)
+    return report
+
+
+def _executor(
+    jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
+) -> Local | Processes | Cluster:
+    """Who makes the nodes.
+
+    Raises:
+        UsageError: limits of this machine, for a cluster; no address.
+    """
+    if scheduler is not None:
+        if jobs > 1 or memory_limit is not None:
+            raise UsageError(
+                "--jobs and --memory-limit are of this machine",
+                fix="leave them out: a cluster has its own number of workers",
+            )
+        from onnxport.pipelines.executors.dask import Cluster  # which brings the libraries that calibrate
+
+        return Cluster(checked_address(scheduler), watcher)
+    return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
+
+
+def _explained(error: Exception) -> FailureRecord:
+    return FailureRecord(**vars(failure_of(error)))
+
+
+def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
+    """The cells of `targets`, which are named by target, or by model and target; all for none.
+
+    Raises:
+        UsageError: there is no such target.
+    """
+    if not targets:
+        return pipeline.cells
+    for name in targets:
+        if not any(name in _names(cell) for cell in pipeline.cells):
+            known = dict.fromkeys(cell.target for cell in pipeline.cells)
+            names = dict.fromkeys(each for cell in pipeline.cells for each in _names(cell))
+            near = difflib.get_close_matches(name, names, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else f"targets are {', '.join(known)}"
+            raise UsageError(f"there is no target {name!r}", fix=fix)
+    return tuple(cell for cell in pipeline.cells if any(name in targets for name in _names(cell)))
+
+
+def _names(cell: Cell) -> tuple[str, ...]:
+    return (cell.target, f"{cell.model}/{cell.target}", cell.name)

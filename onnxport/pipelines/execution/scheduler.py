@@ -1,0 +1,211 @@
+"""Conducts a run: what is in the cache comes from there, what is not is made, and what has passed goes to its place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from onnxport.core.errors import InputError
+from onnxport.formats.artifact import SUFFIXES, Artifact
+from onnxport.pipelines.cache import Cache, Entry
+from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
+from onnxport.pipelines.environment import describe
+from onnxport.pipelines.execution.delivery import delivered
+from onnxport.pipelines.execution.latency import Timings
+from onnxport.pipelines.executors.base import Executor, Result
+from onnxport.pipelines.executors.progress import Watcher
+from onnxport.pipelines.executors.task import Task
+from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
+from onnxport.pipelines.graph.digests import digest_of, whole
+from onnxport.pipelines.lock.enforcement import Keeper
+from onnxport.pipelines.report_assembly import located
+from onnxport.reports.pipeline_report import (
+    CellRecord,
+    FailureRecord,
+    NodeRecord,
+    PipelineReport,
+    PlaceRecord,
+    Status,
+    exit_code_of,
+)
+from onnxport.reports.run_report import RunReport, Worth
+
+
+@dataclass
+class Conductor:
+    """One run of `pipeline`."""
+
+    pipeline: Pipeline
+    cache: Cache
+    executor: Executor
+    explain: Callable[[Exception], FailureRecord]
+    watcher: Watcher
+    keeper: Keeper
+    jobs: int = 1
+    timings: Timings = field(default_factory=Timings)
+    records: dict[str, NodeRecord] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
+    _sealed: dict[str, str] = field(default_factory=dict)
+
+    def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
+        """Makes `cells` and what they need; those that passed are at their places afterwards."""
+        started = time.perf_counter()
+        wanted = {id(node) for cell in cells for node in cell.node.chain}
+        waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
+        self.watcher.begun(waiting, self.jobs)
+        running: dict[str, Node] = {}
+        while waiting or running:
+            waiting = [node for node in waiting if not self._begun(node, running)]
+            if running:
+                result = self.executor.next()
+                self._ended(running.pop(result.task.node), result)
+        made = tuple(self._delivered(cell) for cell in cells)
+        records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
+        return PipelineReport(
+            arguments=tuple(arguments),
+            file=str(self.pipeline.path),
+            nodes=records,
+            cells=made,
+            seconds=round(time.perf_counter() - started, 4),
+            environment=describe(("onnxruntime", "numpy")),
+            exit_code=exit_code_of(records, made),
+        )
+
+    def _begun(self, node: Node, running: dict[str, Node]) -> bool:
+        """Settles a node that can be settled now or has it made; False where it has to wait for another."""
+        before = node.chain[:-1]
+        lost = next(
+            (each for each in before if each.name in self.records and each.name not in self.entries), None
+        )
+        if lost is not None:
+            self._record(node, "not run", why=f"{lost.name} failed")
+            return True
+        if any(each.name not in self.entries for each in before):
+            return False
+        try:
+            key, inputs = self._key(node)
+            entry = self.cache.get(key)
+            if entry is not None:
+                self.entries[node.name] = entry
+                self._record(node, "cached", key=key, run=self._located(node, entry.report))
+                return True
+            self._inputs[node.name] = key, inputs
+            self.executor.submit(self._task(node))
+        except Exception as error:  # also one of ours, which is no reason to lose the others' work
+            self._record(node, "failed", failure=self.explain(error))
+            return True
+        running[node.name] = node
+        return True
+
+    def _ended(self, node: Node, result: Result) -> None:
+        key, inputs = self._inputs[node.name]
+        facts: dict[str, Any] = {"key": key, "seconds": round(result.seconds, 4)}
+        try:
+            if result.report is None:
+                assert result.failure is not None
+                raise result.failure
+            status: Status = "made" if result.report.passed else "failed"
+            report = result.report
+            if report.passed:
+                if self._key(node)[0] != key:
+                    raise InputError(
+                        f"what {node.name} is made of changed while it was made",
+                        fix="run again when it is done",
+                    )
+                entry = self.cache.put(key, result.task.room, report, inputs, node.name)
+                self.entries[node.name], report = entry, entry.report
+            self._record(node, status, **facts, run=self._located(node, report))
+        except Exception as error:
+            self._record(node, "failed", **facts, failure=self.explain(error))
+
+    def _key(self, node: Node) -> tuple[str, Inputs]:
+        _, digest = self._origin(node)
+        made = tuple(self.entries[each.name].digest for each in node.chain[:-1])
+        inputs = inputs_of(node, digest, made)
+        return key_of(inputs), inputs
+
+    def _origin(self, node: Node) -> tuple[Artifact, str]:
+        """What products are proven against, with its digest: the model, or what an export made of it."""
+        first = node.chain[0]
+        if first.step is None and first is not node:
+            exported = self.entries[first.name]
+            return exported.artifact, exported.digest
+        origin = node.model.origin
+        if not isinstance(origin, Artifact):
+            return Artifact(origin.path, "onnx"), origin.digest()
+        found = whole(origin)
+        return found, digest_of(found)
+
+    def _task(self, node: Node) -> Task:
+        is_export = node.step is None
+        made = [
+            replace(each.step, made=self.entries[each.name].artifact)
+            for each in node.chain[:-1]
+            if each.step is not None
+        ]
+        return Task(
+            node=node.name,
+            origin=node.model.origin if is_export else self._origin(node)[0],
+            steps=() if node.step is None else (*made, node.step),
+            export=node.model.export if is_export else None,
+            validation=node.validation,
+            latency=node.latency,
+            room=self.cache.room(node.name),
+            diagnose=self.pipeline.diagnose,
+            folder=self.pipeline.folder,
+            versions=self._inputs[node.name][1]["versions"],
+        )
+
+    def _record(self, node: Node, status: Status, **facts: Any) -> None:
+        record = NodeRecord(
+            name=node.name,
+            model=node.model.name,
+            stage=node.stage,
+            after=node.after.name if node.after else "",
+            status=status,
+            at=PlaceRecord.of(node.line),
+            **facts,
+        )
+        self.records[node.name] = record
+        self.watcher.node(record)
+
+    def _delivered(self, cell: Cell) -> CellRecord:
+        chain = [self.records[node.name] for node in cell.node.chain]
+        entry = self.entries.get(cell.node.name)
+        found = delivered(cell, chain, entry, self._timed, self.explain, self._seal)
+        if entry is not None and found.path is not None:
+            report = self._located(cell.node, entry.report, cell.output, self._sealed[cell.name])
+            self.records[cell.node.name] = chain[-1].model_copy(update={"run": report})
+        return found
+
+    def _seal(self, cell: Cell, artifact: Artifact) -> None:
+        self._sealed[cell.name] = self.keeper.seal(cell, artifact, self.entries).digest
+
+    def _located(
+        self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
+    ) -> RunReport:
+        """A node's report with the names that the user knows: those in the cache and in its rooms say nothing to him.
+
+        Args:
+            place: where the product was delivered; None where that is not so, or not yet.
+        """
+        first = node.chain[0]
+        is_exported = first.step is None and first is not node
+        origin = _name_of(first) if is_exported else node.model.origin.path
+        return located(report, place or _name_of(node), origin, is_there=place is not None, digest=digest)
+
+    def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
+        """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
+        if cell.limits.latency_ratio is None:
+            return None
+        return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)
+
+
+def _name_of(node: Node) -> Path:
+    """What to call a product that is nowhere that the user knows."""
+    gives = "onnx" if node.step is None else node.step.stage.gives
+    return Path(f"{node.name}{SUFFIXES[gives]}")

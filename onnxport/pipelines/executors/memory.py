@@ -1,0 +1,71 @@
+"""How much memory a task may take, and how much there is: estimates, so that a run starts no more than will fit.
+
+A process has its libraries and the model, a few times over; the factors are measured: benchmarks/pipelines.py --memory.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.executors.task import Task
+
+_SHARE = 0.8  # of what is free: the rest is for the system, and for what was estimated too low
+_BASE = 400 * 2**20  # bytes of libraries in the processes of one task
+# Sizes of the model that a stage takes beside that, its proof included: of ResNet-50, 102 MB, over YuNet's few. For an
+# export it is a guess: what a framework takes is its own affair.
+_FACTORS = {"tflite": 7.0, "coreml": 5.0, "ort": 8.0, "optimize": 6.5, "quantize": 14.0, "export": 8.0}
+_OTHERS = max(_FACTORS.values())
+
+_CGROUP = Path("/sys/fs/cgroup")
+_MEMINFO = Path("/proc/meminfo")
+
+
+def estimate(task: Task) -> int:
+    """Bytes that the processes of `task` may take together at their peak."""
+    stage = "export" if task.export is not None else task.steps[-1].stage.name
+    origin = task.origin
+    size = origin.size if isinstance(origin, Artifact) or origin.path.exists() else 0
+    return needed(stage, size)
+
+
+def needed(stage: str, size: int) -> int:
+    """Bytes that a stage may take at its peak on a model of `size` bytes."""
+    return _BASE + int(_FACTORS.get(stage, _OTHERS) * size)
+
+
+def default_limit() -> int | None:
+    """What the processes of a run may take unless the user says how much; None where the system does not tell."""
+    free = [each for each in (_free_of_machine(), _free_of_group()) if each is not None]
+    return int(_SHARE * min(free)) if free else None
+
+
+def _free_of_machine() -> int | None:
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        return _whole()
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(found["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in found else _whole()
+
+
+def _whole() -> int | None:
+    """All that the machine has, where it does not tell what is free."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _free_of_group() -> int | None:
+    """What the control group of this process has left, by its second or its first version; None without a limit."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            return int((_CGROUP / limit).read_text()) - int((_CGROUP / used).read_text())
+        except (OSError, ValueError):  # no such file, or the word "max"
+            continue
+    return None

@@ -1,0 +1,235 @@
+"""A task on its way to another machine: the files that it names travel with it, and its report comes home.
+
+A parcel says of every path in which bundle of files it is; the other side unpacks the bundles into folders of its own,
+where names and places relative to each other are the same. What it reports is told in the paths of the sender.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from onnxport.core.errors import InputError, OnnxportError
+from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
+from onnxport.optimizers.params import OptimizeParams
+from onnxport.pipelines.executors.task import Task
+from onnxport.pipelines.model_sources import load
+from onnxport.reports.run_report import RunReport
+
+# Bytes of files that are worth sending: beyond, the way there takes longer than the work.
+_MOST = 4 * 2**30
+_ROOM = -1
+# Kinds of sources that are, or may run, code which is no file of theirs, or need a tool of this machine.
+_AT_HOME = frozenset({"python", "pickle", "paddle"})
+
+# A path: the number of its bundle, or _ROOM, and its name in there.
+_Place = tuple[int, str]
+
+
+class Stays(Exception):
+    """A task that has to be done where its user is; says why."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Files that stay together.
+
+    Attributes:
+        root: the folder that they are in.
+        names: theirs, relative to it.
+    """
+
+    root: Path
+    names: tuple[str, ...]
+
+    @property
+    def stamp(self) -> object:
+        """Changes when a file is written."""
+        stats = [(self.root / name).stat() for name in self.names]
+        return (self.root, self.names, *((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats))
+
+    def read(self) -> dict[str, bytes]:
+        """The files' contents.
+
+        Raises:
+            InputError: one cannot be read.
+        """
+        try:
+            return {name: (self.root / name).read_bytes() for name in self.names}
+        except OSError as error:
+            raise InputError(f"{error.filename} cannot be read", why=error.strerror or str(error)) from error
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A task without its files.
+
+    Attributes:
+        task: pickled, its paths as `_Place`s.
+        room: the sender's, which the product is to go to.
+        paths: every place and how the sender calls it.
+        bundles: what has to be there when it is opened.
+    """
+
+    task: bytes
+    room: str
+    paths: tuple[tuple[_Place, str], ...]
+    bundles: tuple[Bundle, ...]
+
+    @classmethod
+    def of(cls, task: Task) -> Parcel:
+        """`task`, ready to go.
+
+        Raises:
+            Stays: it needs what is no file, or more than is worth sending.
+        """
+        _check_travels(task)
+        stream = io.BytesIO()
+        packing = _Packing(stream, task.room)
+        main = task.origin.path if isinstance(task.origin, Source) else None
+        packing.dump((_without_modules(task), main))
+        size = sum((bundle.root / name).stat().st_size for bundle in packing.bundles for name in bundle.names)
+        if size > _MOST:
+            raise Stays(f"its files have {size} bytes")
+        paths = tuple((place, str(path)) for path, place in packing.places.items())
+        return cls(stream.getvalue(), str(task.room), paths, tuple(packing.bundles))
+
+    def opened(self, folders: Sequence[Path], room: Path) -> Task:
+        """The task here.
+
+        Args:
+            folders: where the bundles lie.
+            room: an empty folder for the product.
+        """
+        task, main = _Opening(io.BytesIO(self.task), (*folders, room)).load()
+        assert isinstance(task, Task)
+        if isinstance(task.origin, Source):
+            task = replace(task, origin=replace(task.origin, name=str(main)))
+        return task
+
+    def told_home(self, folders: Sequence[Path], room: Path) -> Homeward:
+        """What puts reports and errors of `opened` into the sender's paths."""
+        here = [
+            (str(folders[number] / name), there) for (number, name), there in self.paths if number != _ROOM
+        ]
+        return Homeward(((str(room), self.room), *here))
+
+
+@dataclass(frozen=True)
+class Homeward:
+    """Paths here, each with what the sender calls it."""
+
+    paths: tuple[tuple[str, str], ...]
+
+    def report(self, report: RunReport) -> RunReport:
+        return RunReport.model_validate(self._value(report.model_dump(mode="json")))
+
+    def failure(self, failure: Exception) -> Exception:
+        if isinstance(failure, OnnxportError):
+            failure.what, failure.why, failure.fix = map(self._text, (failure.what, failure.why, failure.fix))
+        return failure
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            return {key: self._value(each) for key, each in value.items()}
+        return [self._value(each) for each in value] if isinstance(value, list) else value
+
+    def _text(self, text: str) -> str:
+        for here, there in sorted(self.paths, key=lambda pair: -len(pair[0])):
+            text = text.replace(here, there)
+        return text
+
+
+class _Packing(pickle.Pickler):
+    """Pickles a task, collects the bundles of the paths in it and leaves places in their stead."""
+
+    def __init__(self, stream: io.BytesIO, room: Path) -> None:
+        super().__init__(stream, pickle.HIGHEST_PROTOCOL)
+        self.bundles: list[Bundle] = []
+        self.places: dict[Path, _Place] = {room: (_ROOM, "")}
+
+    def persistent_id(self, found: Any) -> _Place | None:
+        if isinstance(found, Artifact):  # its files belong together: this comes before their paths
+            self._bundle(found.path, found.files)
+        elif isinstance(found, Source):
+            beside = found.path.parent
+            self._bundle(found.path, [file for file in found.files if beside in file.parents])
+        elif isinstance(found, Path):
+            return self._place(found)
+        return None
+
+    def _place(self, path: Path) -> _Place:
+        if path not in self.places:
+            self._bundle(path, list(_belonging(path)))
+        return self.places[path]
+
+    def _bundle(self, path: Path, files: Sequence[Path]) -> None:
+        """Has `files` travel, of which `path` is the main one or the folder."""
+        if path in self.places:
+            return
+        root = path.parent
+        names = tuple(file.relative_to(root).as_posix() for file in files)
+        number = len(self.bundles)
+        self.bundles.append(Bundle(root, names))
+        self.places |= {file: (number, name) for file, name in zip(files, names, strict=True)}
+        self.places[path] = (number, path.name)
+
+
+class _Opening(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, folders: Sequence[Path]) -> None:
+        super().__init__(stream)
+        self._folders = folders
+
+    def persistent_load(self, place: _Place) -> Path:
+        number, name = place
+        return self._folders[number] / name  # the room is the last
+
+
+def _belonging(path: Path) -> Iterator[Path]:
+    """The files that have to travel for `path`.
+
+    Raises:
+        Stays: there is none, or they are not all below it.
+    """
+    if path.name in ("", ".."):
+        raise Stays(f"{path} has no name of its own")
+    if path.is_file():
+        yield from load(Artifact.open(path))[1].files if path.suffix.lower() == ".onnx" else (path,)
+        return
+    if not path.is_dir():
+        raise Stays(f"{path} does not exist")
+    for folder, folders, files in os.walk(path):
+        if any(Path(folder, name).is_symlink() for name in folders):
+            raise Stays(f"{folder} holds links to folders")
+        yield from (Path(folder, name) for name in sorted(files))
+
+
+def _without_modules(task: Task) -> Task:
+    """`task` without the folder of the user's modules: none of what travels runs any."""
+    origin = task.origin
+    return replace(
+        task, folder=None, origin=replace(origin, folder=None) if isinstance(origin, Source) else origin
+    )
+
+
+def _check_travels(task: Task) -> None:
+    """Raises Stays where a task needs more than files."""
+    if task.export is not None and (task.origin.format in _AT_HOME or task.export.trust):
+        raise Stays("it runs code of the user's, or a tool of this machine")
+    if task.validation is not None and (task.validation.metric or task.validation.report_tensors):
+        raise Stays("its proof runs code of the user's, or writes a file of its own")
+    params = task.steps[-1].params if task.steps else None
+    if getattr(params, "scheduler", None):
+        raise Stays("it asks a cluster itself, which waits for nobody if it waits for itself")
+    if isinstance(params, OptimizeParams) and params.level == "ort-all":
+        raise Stays("it is made for this machine")
+    if getattr(params, "route", None) == "onnx2tf" or getattr(params, "onnx2tf", None):
+        raise Stays("it runs a tool of this machine")

@@ -1,0 +1,75 @@
+"""The worker's side of processes.py: performs tasks and tells meanwhile what it is doing."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from typing import Literal
+
+from onnxport.core.child_process import ChildBug, Parent, sparing
+from onnxport.pipelines.executors.base import Result
+from onnxport.pipelines.executors.task import Task, perform
+from onnxport.pipelines.step_times import TIMED
+
+# What a worker tells: a step begins; so much of it is done; it may go on only when nothing else computes.
+Word = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
+
+_EVERY = 0.2  # seconds between two words of how far a step is
+
+
+class Worker:
+    """What isolation.Child serves."""
+
+    parent: Parent | None = None
+
+    def __init__(self) -> None:
+        self._sparing = sparing()
+        self._sparing.__enter__()  # until the process ends, and with it those that it started
+
+    def perform(self, task: Task) -> Result:
+        """Does `task`; what it raises is in the result."""
+        assert self.parent is not None
+        started = time.perf_counter()
+        try:
+            report = perform(task, _Telling(self.parent))
+        except Exception as error:
+            return Result(task, time.perf_counter() - started, failure=portable(error))
+        return Result(task, time.perf_counter() - started, report)
+
+
+class _Telling:
+    """See clock.Progress."""
+
+    def __init__(self, parent: Parent) -> None:
+        self._parent = parent
+        self._told = 0.0
+
+    def started(self, step: str) -> None:
+        if step == TIMED:
+            self._parent.tell(("quiet",))
+            self._parent.word()
+        self._parent.tell(("phase", step))
+
+    def progressed(self, step: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= _EVERY:
+            self._told = now
+            self._parent.tell(("progressed", step, done, total))
+
+    def finished(self, step: str, seconds: float) -> None: ...
+
+
+def portable(error: Exception) -> Exception:
+    """`error` as another process can be sent it: with its traceback as a note, without what it came from.
+
+    One that cannot be pickled becomes a ChildBug that says the same.
+    """
+    error.add_note("".join(traceback.format_exception(error)).rstrip())
+    said = f"{type(error).__name__}: {error}"
+    error.__cause__ = error.__context__ = None
+    try:
+        back = pickle.loads(pickle.dumps(error.with_traceback(None)))
+    except Exception:
+        return ChildBug(said)
+    return error if type(back) is type(error) else ChildBug(said)

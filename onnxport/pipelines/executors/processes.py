@@ -1,0 +1,177 @@
+"""Performs tasks in several processes of this machine, as many at a time as memory holds.
+
+Each process is an isolation.Child that does one task after the other and ends with this one. One that dies has its
+task done again by another, once: alone if it was killed, which is what the system does when memory runs out. A task
+that times its product waits until nothing else of the run computes, and nothing starts before it is done.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from onnxport.core.child_process import Child, ChildDied
+from onnxport.core.errors import MachineError
+from onnxport.core.resources import Closing
+from onnxport.pipelines.executors.base import Result
+from onnxport.pipelines.executors.memory import estimate
+from onnxport.pipelines.executors.process_worker import Word
+from onnxport.pipelines.executors.progress import Watcher
+from onnxport.pipelines.executors.task import Task
+
+_WORKER = "onnxport.pipelines.executors.process_worker:Worker"
+
+
+@dataclass
+class _Attempt:
+    """A task that waits or is being done.
+
+    Attributes:
+        memory: bytes that it may take, an estimate.
+        again: the process that did it first died.
+        alone: nothing else may run beside it.
+        asks: it is to be timed, or has been.
+        timed: nothing else computes until it ends.
+    """
+
+    task: Task
+    memory: int
+    again: bool = False
+    alone: bool = False
+    asks: bool = False
+    timed: bool = False
+    started: float = 0.0
+
+
+class Processes(Closing):
+    """See executor.Executor.
+
+    Args:
+        jobs: the most processes.
+        limit: bytes of memory for all of them together; None for any number. What is larger runs alone.
+    """
+
+    def __init__(self, jobs: int, limit: int | None, watcher: Watcher) -> None:
+        self._jobs, self._limit, self._watcher = jobs, limit, watcher
+        self._waiting: deque[_Attempt] = deque()
+        self._busy: dict[Child, _Attempt] = {}
+        self._idle: list[Child] = []
+        self._done: deque[Result] = deque()
+
+    def submit(self, task: Task) -> None:
+        self._waiting.append(_Attempt(task, estimate(task)))
+        self._start()
+
+    def next(self) -> Result:
+        while not self._done:
+            ready, _, _ = select.select(list(self._busy), [], [])
+            for child in ready:
+                self._hear(child)
+            self._grant_quiet()
+            self._start()
+        return self._done.popleft()
+
+    def close(self) -> None:
+        """Kills the processes; their own end with them."""
+        for child in (*self._busy, *self._idle):
+            child.close()
+        self._busy, self._idle = {}, []
+
+    def _start(self) -> None:
+        """Hands out what waits, in its order as far as memory allows."""
+        for attempt in tuple(self._waiting):
+            if len(self._busy) == self._jobs:
+                return
+            if self._fits(attempt):
+                self._waiting.remove(attempt)
+                self._begin(attempt)
+
+    def _fits(self, attempt: _Attempt) -> bool:
+        beside = self._busy.values()
+        if not beside:
+            return True
+        if attempt.alone or any(each.alone or each.asks for each in beside):
+            return False
+        return self._limit is None or attempt.memory + sum(each.memory for each in beside) <= self._limit
+
+    def _begin(self, attempt: _Attempt) -> None:
+        attempt.started = time.perf_counter()
+        while self._idle:  # one may have died meanwhile
+            child = self._idle.pop()
+            if self._asked(child, attempt):
+                return
+        child = Child(_WORKER, purpose="a worker process", timeout=None)
+        if not self._asked(child, attempt):
+            raise MachineError("a worker process ended before it had begun")
+
+    def _asked(self, child: Child, attempt: _Attempt) -> bool:
+        try:
+            child.ask("perform", attempt.task)
+        except ChildDied:
+            child.close()
+            return False
+        self._busy[child] = attempt
+        self._watcher.started(attempt.task.node)
+        return True
+
+    def _hear(self, child: Child) -> None:
+        """Takes in what one process says, or its death."""
+        attempt = self._busy[child]
+        try:
+            is_over, said = child.hear()
+        except ChildDied as death:
+            child.close()
+            del self._busy[child]
+            seconds = time.perf_counter() - attempt.started
+            self._ended(attempt, Result(attempt.task, seconds, failure=death))
+            return
+        if is_over:
+            del self._busy[child]
+            self._idle.append(child)
+            self._ended(attempt, said)
+        else:
+            self._told(attempt, said)
+
+    def _told(self, attempt: _Attempt, word: Word) -> None:
+        node = attempt.task.node
+        match word:
+            case ("quiet",):
+                attempt.asks = True
+                self._watcher.phase(node, "waiting to be timed")
+            case ("phase", step):
+                self._watcher.phase(node, step)
+            case ("progressed", step, done, total):
+                self._watcher.progressed(node, step, done, total)
+
+    def _grant_quiet(self) -> None:
+        """Lets one task be timed when all others wait for that, too; it has the machine to itself to its end."""
+        running = self._busy.values()
+        if any(each.timed or not each.asks for each in running):
+            return
+        for child, attempt in self._busy.items():
+            attempt.timed = True
+            with suppress(ChildDied):  # which is heard next
+                child.reply("go on")
+            return
+
+    def _ended(self, attempt: _Attempt, result: Result) -> None:
+        """Keeps what came of a task, or has it done again where a process died and it may go better."""
+        killed = died_of(result.failure)
+        if killed is None or attempt.again:
+            self._done.append(result)
+            return
+        # What the process that died was writing may still be written to by children of its own.
+        room = attempt.task.room.with_name(f"{attempt.task.room.name}-again")
+        room.mkdir()
+        again = replace(attempt.task, room=room)
+        self._waiting.appendleft(_Attempt(again, attempt.memory, again=True, alone=killed))
+
+
+def died_of(failure: Exception | None) -> bool | None:
+    """Whether a process was killed from outside, as for its memory, if it was a process's end that ended a task."""
+    if isinstance(failure, ChildDied):
+        return failure.killed
+    return True if isinstance(failure, MemoryError) else None

@@ -1,0 +1,127 @@
+"""One node's work, told so that any process can do it: what a worker is sent and what it sends back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnxport.core.errors import MachineError
+from onnxport.core.user_code import Watch
+from onnxport.core.user_modules import importable_from
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
+from onnxport.pipelines.jobs import Job, Step
+from onnxport.pipelines.step_times import Progress
+from onnxport.reports.run_report import ConsultedRecord, RunReport
+from onnxport.validate.params import ValidateParams
+
+
+@dataclass(frozen=True)
+class Task:
+    """Attributes:
+    node: its name.
+    origin: what the product is proven against.
+    steps: those before it with what they made, and its own; empty for an export.
+    export: of a framework's model.
+    room: the empty folder that the product goes to.
+    diagnose: whether the ONNX node behind a failed proof is looked for.
+    folder: where modules of the user's are looked for first; the current one unless given.
+    versions: of what computes, as its key has them.
+    """
+
+    node: str
+    origin: Artifact | Source
+    steps: tuple[Step, ...]
+    export: ExportParams | None
+    validation: ValidateParams | None
+    latency: bool
+    room: Path
+    diagnose: bool = False
+    folder: Path | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def output(self) -> Path:
+        gives = "onnx" if self.export is not None else self.steps[-1].stage.gives
+        return self.room / f"model{SUFFIXES[gives]}"
+
+
+def perform(task: Task, progress: Progress | None = None) -> RunReport:
+    """Makes and judges the product of `task`, which is in its room afterwards if the report says that it passed.
+
+    Raises:
+        OnnxportError: what kept it from being made.
+    """
+    try:
+        with importable_from(task.folder or Path.cwd()):
+            return _performed(task, progress)
+    except MachineError as error:
+        # What could not be written was to go into the room, of which a single command's -o says nothing.
+        error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
+        raise
+    finally:
+        Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
+
+
+def _performed(task: Task, progress: Progress | None) -> RunReport:
+    if task.export is not None:
+        return _exported(task, task.export, progress)
+    if not _runs_users_code(task):
+        return _made(task, progress)
+    with Watch(_known(task)) as watch:
+        report = _made(task, progress)
+        return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
+
+
+def _runs_users_code(task: Task) -> bool:
+    """Whether a plugin makes it, or a metric of the user's own judges it."""
+    asked = task.validation
+    own = asked is not None and (asked.metric or any(":" in name for name in asked.budget))
+    return bool(own) or task.steps[-1].stage.provider is not None
+
+
+def _known(task: Task) -> tuple[Path, ...]:
+    """What it reads by its options, of which the contents are known before it runs."""
+    assert isinstance(task.origin, Artifact)
+    made = [file for step in task.steps if step.made for file in step.made.files]
+    options = [value for step in task.steps for _, value in step.params]
+    asked = [value for _, value in task.validation] if task.validation is not None else []
+    mapped = [each for value in options if isinstance(value, dict) for each in value.values()]
+    return tuple(
+        each for each in (*task.origin.files, *made, *options, *asked, *mapped) if isinstance(each, Path)
+    )
+
+
+def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
+    from onnxport.pipelines import export_run
+
+    assert isinstance(task.origin, Source)
+    export = export_run.Export(task.origin, params, task.output, task.validation, consults=True)
+    return export_run.run(export, "run", progress)
+
+
+def _made(task: Task, progress: Progress | None) -> RunReport:
+    """A stage's product; one that the judge rejects is looked into, and gone then."""
+    from onnxport.pipelines import runner
+
+    assert isinstance(task.origin, Artifact)
+    job = Job(
+        task.origin,
+        task.steps,
+        task.output,
+        task.validation,
+        keep_rejected=task.diagnose,
+        latency=task.latency,
+    )
+    report = runner.run(job, "run", progress)
+    if report.passed or not task.diagnose or task.validation is None:
+        return report
+    from onnxport.pipelines.diagnosis import diagnosed
+
+    try:
+        return diagnosed(report, task.origin, task.steps, task.validation, progress)
+    finally:
+        shutil.rmtree(task.room, ignore_errors=True)

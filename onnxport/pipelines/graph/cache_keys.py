@@ -1,0 +1,168 @@
+"""What the product of a node follows from, as a value that one can print, and its digest: the key of the cache.
+
+In it are the contents of every file that is read, the options, and the versions of what computes. Not in it are what
+changes no result (how many processes, how long to wait) and the machine's CPU, but for a stage that writes for it: what
+was proven elsewhere is proven. Code of the user's own is not known before it ran: user_code.py has that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from onnxport.converters.params import TfliteParams
+from onnxport.core.errors import MissingDependencyError
+from onnxport.core.version import __version__
+from onnxport.exporters.params import ExportParams
+from onnxport.optimizers.params import OptimizeParams
+from onnxport.pipelines.config.pipeline import Node
+from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
+from onnxport.pipelines.graph import digests
+from onnxport.pipelines.provenance import settling_nothing
+from onnxport.samples.folders import has_images
+
+_FORM = 2
+# What computes in, reads for or writes for every stage and every proof; a test holds the list to what they import.
+_COMPUTES = (
+    *("numpy", "ml_dtypes", "onnx", "onnx-ir", "onnxruntime", "protobuf", "flatbuffers"),
+    *("safetensors", "PyYAML"),
+)
+# What reads images: an extra of ours, which says nothing to samples of other kinds.
+_READS_IMAGES = "pillow"
+
+Inputs = dict[str, Any]
+
+
+def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
+    """All that the product of `node` follows from.
+
+    Args:
+        origin: digest of the model that proofs refer to.
+        made: digests of the products of the nodes before, from the model on.
+
+    Raises:
+        InputError: a file or folder that an option names is missing or unreadable.
+    """
+    return {
+        "form": _FORM,
+        "source": origin,
+        "before": [
+            {**_step(each), "digest": digest} for each, digest in zip(node.chain[:-1], made, strict=True)
+        ],
+        **_step(node),
+        "proof": None if node.validation is None else described(node.validation),
+        "latency": node.latency,
+        "versions": _versions(node),
+        # A patch of Python changes no result, and a CI's runners come with any.
+        **machine(),
+    }
+
+
+def machine() -> dict[str, str]:
+    """What products follow from beside libraries."""
+    return {
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def key_of(inputs: Inputs) -> str:
+    """The digest of what `inputs_of` gave."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def described(params: BaseModel) -> dict[str, Any]:
+    """Params as a value that is the same wherever the files lie that they name."""
+    left_out = settling_nothing(type(params))
+    return {name: _plain(getattr(params, name)) for name in type(params).model_fields if name not in left_out}
+
+
+def _plain(value: Any) -> Any:
+    """A value of JSON, with the content of what lies at a path in the path's place."""
+    if isinstance(value, Path):
+        return digests.described(value)
+    if isinstance(value, BaseModel):
+        return described(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(each) for each in value), key=repr)
+    return to_jsonable_python(value, inf_nan_mode="strings")
+
+
+def _step(node: Node) -> dict[str, Any]:
+    params = node.model.export if node.step is None else node.step.params
+    assert params is not None
+    found = {"stage": node.stage, "params": described(params)}
+    if isinstance(params, OptimizeParams) and params.level == "ort-all":
+        found["cpu"] = instruction_sets()
+    provider = node.step.stage.provider if node.step is not None else None
+    return found if provider is None else {**found, "plugin": provider.sources}
+
+
+def _versions(node: Node) -> dict[str, str]:
+    """Of all that computes, on the way to the product too: its note names them."""
+    made_by = {name for each in node.chain for name in _libraries(each)}
+    asked = engines(node.validation) if node.validation is not None else ()
+    names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
+    found = {name: version for name in names if (version := _version(name))}
+    return found | _foreign(node) | {"onnxport": __version__, "sources": own_sources()}
+
+
+@lru_cache(maxsize=256)
+def _version(name: str) -> str | None:
+    """Of an installed distribution, which stays what it is while a process runs."""
+    return library(name).version
+
+
+def _libraries(node: Node) -> set[str]:
+    if node.step is None:
+        return {*SOURCES.get(node.model.origin.format, ())}
+    return {*node.step.stage.libraries, *RUNS_ON[node.step.stage.gives]}
+
+
+def _readers(node: Node) -> Iterator[str]:
+    """Of the samples that the product is calibrated or judged on."""
+    steps = (each.step.params for each in node.chain if each.step is not None)
+    given = (
+        getattr(params, name, None) for params in (*steps, node.validation) for name in ("inputs", "calib")
+    )
+    if any(has_images(samples) for samples in given if isinstance(samples, Path)):
+        yield _READS_IMAGES
+
+
+def _foreign(node: Node) -> dict[str, str]:
+    """Of the converters in environments of their own, where one may take part."""
+    params = node.model.export if node.step is None else node.step.params
+    with contextlib.suppress(MissingDependencyError):
+        if isinstance(params, TfliteParams) and params.route != "direct":
+            from onnxport.converters.tflite.second_route.onnx2tf import Onnx2tf
+
+            return {"onnx2tf": Onnx2tf.find(params.onnx2tf).version}
+        if isinstance(params, ExportParams) and node.model.origin.format == "paddle":
+            from onnxport.exporters.paddle.environment import Environment
+
+            return {"paddle2onnx": Environment.find(params.paddle2onnx).version}
+    return {}
+
+
+@lru_cache(maxsize=1)
+def own_sources() -> str:
+    """Of this package: between two releases it changes, too."""
+    home = Path(__file__).parents[2]
+    tree = hashlib.sha256()
+    for file in digests.files_below(home):
+        if file.suffix != ".pyc":
+            tree.update(file.relative_to(home).as_posix().encode() + b"\0" + file.read_bytes())
+    return tree.hexdigest()[:16]

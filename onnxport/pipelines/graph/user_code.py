@@ -1,0 +1,40 @@
+"""Whether the user's own code, with what it read and imported, is still what it was when it made something."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+from onnxport.core.user_modules import found_module
+from onnxport.pipelines.graph.digests import sha256
+from onnxport.reports.run_report import ConsultedRecord
+
+
+def changed(then: ConsultedRecord | None) -> str:
+    """What is another now, in words; empty if all is the same."""
+    if then is None:
+        return ""
+    for name, digest in then.modules.items():
+        if _digest(found_module(name)) != digest:
+            return f"the module {name} changed"
+    for name, digest in then.files.items():
+        if _digest(Path(name)) != digest:
+            return f"{name}, which the model's code reads, changed"
+    for name, version in then.libraries.items():
+        if (now := _version(name)) != version:
+            return f"{name} {version} is {now or 'gone'}"
+    return ""
+
+
+def _digest(file: Path | None) -> str | None:
+    try:
+        return None if file is None else sha256(file).hex()
+    except OSError:
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

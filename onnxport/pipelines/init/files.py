@@ -1,0 +1,273 @@
+"""The files of `onnxport init`, from the templates beside this module; all of them appear, or none."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Staging, writing
+from onnxport.pipelines.environment import LIBRARIES, SOURCES
+from onnxport.pipelines.init.hosts import Host, Project
+from onnxport.pipelines.init.model_summary import Look
+from onnxport.pipelines.init.samples import Samples
+from onnxport.pipelines.registry import TARGETS
+from onnxport.reports.wording import human_size
+
+_OUTPUT = "build"
+# Beside the pipeline, for editors, which complete its keys by it.
+SCHEMA = "pipeline.schema.json"
+_OFF = "# "
+# The versions in a lock (lock/form.py) as requirements for pip; none where there is no lock.
+_LOCKED = (
+    r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | """
+    "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' > locked.txt || true"
+)
+# GitHub's machines that are like this one: a lock holds for its platform.
+_RUNNERS = {
+    ("Linux", "x86_64"): "ubuntu-latest",
+    ("Linux", "aarch64"): "ubuntu-24.04-arm",
+    ("Darwin", "arm64"): "macos-latest",
+    ("Windows", "AMD64"): "windows-latest",
+}
+# ImageNet's, which most networks of images were trained with.
+_COLORS = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+_WIDTH = 118
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the files are to say.
+
+    Attributes:
+        file: the pipeline's.
+        looks: its models; none for a template.
+        samples: of the only model.
+        lacking: targets that this machine cannot make, with the remedy.
+        refused: model to target to why that cannot hold it.
+    """
+
+    file: Path
+    looks: tuple[Look, ...]
+    samples: Samples
+    lacking: Mapping[str, str]
+    refused: Mapping[str, Mapping[str, str]]
+
+    def takers(self, target: str) -> list[str]:
+        """The models that a target can be made of."""
+        return [look.name for look in self.looks if target not in self.refused.get(look.name, {})]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Those that are switched on."""
+        return tuple(
+            name for name in TARGETS if name not in self.lacking and (self.takers(name) or not self.looks)
+        )
+
+
+def pipeline_text(plan: Plan) -> str:
+    """The pipeline.yaml."""
+    look = plan.looks[0] if len(plan.looks) == 1 else None
+    quantizes = bool(plan.targets) and all(each.can_be_quantized for each in plan.looks)
+    return _rendered(
+        "pipeline.yaml.j2",
+        schema=SCHEMA,
+        file=plan.file.name,
+        looks=plan.looks,
+        describe=_described,
+        export_hints=_export_hints,
+        samples=plan.samples,
+        preprocess=_flow(_preprocess(look)),
+        image=look is not None and look.image_size is not None,
+        sizes=_flow(look.sizes) if look is not None and look.sizes else "",
+        quantizes=quantizes,
+        quantized=next((name for name in ("tflite", "ort", "coreml") if name in plan.targets), "tflite"),
+        off="" if plan.samples.count else _OFF,
+        targets=[_target(plan, name) for name in TARGETS],
+        output=_OUTPUT,
+        example=look.name if look is not None else "MODEL",
+    )
+
+
+def workflow_text(plan: Plan, host: Host, project: Project) -> str:
+    """The file that has a host run the pipeline."""
+    inside = "" if project.inside == Path() else project.inside.as_posix()
+    prefix = f"{inside}/" if inside else ""
+    lock = f"{plan.file.stem}.lock"
+    # Of a model outside the repository there is nothing to hash.
+    watched = [plan.file.name, lock, *(look.source for look in plan.looks if _is_inside(look))]
+    return _rendered(
+        f"{host}.yml.j2",
+        file=_shell(plan.file.name),
+        inside=inside,
+        prefix=prefix,
+        python=".".join(platform.python_version_tuple()[:2]),
+        runner=_RUNNERS.get((platform.system(), platform.machine()), "ubuntu-latest"),
+        package=_package(plan),
+        locked=_LOCKED.format(lock=_shell(lock)),
+        hashed=", ".join("'" + f"{prefix}{each}".replace("'", "''") + "'" for each in watched),
+        lock=_shell(lock),
+        output=_OUTPUT,
+    )
+
+
+def check_absent(paths: Iterable[Path]) -> None:
+    """Refuses to write over files that are there (UsageError)."""
+    there = [str(path) for path in paths if path.exists() or path.is_symlink()]
+    if there:
+        verb = "is" if len(there) == 1 else "are"
+        raise UsageError(f"{' and '.join(there)} {verb} there already", fix="give --force to write anew")
+
+
+def write(texts: Mapping[Path, str]) -> None:
+    """Writes all of `texts`, the first one last.
+
+    Raises:
+        MachineError: they cannot be written.
+    """
+    main = next(iter(texts))
+    with Staging(main) as staging:
+        staged = {staging.folder / str(number): path for number, path in enumerate(texts)}
+        for file, path in staged.items():
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(texts[path], encoding="utf-8")
+        staging.commit(dict(reversed(staged.items())))
+        Staging.settled = False  # no artefact: the command goes on
+
+
+def _rendered(template: str, **values: object) -> str:
+    environment = Environment(
+        loader=PackageLoader(__package__, ""),
+        # GitHub's own expressions are in double braces.
+        variable_start_string="[[",
+        variable_end_string="]]",
+        block_start_string="[%",
+        block_end_string="%]",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        autoescape=False,
+    )
+    environment.filters["yaml"] = _flow
+    return environment.get_template(template).render(**values)
+
+
+def _described(look: Look) -> list[str]:
+    """What a model is, for comments."""
+    lines = [f"{human_size(look.size)}, takes {', '.join(map(str, look.inputs))}"]
+    if look.is_quantized:
+        lines.append(f"Its precision is {look.precision} already.")
+    if look.states:
+        pairs = ", ".join(f"{name} from {output}" for name, output in look.states.items())
+        lines.append(f"Its state is fed back from run to run in every proof: {pairs}")
+    return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
+
+
+def _preprocess(look: Look | None) -> dict[str, object]:
+    """How images may become what the model takes."""
+    height, width, channels = (look.image_size if look is not None else None) or (224, 224, 3)
+    return {"resize": f"{height}x{width}", "scale": "1/255", **(_COLORS if channels == len("rgb") else {})}
+
+
+def _export_hints(look: Look) -> Iterator[str]:
+    if look.kind in ("pytorch", "python"):
+        yield "# What it takes, in its order, and which of that stays open; docs/export.md has all options."
+        yield "# export:"
+        yield '#   input: {x: "1,3,224,224"}'
+        yield '#   dynamic: {x: "batch,_,_,_"}'
+    elif look.kind == "pickle":
+        yield "# Loading a pickle runs the code in it: say so where you know who wrote it."
+        yield "# export: {trust: true}"
+
+
+def _target(plan: Plan, name: str) -> dict[str, Any]:
+    """A target as the template shows it: switched off where it cannot be made here, or of no model."""
+    takers = plan.takers(name)
+    why_not = ""
+    if name in plan.lacking:
+        why_not = f"Not on this machine: {plan.lacking[name]}"
+    elif len(takers) < len(plan.looks):
+        said = {look.name: plan.refused[look.name][name] for look in plan.looks if look.name not in takers}
+        why_not = "It refuses " + "; ".join(f"{model} ({reason})" for model, reason in said.items())
+    return {
+        "name": name,
+        "why_not": why_not,
+        "off": "" if name in plan.targets else _OFF,
+        "models": takers if takers and len(takers) < len(plan.looks) else [],
+        "hints": _hints(plan, name),
+    }
+
+
+# What may be asked of each target beside limits, with what it does.
+_OPTIONS: Mapping[str, Sequence[str]] = {
+    "tflite": (
+        "precision: fp16   # weights of half the size",
+        "layout: nhwc   # images with the channels last",
+    ),
+    "coreml": ("precision: fp16   # half the size, and the Neural Engine", "minimum_target: iOS16"),
+    "ort": (),
+}
+_OF_IMAGES = "layout"
+
+
+def _hints(plan: Plan, name: str) -> list[str]:
+    """Options and limits for comments."""
+    images = not plan.looks or any(look.image_size is not None for look in plan.looks)
+    options = [each for each in _OPTIONS[name] if images or not each.startswith(_OF_IMAGES)]
+    largest = max((look.size for look in plan.looks), default=0)
+    size = _rounded_up(largest) if largest else "5MB"
+    limits = [f"max_size: {size}"]
+    if name != "coreml":
+        limits.append(
+            "max_latency_ratio: 1.5   # of the model's own time in ONNX Runtime, on the same machine"
+        )
+    return [*options, *limits]
+
+
+def _rounded_up(size: int) -> str:
+    """A limit with some room above `size` bytes, in two digits."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{round(1.2 * size / unit, 0 if size >= 10 * unit else 1):g}{name}"
+    return "1kB"
+
+
+def _package(plan: Plan) -> str:
+    """What pip is to install beside what the lock says: this package with the extras that the models need."""
+    extras = {LIBRARIES[name].extra for look in plan.looks for name in SOURCES.get(look.kind, ())} - {""}
+    extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()
+    extras |= {"images"} if plan.samples.images else set()
+    return f"onnxport[{','.join(sorted(extras))}]" if extras else "onnxport"
+
+
+def _is_inside(look: Look) -> bool:
+    return ":" not in look.source and not Path(look.source).is_absolute()
+
+
+def _shell(name: str) -> str:
+    """A file's name for a shell and for YAML alike, which plain ones are as they stand."""
+    import shlex
+
+    return shlex.quote(name)
+
+
+def _flow(value: object) -> str:
+    """A value as YAML on one line."""
+    if isinstance(value, str):
+        import yaml
+
+        text: str = yaml.safe_dump(value, width=10_000, allow_unicode=True)
+        return text.removesuffix("\n").removesuffix("\n...")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_flow(each) for each in value) + "]"
+    return json.dumps(value)

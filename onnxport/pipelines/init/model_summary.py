@@ -1,0 +1,134 @@
+"""What a first pipeline.yaml can know of a model: its tensors, its sizes, what it is made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnxport.exporters.sources import KINDS, Source
+from onnxport.formats.artifact import Artifact, TensorSpec
+from onnxport.pipelines.model_sources import load
+
+_CHANNELS = (1, 3, 4)
+_IMAGE = (224, 224)
+_LENGTH = 128
+# What int8 makes smaller and faster; a model without any of these has nothing to quantize.
+_PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul LSTM GRU".split())
+_FLOAT = frozenset("float32|float64|float16|float16 weights|bfloat16|bfloat16 weights|unknown".split("|"))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known of one model.
+
+    Attributes:
+        name: what the pipeline calls it.
+        source: as the pipeline's file names it.
+        kind: "onnx", or a key of exporters.sources.KINDS.
+        size: bytes, external weights included; 0 where nobody knows.
+        inputs: of an ONNX file; empty of what has to be exported first.
+        states: inputs that are fed back, with their outputs.
+        operators, precision: of an ONNX file, the latter as reports name it.
+    """
+
+    name: str
+    source: str
+    kind: str
+    size: int = 0
+    inputs: tuple[TensorSpec, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
+    operators: frozenset[str] = frozenset()
+    precision: str = "float32"
+
+    @property
+    def is_onnx(self) -> bool:
+        return self.kind == "onnx"
+
+    @property
+    def described(self) -> str:
+        """What it is, where that is no ONNX file."""
+        return KINDS.get(self.kind, self.kind)
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.is_onnx and self.precision not in _FLOAT
+
+    @property
+    def can_be_quantized(self) -> bool:
+        return not self.is_onnx or bool(self.operators & _PRODUCTS and not self.is_quantized)
+
+    @property
+    def image_size(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of the one input that looks like a picture, proposed where they are open."""
+        found = [spec for spec in self.inputs if _is_image(spec)]
+        if len(found) != 1:
+            return None
+        _, *sizes = _sized(found[0])
+        channels, height, width = sizes if _is_first(found[0]) else (sizes[2], sizes[0], sizes[1])
+        return height, width, channels
+
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """A proposal for every input with open dimensions: one of a batch, an image of 224 pixels, a length of 128."""
+        return {spec.name: _sized(spec) for spec in self.inputs if not spec.is_static}
+
+
+def look(given: str, folder: Path) -> tuple[Look, Artifact | None]:
+    """What is known of the model that a user names so, and its artefact where it is an ONNX file.
+
+    Args:
+        folder: of the pipeline's file, from which it is to be named.
+
+    Raises:
+        InputError, UsageError: it is missing, unreadable or of no kind that is known.
+    """
+    if not given.lower().endswith(".onnx"):
+        source = Source.of(given)
+        named = given if source.is_factory else _seen_from(Path(given), folder)
+        return Look(Path(given.rpartition(":")[2]).stem, named, source.kind, source.size), None
+    from onnxport.samples.domain import without_functions
+    from onnxport.samples.states import find_states
+    from onnxport.validate.precision import precision_of
+
+    model, artifact = load(Artifact.open(given))
+    found = Look(
+        name=artifact.path.stem,
+        source=_seen_from(artifact.path, folder),
+        kind="onnx",
+        size=artifact.size,
+        inputs=tuple(model.inputs),
+        states=find_states(without_functions(model), model.inputs, model.outputs),
+        operators=frozenset(node.op_type for graph in model.ir.graphs() for node in graph),
+        precision=precision_of(artifact, model),
+    )
+    return found, artifact
+
+
+def _seen_from(path: Path, folder: Path) -> str:
+    """`path` as a file in `folder` names it; whole where it lies outside."""
+    relative = os.path.relpath(path.resolve(), folder.resolve())
+    return (
+        str(path.resolve()) if relative.startswith("..") and path.is_absolute() else Path(relative).as_posix()
+    )
+
+
+def _is_image(spec: TensorSpec) -> bool:
+    if len(spec.shape) != 4 or not spec.dtype.startswith(("float", "uint8")):
+        return False
+    return _is_first(spec) or spec.shape[3] in _CHANNELS
+
+
+def _is_first(spec: TensorSpec) -> bool:
+    """Whether the channels of an image come first."""
+    return spec.shape[1] in _CHANNELS
+
+
+def _sized(spec: TensorSpec) -> list[int]:
+    proposed = [_LENGTH] * len(spec.shape)
+    if _is_image(spec):
+        place = 2 if _is_first(spec) else 1
+        proposed[place : place + 2] = _IMAGE
+    proposed[:1] = [1]  # the batch
+    return [dim if isinstance(dim, int) else size for dim, size in zip(spec.shape, proposed, strict=True)]

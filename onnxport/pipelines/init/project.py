@@ -1,0 +1,120 @@
+"""`onnxport init` from what the user names to the files that are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import path_of
+from onnxport.pipelines.config.json_schema import schema
+from onnxport.pipelines.init.files import SCHEMA, Plan, check_absent, pipeline_text, workflow_text, write
+from onnxport.pipelines.init.hosts import GITLAB_PART, Host, project_of
+from onnxport.pipelines.init.model_summary import look
+from onnxport.pipelines.init.samples import FOLDER, Samples, samples_for
+from onnxport.pipelines.init.target_trials import lacking, refusals
+from onnxport.pipelines.registry import TARGETS
+from onnxport.pipelines.step_times import Progress
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What was written.
+
+    Attributes:
+        written: the pipeline's file first.
+        models: the models in it, as it names them.
+        targets: those that are switched on.
+        notes: what the user should know.
+        command: what to do next.
+    """
+
+    written: tuple[Path, ...]
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    notes: tuple[str, ...]
+    command: str
+
+
+def begin(
+    model: str | None, output: Path, host: Host | None, *, force: bool, progress: Progress | None = None
+) -> Begun:
+    """Writes `output` and a workflow for `host`.
+
+    Args:
+        model: as the user names it; None for the .onnx files beside `output`.
+        host: None for the one that the project has.
+
+    Raises:
+        UsageError: a file that would be written is there already; or no such source.
+        InputError: the model is missing or unreadable.
+        MachineError: the files cannot be written.
+    """
+    path_of(output, "the output", fix="give -o a file name")
+    if output.suffix.lower() not in _SUFFIXES:
+        raise UsageError(f"the output {output} does not end in .yaml", fix="give -o pipeline.yaml")
+    project = project_of(output.parent)
+    host = host or project.host
+    workflow = project.workflow(host)
+    workflow = None if workflow is None else _near(workflow)
+    if not force:
+        check_absent([output] if workflow is None else [output, workflow])
+    plan = _planned(model, output, progress)
+    texts = {output: pipeline_text(plan)}
+    if workflow is not None:
+        texts[workflow] = workflow_text(plan, host, project)
+    described = output.with_name(SCHEMA)
+    if force or not described.exists():
+        texts[described] = schema()
+    write(texts)
+    return Begun(
+        written=tuple(texts),
+        models=tuple(each.source for each in plan.looks),
+        targets=plan.targets,
+        notes=tuple(_notes(plan, workflow)),
+        command=f"onnxport run {output}",
+    )
+
+
+def _planned(model: str | None, output: Path, progress: Progress | None) -> Plan:
+    folder = output.parent
+    given = [model] if model is not None else [str(path) for path in sorted(folder.glob("*.onnx"))]
+    lacks = lacking()
+    possible = [name for name in TARGETS if name not in lacks]
+    looks, refused = [], {}
+    for each in given:
+        found, artifact = look(each, folder)
+        looks.append(found)
+        if artifact is not None:
+            refused[found.name] = refusals(artifact, possible, progress)
+    samples = samples_for(looks[0], folder) if len(looks) == 1 else Samples()
+    return Plan(output, tuple(looks), samples, lacks, refused)
+
+
+def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
+    if not plan.looks:
+        yield f"no .onnx file is here: name your model in {plan.file}"
+    if any(look.kind in ("pytorch", "python") for look in plan.looks):
+        yield f"say in {plan.file} what the model takes: export.input"
+    for name in plan.lacking:
+        yield f"{name} is switched off: {plan.lacking[name]}"
+    for model, reasons in plan.refused.items():
+        yield from (f"{name} is switched off for {model}: {reason}" for name, reason in reasons.items())
+    if plan.samples.why_not:
+        yield f"the folder {FOLDER} is left out: {plan.samples.why_not}"
+    if (
+        workflow is not None
+        and workflow.name == GITLAB_PART.name
+        and workflow.parent.name == GITLAB_PART.parent.name
+    ):
+        yield f"GitLab reads it when .gitlab-ci.yml says: include: [{{local: {GITLAB_PART.as_posix()}}}]"
+
+
+def _near(path: Path) -> Path:
+    """As the user would name it from where he is."""
+    relative = Path(os.path.relpath(path))
+    return path if len(relative.parts) > len(path.parts) else relative

@@ -1,0 +1,331 @@
+"""Provenance: which source, stages and versions made an artefact, and whether that still holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from onnxport.core.errors import InputError, OnnxportError, UsageError
+from onnxport.core.version import __version__
+from onnxport.exporters.sources import Source
+from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.config.reader import read
+from onnxport.pipelines.environment import LIBRARIES
+from onnxport.pipelines.graph import digests
+from onnxport.pipelines.graph.cache_keys import machine
+from onnxport.pipelines.lock.differences import Comparison, Difference, is_content
+from onnxport.pipelines.lock.document import MARK
+from onnxport.pipelines.lock.entries import LockedArtefact, relative
+from onnxport.pipelines.lock.file import SUFFIX, Lock
+from onnxport.pipelines.provenance import numbered
+from onnxport.pipelines.registry import STAGES, TARGETS
+from onnxport.reports.verification import Check, StageRecord, Subject, Verification
+from onnxport.validate.report import RIGHT
+
+
+def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> Verification:
+    """Asks an artefact where it comes from, and whether that still holds.
+
+    Args:
+        lock: that of its pipeline; looked for in its folder and those above unless given.
+        source: the model, where that is not at the place that the lock names.
+
+    Raises:
+        UsageError: the lock is missing or damaged.
+        InputError: the artefact is missing, unreadable, or none of ours.
+    """
+    artifact = Artifact.open(path)
+    known = _given(lock) if lock is not None else _found(artifact.path)
+    if known is None:
+        return _by_note(artifact, source)
+    place = _place_in(known, artifact)
+    if place is not None:
+        return _by_lock(artifact, _Entry(known, place), source)
+    note = _note(artifact)
+    if lock is None and not any(_is_of(each, note) for each in known.artefacts.values()):
+        return _by_note(artifact, source, f"{known.path} is not about it")
+    said = f"{known.path} has no artefact with these bytes"
+    return _by_note(artifact, source).model_copy(
+        update={
+            "lock": str(known.path),
+            "checks": (Check(subject="bytes", status="fails", said=said),),
+        }
+    )
+
+
+def _given(path: Path) -> Lock:
+    lock = Lock.read(path)
+    if lock is None:
+        raise UsageError(f"there is no lock {path}", fix="give the pipeline.lock that a run wrote")
+    return lock
+
+
+def _found(artifact: Path) -> Lock | None:
+    """The nearest lock that lists the artefact; where none does, the nearest."""
+    locks: list[Lock] = []
+    for folder in artifact.absolute().parents:
+        for file in sorted(folder.glob(f"*{SUFFIX}")):
+            if _is_ours(file) and (lock := Lock.read(Path(os.path.relpath(file)))):
+                if relative(artifact, folder) in lock.artefacts:
+                    return lock
+                locks.append(lock)
+    return locks[0] if locks else None
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a lock is not another program's; without reading all of it, or taking it for YAML."""
+    try:
+        with file.open("rb") as stream:
+            return MARK.encode() in stream.read(4096)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a lock says of one artefact."""
+
+    lock: Lock
+    place: str
+
+    @property
+    def locked(self) -> LockedArtefact:
+        return self.lock.artefacts[self.place]
+
+    @property
+    def folder(self) -> Path:
+        return self.lock.path.parent
+
+
+def _place_in(lock: Lock, artifact: Artifact) -> str | None:
+    """What the lock calls the artefact: by its path or, where it was copied elsewhere, by its bytes."""
+    place = relative(artifact.path, lock.path.parent)
+    if place in lock.artefacts:
+        return place
+    main = _bytes_of(artifact)
+    return next((each for each, locked in lock.artefacts.items() if _main(locked) == main), None)
+
+
+def _bytes_of(artifact: Artifact) -> str:
+    """What tells an artefact by its main file, or by all files of a folder."""
+    return digests.digest_of(artifact) if artifact.is_folder else digests.sha256(artifact.path).hex()
+
+
+def _main(locked: LockedArtefact) -> str:
+    is_folder = any("/" in name for name in locked.made.files)
+    return locked.made.digest if is_folder else next(iter(locked.made.files.values()))
+
+
+def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
+    """Whether a note is that of a locked artefact: then the bytes have to be so as well."""
+    stages = [stage for stage in locked.stages if stage.said["stage"] != "export"]
+    names = numbered([stage.said["stage"] for stage in stages])
+    versions = locked.stages[-1].versions
+    return (
+        note["source"] == locked.stages[-1].said["source"]
+        and note["options"].keys() == set(names)
+        and all(versions.get(name, version) == version for name, version in note["made_by"].items())
+        and all(
+            _told(stage.said["stage"], note["options"][name]) == _plain(stage.said["options"])
+            for name, stage in zip(names, stages, strict=True)
+        )
+    )
+
+
+def _told(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a note that are not their defaults, as a lock has them."""
+    known = {**TARGETS, **STAGES}.get(stage)
+    usual = (
+        {} if known is None else {name: field.default for name, field in known.params.model_fields.items()}
+    )
+    usual = to_jsonable_python(usual, fallback=lambda value: None)
+    return {name: value for name, value in options.items() if name not in usual or value != usual[name]}
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a lock that a note has too: those that name no files."""
+    return {name: value for name, value in options.items() if not is_content(value)}
+
+
+def _note(artifact: Artifact) -> Mapping[str, Any]:
+    """What the artefact says of itself.
+
+    Raises:
+        InputError: nothing that is ours, or it cannot be read.
+    """
+    from onnxport.inspection import inspect_model
+
+    note = inspect_model(artifact.path).manifest
+    if note is None:
+        raise InputError(
+            f"{artifact.path} is no artefact of onnxport",
+            why="it carries no note of ours",
+            fix="give a file that onnxport made",
+        )
+    return note
+
+
+def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lock") -> Verification:
+    """What the artefact itself can tell."""
+    note = _note(artifact)
+    stages = [
+        StageRecord(name=name, stage=stage, options=_told(stage, options))
+        for name, options in sorted(note["options"].items(), key=lambda each: each[0] in TARGETS)
+        for stage in [name.partition("#")[0]]
+    ]
+    checks = [
+        Check(subject="bytes", status="unknown", said=f"{why}, so that a change would not be seen"),
+        _proof("unproven" if note["validation"] == "skipped" else "proven"),
+        _given_source(source, note["source"])
+        if source is not None
+        else Check(subject="source", status="unknown", said="give it with --source"),
+        Check(subject="files", status="unknown", said=f"{why}, which has the samples' digests"),
+        _versions(note["made_by"]),
+    ]
+    return Verification(
+        path=str(artifact.path),
+        format=artifact.format,
+        source=note["source"],
+        source_name="",
+        stages=tuple(stages),
+        versions=note["made_by"],
+        lock=None,
+        checks=tuple(checks),
+    )
+
+
+def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verification:
+    """What the lock says of it, and what has changed since."""
+    locked = entry.locked
+    versions = {name: text for stage in locked.stages for name, text in stage.versions.items()}
+    checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(entry, source)]
+    return Verification(
+        path=str(artifact.path),
+        format=artifact.format,
+        source=locked.stages[0].said["source"],
+        source_name=locked.source,
+        stages=tuple(
+            StageRecord(name=stage.name, stage=stage.said["stage"], options=stage.said["options"])
+            for stage in locked.stages
+        ),
+        versions=dict(sorted(versions.items())),
+        lock=str(entry.lock.path),
+        checks=(*checks, _versions(versions)),
+    )
+
+
+def _bytes(artifact: Artifact, locked: LockedArtefact) -> Check:
+    """Of all files that the lock lists and, in a folder, of no others."""
+    root = artifact.path if artifact.is_folder else artifact.path.parent
+    main = None if artifact.is_folder else next(iter(locked.made.files))
+    wrong = []
+    for name, digest in locked.made.files.items():
+        file = artifact.path if name == main else root / name
+        if not file.is_file():
+            wrong.append(f"{name} is missing")
+        elif digests.sha256(file).hex() != digest:
+            wrong.append(f"{name} has changed")
+    if artifact.is_folder:
+        wrong += [f"{name} is none of its files" for name in artifact.names if name not in locked.made.files]
+    said = ", ".join(wrong) or f"those of the lock, {locked.made.digest[:12]}"
+    return Check(subject="bytes", status="fails" if wrong else "holds", said=said)
+
+
+def _proof(verdict: str) -> Check:
+    return Check(subject="proof", status="holds" if verdict in RIGHT else "fails", said=verdict)
+
+
+# What a difference of the pipeline is about, for the user.
+_SUBJECTS: Mapping[str, Subject] = {
+    "source": "source",
+    "files": "files",
+    "artefact": "options",
+    "chain": "options",
+    "option": "options",
+}
+
+
+def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
+    """Whether source, samples, the user's code and options are what they were."""
+    asked: tuple[Subject, ...] = ("files", "options")
+    if source is not None:
+        yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
+    else:
+        asked = ("source", *asked)
+    try:
+        found = tuple(_differences(entry))
+    except OnnxportError as error:
+        yield from (Check(subject=subject, status="unknown", said=str(error)) for subject in asked)
+        return
+    for subject in asked:
+        said = [each.said for each in found if _SUBJECTS.get(each.kind) == subject]
+        unchanged = f"{entry.locked.source} is what it was" if subject == "source" else "what they were"
+        yield Check(subject=subject, status="fails" if said else "holds", said="; ".join(said) or unchanged)
+
+
+def _differences(entry: _Entry) -> Iterator[Difference]:
+    """Between what the artefact would be made from now and what it was.
+
+    Raises:
+        OnnxportError: the pipeline, or something that it names, is not there.
+    """
+    file = next((file for file in _pipelines(entry.lock.path) if file.is_file()), None)
+    if file is None:
+        raise InputError(f"the pipeline of {entry.lock.path} is not beside it")
+    pipeline = read(file)
+    comparison = Comparison(pipeline, entry.lock)
+    cells = [cell for cell in pipeline.cells if relative(cell.output, pipeline.folder) == entry.place]
+    if not cells:
+        yield Difference("artefact", f"{file} makes it no longer", entry.place)
+    for cell in cells:
+        yield from comparison.of(cell)
+
+
+def _pipelines(lock: Path) -> Iterable[Path]:
+    return (lock.with_suffix(suffix) for suffix in (".yaml", ".yml"))
+
+
+def _given_source(path: Path, *expected: str) -> Check:
+    """Whether the model at `path` is one of those that are expected: the model, or the ONNX file exported from it."""
+    if path.suffix.lower() == ".onnx":
+        digest = digests.digest_of(digests.whole(Artifact.open(path)))
+    else:
+        digest = Source.of(path).digest()
+    holds = digest in expected
+    said = (
+        f"{path} is what it was"
+        if holds
+        else f"{path} has other content, {expected[0][:12]} -> {digest[:12]}"
+    )
+    return Check(subject="source", status="holds" if holds else "fails", said=said)
+
+
+def _versions(made: Mapping[str, str]) -> Check:
+    """What a run on this machine would use now."""
+    changed = [
+        f"{name} {version} -> {here or 'none'}"
+        for name, version in sorted(made.items())
+        if (here := _here(name, version)) != version
+    ]
+    said = f"a run would use {', '.join(changed)}" if changed else "a run would use the same"
+    return Check(subject="versions", status="later" if changed else "holds", said=said)
+
+
+def _here(name: str, unknown: str) -> str | None:
+    """The version of `name` on this machine; `unknown` for what is nothing that we could ask, as a plugin's."""
+    import importlib.metadata
+
+    known = {"onnxport": __version__, **machine()}
+    if name in known:
+        return known[name]
+    if name in LIBRARIES:
+        return LIBRARIES[name].version
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return unknown if name in ("onnx2tf", "paddle2onnx") else None

@@ -1,0 +1,67 @@
+"""What an artefact of lower precision is worth on this CPU, for its record: figures, never a reason to refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxport.core.child_process import ChildBug
+from onnxport.core.errors import OnnxportError, printable
+from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.environment import instruction_sets
+from onnxport.reports.run_report import Finding, Latency, Worth
+
+if TYPE_CHECKING:
+    from onnxport.pipelines.lowered_precision import Judges
+    from onnxport.quantize.latency import Times
+
+# What has a runtime for this CPU.
+TIMED = frozenset(("onnx", "ort", "tflite"))
+UNTIMED = "Core ML models are timed on the device that is to run them"
+
+
+def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path) -> Worth:
+    """Times the artefact, and what it would be in float, on the first of the judge's inputs.
+
+    Args:
+        before: gives the latter, for the same runtime.
+        folder: private; it may not exist yet.
+    """
+    if made.format not in TIMED:
+        return Worth(why_not=UNTIMED)
+    if judge is None:
+        return Worth(why_not="without a proof there are no inputs to run it on")
+    from onnxport.quantize.worth import worth
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = worth(before().path, made.path, judge.feeds(), folder, instruction_sets())
+    except (OnnxportError, ChildBug) as error:
+        return Worth(why_not=printable(str(error).splitlines()[-1]))
+    return Worth(
+        latency=latency_of(found.times),
+        findings=tuple(Finding(reason=f.reason, setting=f.setting) for f in found.findings),
+    )
+
+
+def latency_of(times: Times) -> Latency:
+    """The record of what was measured."""
+    from onnxport.quantize.latency import milliseconds, ratio
+
+    found = ratio(times)
+    return Latency(
+        runtime=times.runtime,
+        before_ms=_rounded(milliseconds(times.before)),
+        after_ms=_rounded(milliseconds(times.after)),
+        speedup=_rounded(found.value),
+        low=_rounded(found.low),
+        high=_rounded(found.high),
+        confidence=_rounded(found.confidence),
+        rounds=len(times.before),
+    )
+
+
+def _rounded(value: float) -> float:
+    """To four digits: more say nothing."""
+    return float(f"{value:.4g}")

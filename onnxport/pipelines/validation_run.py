@@ -1,0 +1,79 @@
+"""Runs that make nothing: two artefacts before the judge, and where they part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.background_judge import JudgeAhead, started, verdict
+from onnxport.pipelines.environment import RUNS_ON, engines, require
+from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
+from onnxport.pipelines.report_assembly import record_of, run_report
+from onnxport.pipelines.stages import Product
+from onnxport.pipelines.step_times import Clock, Progress
+from onnxport.reports.run_report import RunReport
+
+if TYPE_CHECKING:
+    from onnxport.validate.debug.params import DebugParams
+    from onnxport.validate.params import ValidateParams
+
+
+def validate(
+    reference: Artifact,
+    candidate: Artifact,
+    params: ValidateParams,
+    progress: Progress | None = None,
+    arguments: Sequence[str] = (),
+) -> RunReport:
+    """Judges `candidate` against `reference`; changes no file."""
+    clock = Clock(progress)
+    for artifact in (reference, candidate):
+        require(RUNS_ON[artifact.format], f"running {artifact.path}")
+    with started(reference, params) as runtime:
+        graph = None
+        with clock.phase("load"):
+            with reading(reference):
+                if reference.format == "onnx":
+                    graph, reference = load(reference)
+                origin = origin_of(reference)
+            with reading(candidate):
+                if candidate.format == "onnx":
+                    _, candidate = load(candidate)
+        product = Product(candidate)
+        ahead = JudgeAhead(reference, params, runtime, graph, candidate, tell=clock.searching)
+        with unchanged(reference, candidate), ahead as judge:
+            report = verdict(judge, reference, product, clock)
+    record = record_of(product, candidate.path, "", report, origin, clock)
+    libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format], *engines(params)}
+    return run_report(("validate", *arguments), origin, (record,), libraries, clock)
+
+
+def debug(
+    reference: Artifact,
+    candidate: Artifact,
+    params: DebugParams,
+    output: Path | None = None,
+    progress: Progress | None = None,
+    arguments: Sequence[str] = (),
+) -> RunReport:
+    """As `validate`, with a diagnosis in the report; writes the node at fault to the folder `output`, if given."""
+    from onnxport.validate.debug.diagnosis import diagnose
+
+    clock = Clock(progress)
+    libraries = {*RUNS_ON["onnx"], *RUNS_ON[reference.format], *RUNS_ON[candidate.format]}
+    require(libraries, f"comparing {candidate.path} with {reference.path}")
+    graph = None
+    with clock.phase("load"), reading(reference):
+        if reference.format == "onnx":
+            graph, reference = load(reference)
+        origin = origin_of(reference)
+    with reading(candidate):
+        if candidate.format == "onnx":
+            with clock.phase("load"):
+                _, candidate = load(candidate)
+        with unchanged(reference, candidate):
+            report = diagnose(reference, candidate, params, graph, output, clock.phase, clock.searching)
+    record = record_of(Product(candidate), candidate.path, "", report, origin, clock)
+    return run_report(("debug", *arguments), origin, (record,), libraries | {*engines(params)}, clock)
