@@ -20,7 +20,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.figures import Interval
 from benchmarks.matching import Array, Match, Permutation, match_inputs, match_outputs
-from onnxport.converters.tflite.check import operators
+from onnxport.converters.tflite.load_check import operators
 from onnxport.formats.model import Model
 from onnxport.samples.domain import domains
 from onnxport.samples.generator import KINDS, generate

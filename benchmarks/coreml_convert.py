@@ -23,13 +23,13 @@ from typing import Any
 from fixtures import models
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.converters.coreml.lower import Lowered, lower_model
-from onnxport.converters.coreml.package.writing import Said, write_package
+from onnxport.converters.coreml.package.writer import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import operations_of, optimize
 from onnxport.converters.coreml.registry import REGISTRY
 from onnxport.converters.params import CoremlParams
 from onnxport.formats.manifest import MAIN
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks-coreml.md"
 KEYS = (*filter(lambda key: key.startswith("light/"), models.keys()), "mobilenetv2/mobilenetv2.onnx")

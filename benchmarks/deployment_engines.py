@@ -21,10 +21,10 @@ from pathlib import Path
 
 from benchmarks.simplify import KEYS
 from fixtures import models
-from onnxport.deployment.answering import Subject, estimated
-from onnxport.deployment.record import DeploymentReport, Placement
+from onnxport.deployment.model_variants import Workshop
+from onnxport.deployment.placement import Subject, estimated
+from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.deployment.runtimes import RUNTIMES
-from onnxport.deployment.workshop import Workshop
 from onnxport.formats.artifact import Artifact
 
 ENGINES = ("openvino", "tract", "rten", "ncnn", "mnn")

@@ -28,12 +28,12 @@ import onnxruntime
 
 from fixtures import models
 from onnxport.core.errors import OnnxportError
-from onnxport.deployment.answering import Subject
-from onnxport.deployment.estimating import estimate
-from onnxport.deployment.estimating.table import Table, load_table
-from onnxport.deployment.record import Placement
+from onnxport.deployment.estimation import estimate
+from onnxport.deployment.estimation.table import Table, load_table
+from onnxport.deployment.model_variants import Workshop
+from onnxport.deployment.placement import Subject
+from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import RUNTIMES
-from onnxport.deployment.workshop import Workshop
 from onnxport.formats.artifact import Artifact
 
 CPU = "CPUExecutionProvider"

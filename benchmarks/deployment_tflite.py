@@ -50,10 +50,10 @@ def main(arguments: list[str]) -> int:
 
 def _row(key: str, folder: Path) -> tuple[str, bool]:
     from onnxport.core.errors import CannotConvertError
-    from onnxport.deployment.asking import AskOptions
-    from onnxport.deployment.asking.tflite_cpu import ask, partitions_of
-    from onnxport.deployment.litert.product import subject
+    from onnxport.deployment.litert.conversion import subject
     from onnxport.deployment.litert.subsets import subsets
+    from onnxport.deployment.probes import AskOptions
+    from onnxport.deployment.probes.tflite_cpu import ask, partitions_of
 
     try:
         about = subject(models.path(key), folder)
@@ -87,7 +87,7 @@ def _witness(path: Path) -> int:
     """In a process of its own: LiteRT loads the file and prints all that it has to say."""
     import ai_edge_litert
 
-    from onnxport.deployment.litert.interpreting import allocated
+    from onnxport.deployment.litert.interpreter import allocated
 
     library = Path(ai_edge_litert.__path__[0]) / "libpywrap_litert_common.so"
     symbols = subprocess.run(["nm", "-C", library], capture_output=True, text=True, check=True).stdout

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
         quantize_model,
         validate_model,
     )
-    from onnxport.bench.record import BenchReport
+    from onnxport.bench.report import BenchReport
     from onnxport.core.errors import OnnxportError
     from onnxport.formats.artifact import TensorSpec
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
-    from onnxport.validate.custom import metric
+    from onnxport.validate.custom_metrics import metric
     from onnxport.validate.report import Report
 
 __all__ = [
@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BenchReport": "onnxport.bench.record",
+    "BenchReport": "onnxport.bench.report",
     "ConversionResult": "onnxport.api",
     "OnnxportError": "onnxport.core.errors",
     "PipelineReport": "onnxport.reports.pipeline_report",
@@ -88,7 +88,7 @@ _HOMES = {
     "optimize_model": "onnxport.api",
     "profile_model": "onnxport.api",
     "load": "onnxport.api",
-    "metric": "onnxport.validate.custom",
+    "metric": "onnxport.validate.custom_metrics",
     "quantize_model": "onnxport.api",
     "run_pipeline": "onnxport.api",
     "validate_model": "onnxport.api",

@@ -20,10 +20,10 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 
 if TYPE_CHECKING:
-    from onnxport.bench.record import BenchReport
-    from onnxport.deployment.record import DeploymentReport
+    from onnxport.bench.report import BenchReport
+    from onnxport.deployment.report import DeploymentReport
     from onnxport.pipelines.executors.progress import Watcher
-    from onnxport.profiling.record import ProfileReport
+    from onnxport.profiling.report import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
 
@@ -225,7 +225,7 @@ def inspect_deployment(
         MissingDependencyError: a runtime that was named is not here, and nothing is known of what it takes.
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
-    from onnxport.deployment.deploying import deployment
+    from onnxport.deployment.analysis import deployment
     from onnxport.deployment.params import DeploymentParams
 
     words = runs_on if isinstance(runs_on, str) else tuple(runs_on)

@@ -25,7 +25,7 @@ def options() -> onnxruntime.SessionOptions:
 
 def saved(model: onnx.ModelProto | bytes) -> bytes:
     """The model's bytes, for a session without graph optimization, at which the settings above do nothing: products of
-    uint8 and int8 are ones of uint8 alone (held to NumPy by tests/validate/runtimes/test_exact_integers.py)."""
+    uint8 and int8 are ones of uint8 alone (held to NumPy by tests/runtimes/test_exact_integers.py)."""
     data = model if isinstance(model, bytes) else model.SerializeToString()
     exact = with_unsigned_weights(Model(ir.from_proto(onnx.ModelProto.FromString(data))))
     if exact is None:

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.bench.engine import Contest, Contestant, rounds
-from onnxport.bench.record import Settings
+from onnxport.bench.report import Settings
 from onnxport.core.arrays import Feeds
 
 _SIZE = 64

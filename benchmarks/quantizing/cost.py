@@ -18,7 +18,7 @@ import sys
 sys.argv = ["onnxport", "quantize", "--help"]
 import onnxport.cli, onnxport.cli.quantize
 import onnx, onnx_ir, onnxruntime, numpy
-import onnxport.pipelines.runner, onnxport.pipelines.jobs, onnxport.quantize.int8, onnxport.optimizers.prepare
+import onnxport.pipelines.runner, onnxport.pipelines.jobs, onnxport.quantize.int8, onnxport.optimizers.canonical_form
 """
 
 

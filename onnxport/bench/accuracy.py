@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxport.bench.record import Accuracy
+from onnxport.bench.report import Accuracy
 from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.metrics import METRICS, Seen

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from onnxport.bench.record import SCHEMA_VERSION, BenchReport, Machine
+from onnxport.bench.report import SCHEMA_VERSION, BenchReport, Machine
 from onnxport.core.errors import InputError, UsageError, printable
 
 _MAKE = "make one with: onnxport bench MODEL --report baseline.json"

@@ -27,7 +27,7 @@ from onnxport.bench.loaders.base import Chosen
 from onnxport.bench.pace import Pace
 from onnxport.bench.ports import Ports, ports_of, read, written
 from onnxport.bench.providers import TITLES
-from onnxport.bench.record import Floor, Settings, Status
+from onnxport.bench.report import Floor, Settings, Status
 from onnxport.bench.statistics import median
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.child_process import RUN_TIMEOUT, Child, ChildHung
@@ -48,7 +48,7 @@ _UNSETTLED = 0.02  # seconds; a run that takes longer hardly notices
 _WARM = 0.1  # seconds of warming up at the least,
 _MANY = 1000  # or runs
 _INSTANT = 1e-7  # seconds; no run takes less
-_TARGET = "onnxport.bench.child:Runner"
+_TARGET = "onnxport.bench.worker:Runner"
 _PATIENCE = "give it more time with --timeout SECONDS, or smaller inputs"
 
 

@@ -19,7 +19,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from onnxport.bench.record import Floor
+from onnxport.bench.report import Floor
 
 _SHARE = 0.2
 _Z = 1.96  # 95 %

@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from onnxport.bench import baseline
-from onnxport.bench.against import Baseline, Comparison, Conditions, compare
+from onnxport.bench.comparison import Baseline, Comparison, Conditions, compare
 from onnxport.bench.engine import Contest, Lane, Stop
 from onnxport.bench.params import BenchParams
-from onnxport.bench.patience import conditions, is_steady, patient
 from onnxport.bench.plan import planned
-from onnxport.bench.record import Floor, Machine, Row, Settings
+from onnxport.bench.report import Floor, Machine, Row, Settings
+from onnxport.bench.stop_rule import conditions, is_steady, patient
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import FORMATS, Artifact
 

@@ -12,7 +12,7 @@ from itertools import product
 from onnxport.bench.engine import Failure
 from onnxport.bench.params import BenchParams
 from onnxport.bench.providers import PROVIDERS, TITLES
-from onnxport.bench.record import Settings
+from onnxport.bench.report import Settings
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.formats.artifact import SUFFIXES, Artifact, Format
 from onnxport.runtimes import registry

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from onnxport.cli import interruption
+from onnxport.cli import signals
 
 
 def _open_closed_streams() -> None:
@@ -25,17 +25,17 @@ def main() -> NoReturn:
     _open_closed_streams()
     # Imported under the handlers: a Ctrl-C during the imports shows no traceback either.
     try:
-        interruption.install()
+        signals.install()
         from onnxport.cli.commands import cli
 
         code = cli.main(prog_name="onnxport", standalone_mode=False)
     except BaseException as error:
-        if not isinstance(interruption.instead_of(error), KeyboardInterrupt):
+        if not isinstance(signals.instead_of(error), KeyboardInterrupt):
             raise
-        code = interruption.CODE
-    if code == interruption.CODE:
-        interruption.tell()
-        interruption.leave()
+        code = signals.CODE
+    if code == signals.CODE:
+        signals.tell()
+        signals.leave()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # what could not be printed was said where it was printed
             stream.flush()

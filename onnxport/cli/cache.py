@@ -65,7 +65,7 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
 
 
 def _calibrations() -> Path:
-    from onnxport.quantize.calibrations import folder
+    from onnxport.quantize.calibration_store import folder
 
     return folder()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from onnxport.cli import failures, interruption
+from onnxport.cli import error_output, signals
 from onnxport.cli.output import ARGUMENTS
 from onnxport.core.version import __version__
 
@@ -63,7 +63,7 @@ class Commands(click.Group):
     def _exit_code(self, arguments: list[str], prog_name: str | None = None, **extra: Any) -> int:
         name = prog_name or "onnxport"
         # Read from the words themselves: a command line that click refuses has to be answered in its form too.
-        style = failures.Style(
+        style = error_output.Style(
             json="--json" in arguments, verbose=not {"-v", "--verbose"}.isdisjoint(arguments)
         )
         self._main_shell_completion(extra, name)
@@ -74,7 +74,7 @@ class Commands(click.Group):
         except click.exceptions.Exit as leaving:
             return leaving.exit_code
         except BaseException as error:
-            return failures.show(interruption.instead_of(error), style)
+            return error_output.show(signals.instead_of(error), style)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from onnxport.cli.artifact_command import Making, making
 from onnxport.cli.commands import subcommand
-from onnxport.cli.making import Making, making
 from onnxport.cli.options import options_of
 from onnxport.exporters.params import ExportParams
 from onnxport.validate.params import ValidateParams

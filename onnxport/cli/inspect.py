@@ -81,7 +81,7 @@ def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, ou
 
 
 def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: dict[str, Any]) -> int:
-    from onnxport.deployment.deploying import deployment
+    from onnxport.deployment.analysis import deployment
     from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
     from onnxport.reports.deployment import terminal

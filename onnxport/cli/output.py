@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli import interruption
-from onnxport.cli.failures import show_on_stderr, show_on_stdout
-from onnxport.cli.inert import inert_document
+from onnxport.cli import signals
+from onnxport.cli.error_output import show_on_stderr, show_on_stdout
+from onnxport.cli.workflow_commands import inert_document
 from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Output:
 
     def result(self, document: Callable[[], str], text: Callable[[], str]) -> None:
         """Prints the result on stdout, as its JSON document or as text."""
-        interruption.answering()
+        signals.answering()
         if self.json:
             show_on_stdout(inert_document(document()))
         elif not self.quiet:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.failures import show_on_stderr
+from onnxport.cli.error_output import show_on_stderr
 from onnxport.cli.options import given, options_of, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError, printable

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from onnxport.cli.artifact_command import Making, making
 from onnxport.cli.commands import subcommand
-from onnxport.cli.making import Making, making
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
 from onnxport.core.errors import UsageError

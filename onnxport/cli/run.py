@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from onnxport.cli import interruption
+from onnxport.cli import signals
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
-from onnxport.cli.reporting import Reporting, reporting
+from onnxport.cli.run_output import Reporting, reporting
 from onnxport.core.errors import UsageError
 
 
@@ -79,8 +79,8 @@ def command(
     reporting: Reporting,
     output: Output,
 ) -> int:
-    from onnxport.cli.failures import explain, show_traceback
-    from onnxport.cli.following import following
+    from onnxport.cli.error_output import explain, show_traceback
+    from onnxport.cli.run_progress import following
     from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 
@@ -107,7 +107,7 @@ def command(
                 reports=reporting.paths,
             )
     except BaseException as error:
-        if watcher is not None and isinstance(interruption.instead_of(error), KeyboardInterrupt):
+        if watcher is not None and isinstance(signals.instead_of(error), KeyboardInterrupt):
             watcher.interrupted()
         raise
     finally:

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.rewritings.registry import REASON
+from onnxport.optimizers.rewrites.registry import REASON
 
 _V = TypeVar("_V")  # a target's value
 _B = TypeVar("_B")  # a target's builder

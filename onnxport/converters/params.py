@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from onnxport.converters.describing import Functions, Images, Labels, Normalizations
+from onnxport.converters.app_metadata import Functions, Images, Labels, Normalizations
 from onnxport.core.named_values import Entries, Texts
 from onnxport.formats.input_shapes import Shapes
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxport.core.errors import MissingDependencyError, UsageError
-from onnxport.deployment.estimating.table import has_table
+from onnxport.deployment.estimation.table import has_table
 from onnxport.deployment.params import ALL
 from onnxport.formats.artifact import SUFFIXES, Format
 
-ASKING = "onnxport.deployment.asking"
+ASKING = "onnxport.deployment.probes"
 
 _ORT_BUILDS = ("onnxruntime", *(f"onnxruntime-{build}" for build in "gpu openvino directml qnn cann".split()))
 

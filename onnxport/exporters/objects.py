@@ -13,7 +13,7 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
-from onnxport.exporters.missing import module_missing
+from onnxport.exporters.missing_modules import module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 

@@ -15,7 +15,7 @@ from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.resources import Closing
 from onnxport.core.user_code import Consulted, Watch
 from onnxport.exporters.framework import Exported, Framework
-from onnxport.exporters.missing import EXTRAS, module_missing
+from onnxport.exporters.missing_modules import EXTRAS, module_missing
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
 from onnxport.formats.artifact import TensorSpec

@@ -6,7 +6,7 @@ import importlib
 import os
 
 from onnxport.formats.artifact import Artifact
-from onnxport.inspection.record import Inspection
+from onnxport.inspection.report import Inspection
 
 __all__ = ["Inspection", "inspect_model"]
 

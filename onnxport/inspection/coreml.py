@@ -13,7 +13,7 @@ import numpy as np
 from onnxport.core.errors import MissingDependencyError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY
-from onnxport.inspection.record import (
+from onnxport.inspection.report import (
     Inspection,
     PortRecord,
     counted,

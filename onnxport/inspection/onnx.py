@@ -10,9 +10,9 @@ import onnx_ir as ir
 from onnxport.formats.artifact import Artifact, Dim
 from onnxport.formats.manifest import KEY
 from onnxport.formats.model import Model, dims_of, dtype_name
-from onnxport.inspection.record import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
+from onnxport.inspection.report import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
 from onnxport.inspection.waste import waste
-from onnxport.optimizers.shapes import drop_declared, infer
+from onnxport.optimizers.shape_inference import drop_declared, infer
 
 # Older files leave ranks, axes and broadcasting to conventions that converters treat differently.
 _OLD_OPSET = 11

@@ -12,7 +12,7 @@ from onnxport.formats import ort_file
 from onnxport.formats.artifact import Artifact, Dim
 from onnxport.formats.manifest import KEY
 from onnxport.formats.ort_file import Table
-from onnxport.inspection.record import (
+from onnxport.inspection.report import (
     Inspection,
     PortRecord,
     counted,

@@ -14,7 +14,7 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.formats import ort_file
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.formats.ort_file import Table
-from onnxport.inspection.record import Kernels, LibrarySize, ReducedBuild
+from onnxport.inspection.report import Kernels, LibrarySize, ReducedBuild
 
 # C++'s names of element types where ONNX's differ by more than "_t".
 _ONNX_TYPES = {"std::string": "string", "MLFloat16": "float16", "BFloat16": "bfloat16"}

@@ -8,10 +8,10 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from onnxport.converters.tflite.check import operators
+from onnxport.converters.tflite.load_check import operators
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY
-from onnxport.inspection.record import Inspection, dynamic, file_names, listed, own_manifest, ports
+from onnxport.inspection.report import Inspection, dynamic, file_names, listed, own_manifest, ports
 from onnxport.runtimes import load
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
-from onnxport.optimizers.pruning import pruned
+from onnxport.optimizers.unused_inputs import pruned
 
 # Bytes; that a small constant is stored twice costs nothing.
 _TELLING = 1024

@@ -20,7 +20,7 @@ from onnx_ir.passes import common
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
+from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
 
 # Constants of fewer elements save nothing.
@@ -69,7 +69,7 @@ def to_bfloat16(model: Model) -> Stored:
     ]
     if copy.opset < _CASTABLE:
         notes.append(f"opset {copy.opset} was lifted to {_CASTABLE}, whose Cast knows bfloat16")
-        shapes.infer(copy)
+        shape_inference.infer(copy)
         lift(copy.ir, _CASTABLE)
     for graph, value in found:
         _store(graph, value)

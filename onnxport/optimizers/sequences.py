@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.branches import applied
+from onnxport.optimizers.constant_branches import applied
 
 # Written out one by one, more elements than these would make a graph that nobody wants.
 _MOST_ELEMENTS = 256

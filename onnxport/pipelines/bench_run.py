@@ -9,12 +9,12 @@ import platform
 import shlex
 from collections.abc import Sequence
 
-from onnxport.bench.against import Conditions
+from onnxport.bench.comparison import Conditions
 from onnxport.bench.engine import enough
 from onnxport.bench.gate import confirmed, gate_of
-from onnxport.bench.measuring import measured
+from onnxport.bench.measurement import measured
 from onnxport.bench.params import BenchParams
-from onnxport.bench.record import BenchReport, Machine
+from onnxport.bench.report import BenchReport, Machine
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions

@@ -59,7 +59,7 @@ def _candidate(rejected: ArtifactRecord, path: str) -> Artifact:
 
 def _reference(rejected: ArtifactRecord, origin: Artifact, steps: Sequence[Step]) -> Artifact:
     """What the failed question was about: what a step lowered, of which the rest has to compute the same; else the
-    origin (lowered_precision.py)."""
+    origin (references.py)."""
     lowered = [step.made for step in steps[:-1] if step.stage.lowers and step.made is not None]
     asked = rejected.report.asked
     return lowered[-1] if lowered and asked is not None and asked.question == "fidelity" else origin

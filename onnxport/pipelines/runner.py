@@ -20,9 +20,9 @@ from onnxport.pipelines.background_judge import blaming_the_model, started, verd
 from onnxport.pipelines.environment import RUNS_ON, require, versions
 from onnxport.pipelines.error_paths import naming_the_source
 from onnxport.pipelines.jobs import Job
-from onnxport.pipelines.lowered_precision import Judges
 from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
 from onnxport.pipelines.provenance import options_of
+from onnxport.pipelines.references import Judges
 from onnxport.pipelines.registry import open_worker
 from onnxport.pipelines.report_assembly import function_records, moves, named_for, record_of, run_report
 from onnxport.pipelines.speedup import worth_of

@@ -13,7 +13,7 @@ from onnxport.pipelines.environment import instruction_sets
 from onnxport.reports.run_report import Finding, Latency, Worth
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.lowered_precision import Judges
+    from onnxport.pipelines.references import Judges
     from onnxport.quantize.latency import Times
 
 # What has a runtime for this CPU.
@@ -32,7 +32,7 @@ def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | Non
         return Worth(why_not=UNTIMED)
     if judge is None:
         return Worth(why_not="without a proof there are no inputs to run it on")
-    from onnxport.quantize.worth import worth
+    from onnxport.quantize.speedup import worth
 
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -22,10 +22,10 @@ from onnxport.pipelines.stages import Product, Work, Worker
 from onnxport.quantize.params import QuantizeParams
 
 if TYPE_CHECKING:
-    from onnxport.converters.coreml.compile import CoremlConverter
-    from onnxport.converters.tflite.compiled import Compiled
+    from onnxport.converters.coreml.compiler import CoremlConverter
+    from onnxport.converters.tflite.result import Compiled
     from onnxport.formats.model import Model
-    from onnxport.quantize.setting import Setting
+    from onnxport.quantize.contract import Setting
 
 # How many of the user's inputs a conversion to float16 measures values on.
 _MEASURED = 8
@@ -51,8 +51,8 @@ def optimize() -> Iterator[Worker]:
     """ONNX to ONNX that computes the same: another opset, fewer nodes, float16."""
 
     def make(model: Model, params: OptimizeParams, work: Work) -> Product:
-        from onnxport.optimizers.optimizing import optimized
-        from onnxport.quantize.sources import check_float
+        from onnxport.optimizers.optimization import optimized
+        from onnxport.quantize.eligibility import check_float
 
         if params.fp16:
             check_float(model)
@@ -90,10 +90,10 @@ def quantize() -> Iterator[Worker]:
 
 def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
     """What a quantization needs beside model and params: the user's samples, found and not yet read."""
-    from onnxport.quantize.setting import Setting
-    from onnxport.samples.parts import Parts
+    from onnxport.quantize.contract import Setting
     from onnxport.samples.preprocessing import preprocessing
     from onnxport.samples.readers import holds_images
+    from onnxport.samples.split import Parts
 
     parts = Parts((), ())
     if params.calib is not None:
@@ -125,7 +125,7 @@ def _linted(model: Model, params: QuantizeParams, setting: Setting) -> tuple[tup
     """Notes on what looks wrong with the samples, and the facts behind them; with --strict they are a UsageError."""
     if not setting.calibration:
         return (), {}
-    from onnxport.quantize.calibration.lint import lint
+    from onnxport.quantize.calibration.sample_checks import lint
     from onnxport.samples.domain import without_functions
 
     with setting.watch.phase("look at samples"):
@@ -142,7 +142,7 @@ def _linted(model: Model, params: QuantizeParams, setting: Setting) -> tuple[tup
 @contextmanager
 def coreml() -> Iterator[Worker]:
     """ONNX to Core ML: prepared in this process, lowered in a child whose imports overlap with that."""
-    from onnxport.converters.coreml.compile import CoremlConverter
+    from onnxport.converters.coreml.compiler import CoremlConverter
 
     with CoremlConverter() as converter:
 
@@ -174,7 +174,7 @@ def _lowered(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[str, ...]:
     """Prepares and lowers the model of one function; gives sentences for the report."""
-    from onnxport.optimizers.prepare import prepare
+    from onnxport.optimizers.canonical_form import prepare
 
     is_main, model, params = name == MAIN, models[name], functions.portion(params, name, models)
     with work.phases.phase("prepare"):
@@ -216,12 +216,12 @@ def _states(model: Model, work: Work) -> frozenset[str]:
 @contextmanager
 def tflite() -> Iterator[Worker]:
     """ONNX to TFLite: prepared in this process, compiled in a child whose imports overlap with that."""
-    from onnxport.converters.tflite.compile import TfliteConverter
+    from onnxport.converters.tflite.compiler import TfliteConverter
 
     with TfliteConverter() as converter:
 
         def direct(model: Model, params: TfliteParams, work: Work) -> Product:
-            from onnxport.optimizers.prepare import prepare
+            from onnxport.optimizers.canonical_form import prepare
 
             with work.phases.phase("prepare"):
                 prepared = prepare(
@@ -245,7 +245,7 @@ def tflite() -> Iterator[Worker]:
 
 
 def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], route: str) -> Product:
-    from onnxport.converters.tflite.compiled import custom_names
+    from onnxport.converters.tflite.result import custom_names
 
     transposes = compiled.operators.get("TRANSPOSE", 0)
     facts = {"operators": compiled.operators, "transposes": transposes, "route": route}

@@ -15,12 +15,12 @@ from onnxport.bench.ports import TflitePorts
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import TensorSpec
 from onnxport.profiling.graphs import Graph
+from onnxport.profiling.interleaving import in_turns, typical
 from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
 from onnxport.profiling.litert_library import ProfiledModel
 from onnxport.profiling.litert_nodes import Ran, ran_in
 from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.tflite_graph import operators
-from onnxport.profiling.turns import in_turns, typical
 from onnxport.runtimes.options import RuntimeOptions
 
 _LOOPS = (

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxport.profiling import xnnpack
+from onnxport.profiling.delegate_order import delegated
 from onnxport.profiling.graphs import Node
 from onnxport.profiling.litert_events import DELEGATED, Step
-from onnxport.profiling.partitions import delegated
 from onnxport.profiling.tflite_graph import Number, Operators
 
 

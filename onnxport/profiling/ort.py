@@ -19,8 +19,8 @@ from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
 from onnxport.profiling import trace_file
 from onnxport.profiling.graphs import Graph, onnx_graph, ort_graph
+from onnxport.profiling.interleaving import in_turns
 from onnxport.profiling.recording import Recording
-from onnxport.profiling.turns import in_turns
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.session import LEVELS, OrtRuntime, provider_named
 

@@ -14,12 +14,12 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.profiling.chrome import chrome_trace
 from onnxport.profiling.graphs import Node, onnx_graph
+from onnxport.profiling.interleaving import typical
 from onnxport.profiling.origins import origins
 from onnxport.profiling.params import ProfileParams
-from onnxport.profiling.record import NodeTime, ProfileReport
 from onnxport.profiling.recording import Recording
+from onnxport.profiling.report import NodeTime, ProfileReport
 from onnxport.profiling.summary import by_op, by_source, node_times
-from onnxport.profiling.turns import typical
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.settings import runtime_options
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from onnxport.profiling.graphs import Node
-from onnxport.profiling.record import Group, NodeTime
+from onnxport.profiling.interleaving import undisturbed
 from onnxport.profiling.recording import Recording, Span
-from onnxport.profiling.turns import undisturbed
+from onnxport.profiling.report import Group, NodeTime
 
 _LISTED = 3  # sources by name; of more the first, the last and how many
 UNKNOWN = "(not told)"

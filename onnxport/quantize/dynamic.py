@@ -14,15 +14,14 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
+from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
+from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.exclusions import excluded_nodes
 from onnxport.quantize.params import QuantizeParams
-from onnxport.quantize.setting import Quantized, Setting
-from onnxport.quantize.sources import check_float
 from onnxport.quantize.weights import recurrent, rtn
-from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.finding import (
+from onnxport.quantize.weights.discovery import (
     Found,
     Use,
     Weight,
@@ -33,9 +32,10 @@ from onnxport.quantize.weights.finding import (
     opened,
     reasons,
 )
-from onnxport.quantize.weights.replacing import discard, register, take_over
+from onnxport.quantize.weights.embedding_tables import look_up
+from onnxport.quantize.weights.encoding import Encoding, Grids
+from onnxport.quantize.weights.graph_edits import discard, register, take_over
 from onnxport.quantize.weights.shelf import Shelf
-from onnxport.quantize.weights.tables import look_up
 
 _OPSET = 11  # DynamicQuantizeLinear
 _BITS, _REDUCED = 8, 7
@@ -71,7 +71,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
             recurrent.replace(node, pair, bits, Shelf(setting.folder))
     if layers:
         changed.ir.opset_imports[recurrent.DOMAIN] = 1
-    shapes.infer(changed)
+    shape_inference.infer(changed)
     keep_outputs(changed, model)
     return Quantized(changed, _notes(plan, layers, found), {"weights_left": dict(found.left)})
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.params import QuantizeParams
-from onnxport.quantize.setting import Quantized, Setting
-from onnxport.quantize.sources import check_float
 
 if TYPE_CHECKING:
     from onnxport.core.arrays import Feeds

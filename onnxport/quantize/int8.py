@@ -15,20 +15,20 @@ from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
 from onnxport.quantize import biases, cpu_safe, qdq
 from onnxport.quantize.accuracy import bias_correction
-from onnxport.quantize.accuracy.choosing import best
+from onnxport.quantize.accuracy.method_selection import best
+from onnxport.quantize.candidate_score import Scorer
+from onnxport.quantize.contract import Quantized, Setting, Watch
+from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.float_graph import INT16_OPSET, OLDEST_OPSET, Settled, settled
 from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, weight_grid
-from onnxport.quantize.measuring import Measured, Ranges, measured
+from onnxport.quantize.measurement import Measured, Ranges, measured
+from onnxport.quantize.mixed_precision import Restorable
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
-from onnxport.quantize.restoring import Restorable
-from onnxport.quantize.scoring import Scorer
 from onnxport.quantize.search import search
-from onnxport.quantize.setting import Quantized, Setting, Watch
-from onnxport.quantize.settling import INT16_OPSET, OLDEST_OPSET, Settled, settled
-from onnxport.quantize.sources import check_float
 from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.bench.engine import Contest, Contestant
-from onnxport.bench.record import Settings
+from onnxport.bench.report import Settings
 from onnxport.bench.statistics import median_interval
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec

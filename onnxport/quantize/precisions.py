@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
+from onnxport.quantize.contract import Quantization
 from onnxport.quantize.params import Precision
-from onnxport.quantize.setting import Quantization
 
 # Precision to "module:function" of a Quantization.
 _HOMES: Mapping[Precision, str] = {

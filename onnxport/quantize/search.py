@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from onnxport.formats.model import Model
-from onnxport.quantize.scoring import Score, Scorer
+from onnxport.quantize.candidate_score import Score, Scorer
 
 Level = Literal["16-bit", "float"]
 LEVELS: tuple[Level, ...] = ("16-bit", "float")

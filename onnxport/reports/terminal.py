@@ -14,7 +14,7 @@ from onnxport.reports.wording import human_size
 from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport
 
 if TYPE_CHECKING:
-    from onnxport.inspection.record import Inspection, LibrarySize, PortRecord, ReducedBuild
+    from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
 
 _GAP = "   "
 

@@ -18,10 +18,10 @@ from onnx_ir.passes import common
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
-from onnxport.samples.ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.texts import texts_of
-from onnxport.samples.trees import columns_of, is_tree_ensemble
-from onnxport.samples.uses import constant, made_by, uses
+from onnxport.samples.tree_thresholds import columns_of, is_tree_ensemble
+from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
+from onnxport.samples.value_uses import constant, made_by, uses
 
 Kind = Literal["real", "integer", "mask", "length", "choice", "position", "one-hot", "state", "table"]
 

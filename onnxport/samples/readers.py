@@ -20,8 +20,8 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, printable
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import images, tables
-from onnxport.samples.beginnings import beginning
 from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
+from onnxport.samples.initial_states import beginning
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import rows_of
 

@@ -9,7 +9,7 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
-from onnxport.samples.uses import carried_on, uses
+from onnxport.samples.value_uses import carried_on, uses
 
 # Input name -> the output that is its next value.
 States = dict[str, str]

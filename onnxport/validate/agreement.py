@@ -19,7 +19,7 @@ from statistics import NormalDist
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.validate.figures import looks_like_mask, sum_to_one
+from onnxport.validate.error_sums import looks_like_mask, sum_to_one
 
 USEFUL = 0.9
 _CHANCE = 0.01

@@ -14,8 +14,8 @@ from typing import Self
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate import custom
-from onnxport.validate.custom import UserMetric
+from onnxport.validate import custom_metrics
+from onnxport.validate.custom_metrics import UserMetric
 from onnxport.validate.metrics import METRICS
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure, Judgement, OutputReport
@@ -68,7 +68,7 @@ class Budgets:
         """
         given = {text.rpartition(":")[2] for text in params.metric} | set(METRICS)
         named = [text for text in params.budget if _is_function(text, given)]
-        user = custom.load((*params.metric, *named), params.timeout)
+        user = custom_metrics.load((*params.metric, *named), params.timeout)
         names = {each.given: each.name for each in user if each.given in named}
         return cls({names.get(text, text): value for text, value in params.budget.items()}, user)
 

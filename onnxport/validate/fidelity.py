@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxport.core.arrays import Feeds
-from onnxport.validate.compare import compare
-from onnxport.validate.probes import Answers
+from onnxport.validate.accumulator import Tally
+from onnxport.validate.comparison import compare
+from onnxport.validate.expected_answers import Yardstick
+from onnxport.validate.noise_runs import Answers
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import RIGHT, Judgement, OutputReport, Verdict, telling
-from onnxport.validate.tally import Tally
-from onnxport.validate.yardstick import Yardstick
 
 
 class Fidelity:

@@ -13,12 +13,12 @@ from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.process import IsolatedRuntime
 from onnxport.validate.budgets import Budgets, judged
-from onnxport.validate.compare import compare
-from onnxport.validate.findings import saturation_of, with_single_nodes
-from onnxport.validate.hearing import Hearing
-from onnxport.validate.mapping import mapped
+from onnxport.validate.comparison import compare
+from onnxport.validate.evaluation import Hearing
+from onnxport.validate.lowered_precision_checks import saturation_of, with_single_nodes
+from onnxport.validate.narrowed_ports import source_dtypes
+from onnxport.validate.output_mapping import mapped
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.ports import source_dtypes
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import (
@@ -31,11 +31,11 @@ from onnxport.validate.report import (
     overall,
 )
 from onnxport.validate.rollout import Run
-from onnxport.validate.rows import differing_rows
 from onnxport.validate.sessions import isolated
 from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
 from onnxport.validate.size_search import Tell
-from onnxport.validate.tensors import Tensors, check_place
+from onnxport.validate.table_rows import differing_rows
+from onnxport.validate.tensor_dump import Tensors, check_place
 
 # What `differs` looks at: a set at batch 1 and one at another size, where there is one.
 _EARLY_SETS = 2

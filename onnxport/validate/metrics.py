@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate.figures import TOP, ClassAgreement, ElementSums, MaskOverlap
+from onnxport.validate.error_sums import TOP, ClassAgreement, ElementSums, MaskOverlap
 from onnxport.validate.report import Figure
 
 Direction = Literal["higher", "lower"]

@@ -67,7 +67,7 @@ class ValidateParams(BaseModel):
     )
     part: Literal["all", "held-back"] = Field(
         default="all",
-        description="Whether all of the folder is meant, or what calibration holds back of it (samples/parts.py).",
+        description="Whether all of the folder is meant, or what calibration holds back of it (samples/split.py).",
         json_schema_extra={"option": False},
     )
     preprocess_is_shared: bool = Field(

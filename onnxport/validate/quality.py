@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.validate.accumulator import Tally
 from onnxport.validate.agreement import USEFUL, DecisionAgreement
-from onnxport.validate.compare import WORST_ELEMENTS, Comparison, compare
+from onnxport.validate.comparison import WORST_ELEMENTS, Comparison, compare
+from onnxport.validate.error_sums import furthest
 from onnxport.validate.fidelity import worst_of
-from onnxport.validate.figures import furthest
-from onnxport.validate.probes import Answers
+from onnxport.validate.noise_runs import Answers
 from onnxport.validate.reference import Answered, Reference
 from onnxport.validate.report import Judgement, OutputReport, Precision, Verdict
-from onnxport.validate.tally import Tally
 from onnxport.validate.tolerance import Noise, Tolerance, float_differences
 
 LEAST_SQNR = 5.0  # dB

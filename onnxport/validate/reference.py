@@ -25,9 +25,9 @@ from onnxport.samples.domain import Domain, declared_domains, domains, without_f
 from onnxport.samples.footprint import Footprint
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
-from onnxport.validate.companions import UsualNoise
+from onnxport.validate.adversarial_noise import UsualNoise
 from onnxport.validate.evidence import Proof
-from onnxport.validate.graph import (
+from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
     accumulation_length,
     constant_outputs,
@@ -37,10 +37,8 @@ from onnxport.validate.graph import (
     saturating_outputs,
     unread_inputs,
 )
-from onnxport.validate.inputs import GeneratedInputs, Loader, feed_from_folder
-from onnxport.validate.params import ValidateParams
-from onnxport.validate.precision import precision_of
-from onnxport.validate.probes import (
+from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
+from onnxport.validate.noise_runs import (
     MOVES,
     Answers,
     Probe,
@@ -50,6 +48,8 @@ from onnxport.validate.probes import (
     perturbed_inputs,
     perturbed_weights,
 )
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.precision import precision_of
 from onnxport.validate.report import NodeRef, Precision
 from onnxport.validate.rollout import Rolling, at_step
 from onnxport.validate.signature import Oriented, check_tensors
@@ -93,7 +93,7 @@ class Answered:
 class Reference:
     """A model that is taken for right, its answers, their noise, and what they prove.
 
-    A yardstick for candidates of the same precision (yardstick.py).
+    A yardstick for candidates of the same precision (expected_answers.py).
 
     Args:
         artifact: the model's file, or a framework's model.
@@ -277,7 +277,7 @@ class Reference:
     def measured(
         self, answered: Answered, feeds: Feeds, answers: Answers
     ) -> tuple[Answers, dict[str, Noise]]:
-        """As a yardstick (yardstick.py): its own answers and their noise."""
+        """As a yardstick (expected_answers.py): its own answers and their noise."""
         return answers, answered.noise
 
     def close(self) -> None:

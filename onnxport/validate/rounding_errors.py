@@ -32,7 +32,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
-from onnxport.validate.debug.local import Replay
+from onnxport.validate.debug.local_error import Replay
 from onnxport.validate.debug.search import choose, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.params import ValidateParams

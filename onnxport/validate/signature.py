@@ -11,7 +11,7 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.runtimes.base import Runtime
-from onnxport.validate.mapping import Names, Pairs, Signed, likely, renamed
+from onnxport.validate.output_mapping import Names, Pairs, Signed, likely, renamed
 
 Permutations = Mapping[str, tuple[int, ...]]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from onnxport.bench.accuracy import accuracy
-from onnxport.bench.measuring import strangers
-from onnxport.bench.record import Accuracy, Row, Settings
+from onnxport.bench.measurement import strangers
+from onnxport.bench.report import Accuracy, Row, Settings
 
 ONES = np.ones((2, 4), np.float32)
 

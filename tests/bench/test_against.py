@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from onnxport.bench.against import Baseline, Conditions, compare
+from onnxport.bench.comparison import Baseline, Conditions, compare
 from onnxport.bench.floors import floor_of
-from onnxport.bench.record import Floor, Row, Settings
+from onnxport.bench.report import Floor, Row, Settings
 from onnxport.core.errors import UsageError
-from tests.pipelines.reports.bench import handmade
+from tests.reports.bench import handmade
 
 CALM = Conditions(pace=0.034, others=0.0)
 BUSY = Conditions(pace=0.034, others=0.8)

@@ -10,7 +10,7 @@ import pytest
 
 from onnxport.bench import baseline
 from onnxport.core.errors import InputError, UsageError
-from tests.pipelines.reports.bench import handmade
+from tests.reports.bench import handmade
 
 GOOD = handmade.report([handmade.row("net.onnx", 14.0, 5.0)])
 

@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 
 from onnxport.bench.engine import Contest, Contestant, rounds
-from onnxport.bench.record import Settings
+from onnxport.bench.report import Settings
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
 from tests.validate.tflite_files import CHAIN, chain_manifest, write
@@ -116,7 +116,7 @@ def test_a_tflite_file_of_ours_is_fed_and_answers_in_names_types_and_axes_of_its
 
 LEAN = """
 import sys
-from onnxport.bench.child import Runner
+from onnxport.bench.worker import Runner
 runner = Runner()
 runner.require({runtime!r})
 runner.load({path!r}, {{"threads": 1}})

@@ -9,10 +9,10 @@ import pytest
 
 from onnxport.bench.gate import Gate, confirmed, gate_of
 from onnxport.bench.params import BenchParams
-from onnxport.bench.record import Row, Standard
+from onnxport.bench.report import Row, Standard
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from tests.pipelines.reports.bench import handmade
+from tests.reports.bench import handmade
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
 MACHINE = handmade.report([]).machine

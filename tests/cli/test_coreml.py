@@ -139,7 +139,7 @@ def test_what_is_so_of_all_functions_is_said_once(sandbox: Sandbox) -> None:
 
 # Doubles the first weights of the prepared model before the child gets it.
 WRONG_CONVERTER = """
-import onnxport.converters.coreml.compile as compile
+import onnxport.converters.coreml.compiler as compile
 right = compile.CoremlConverter.lower
 def lower(self, model, *rest):
     import numpy, onnx_ir

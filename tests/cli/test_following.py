@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from onnxport.cli.commands import cli
-from tests.pipelines.running.acting import DIGITS, ROOT
+from tests.pipelines.executors.acting import DIGITS, ROOT
 
 PIPELINE = """
 version: 1

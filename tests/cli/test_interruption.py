@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.cli import interruption
+from onnxport.cli import signals
 from onnxport.core import errors
 from tests.cli.sandbox import Sandbox
 
@@ -117,7 +117,7 @@ def test_ctrl_c_that_gets_lost_ends_the_command_all_the_same(how: str, sandbox: 
 
 
 def test_code_of_an_interruption_is_the_documented_one() -> None:
-    assert interruption.CODE == errors.INTERRUPTED
+    assert signals.CODE == errors.INTERRUPTED
 
 
 def test_next_run_sweeps_what_a_killed_one_left(sandbox: Sandbox) -> None:

@@ -10,7 +10,7 @@ from tests.cli.test_convert_int8 import CALIBRATED, sampled
 QUANTIZE = ("quantize", "model.onnx", "--int8", "--calib", "samples")
 # What a later process runs at its start: the clock that measures is broken.
 BROKEN = """
-import onnxport.bench.child as child
+import onnxport.bench.worker as child
 
 def turn(*given):
     raise RuntimeError("on purpose")

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnxport.converters.coreml.compiled import Compiled
+from onnxport.converters.coreml.result import Compiled
 from onnxport.converters.lowering import qualified_op
 from onnxport.converters.params import CoremlParams
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.harness import MANIFEST, Array, Harness, run_cases
 
 # The cases that come out right, with all inputs at run time and with all but the first one bound.

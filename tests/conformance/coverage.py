@@ -23,7 +23,7 @@ import onnxruntime
 from onnxport.converters.lowering import qualified_op
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers.decompose import rewritten_ops
+from onnxport.optimizers.decomposition import rewritten_ops
 from tests.conformance.coreml import CoremlConformance
 from tests.conformance.harness import Array, Harness, Outcome, cases
 from tests.conformance.page import PAGES, Operator, Page, Rest

@@ -15,9 +15,9 @@ import numpy as np
 
 from onnxport.converters.lowering import qualified_op
 from onnxport.converters.params import Layout, TfliteParams
-from onnxport.converters.tflite.compiled import Compiled
+from onnxport.converters.tflite.result import Compiled
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.harness import (
     COLLECTIONS,
     MANIFEST,

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from onnxport.converters.open_inputs import with_shapes
 from onnxport.core.errors import Refusal
 from onnxport.formats.model import Model
-from onnxport.optimizers.shapes import pin_inputs
+from onnxport.optimizers.shape_inference import pin_inputs
 from tests.converters.tflite.models import model_of
 
 WHY = "ceil_mode over an open size; fix the size with --shape NAME=... if it is an input's"

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from fixtures import models
-from onnxport.deployment.asking.refusals import mnn, ncnn, openvino, tract
-from onnxport.deployment.estimating.reading import graph_of
-from onnxport.deployment.record import Placement
+from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.probes.refusals import mnn, ncnn, openvino, tract
+from onnxport.deployment.report import Placement
 from tests.cli.sandbox import DIGITS, Sandbox
 from tests.deployment.test_estimating import model, node
 

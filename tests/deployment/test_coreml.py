@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxport.deployment.asking import AskOptions, coreml
+from onnxport.deployment.probes import AskOptions, coreml
 
 
 def asked(text: str, folder: Path) -> coreml.Placement:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.deployment.estimating import estimate
-from onnxport.deployment.estimating.reading import graph_of
-from onnxport.deployment.estimating.table import load_table
-from onnxport.deployment.record import Placement
+from onnxport.deployment.estimation import estimate
+from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.table import load_table
+from onnxport.deployment.report import Placement
 from onnxport.formats.model import Model
 from tests.cli.sandbox import DIGITS
 from tests.deployment.test_estimating import model, node, why

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
 
-from onnxport.deployment.estimating import estimate
-from onnxport.deployment.estimating.partitions import groups
-from onnxport.deployment.estimating.reading import graph_of
-from onnxport.deployment.estimating.table import Table, has_table, load_table
-from onnxport.deployment.record import Placement
+from onnxport.deployment.estimation import estimate
+from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.partitions import groups
+from onnxport.deployment.estimation.table import Table, has_table, load_table
+from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import RUNTIMES
 from onnxport.formats.model import Model
 

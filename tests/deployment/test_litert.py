@@ -10,14 +10,14 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.core.errors import InputError
-from onnxport.deployment.asking import AskOptions, tflite_cpu, tflite_gpu
-from onnxport.deployment.deploying import deployment
-from onnxport.deployment.estimating.graph import Graph, Node, Tensor
+from onnxport.deployment.analysis import deployment
+from onnxport.deployment.estimation.graph import Graph, Node, Tensor
+from onnxport.deployment.litert.conversion import Subject, subject
 from onnxport.deployment.litert.gpu import estimated
-from onnxport.deployment.litert.product import Subject, subject
 from onnxport.deployment.litert.subsets import subsets
 from onnxport.deployment.params import DeploymentParams
-from onnxport.deployment.record import Fallback, Placement
+from onnxport.deployment.probes import AskOptions, tflite_cpu, tflite_gpu
+from onnxport.deployment.report import Fallback, Placement
 from tests.cli.sandbox import Sandbox
 
 # XNNPACK has no TopK, and what is on both sides of it cannot run together.

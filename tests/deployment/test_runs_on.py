@@ -13,10 +13,10 @@ import onnx.version_converter
 import pytest
 
 import onnxport
-from onnxport.deployment.answering import Subject, asked
-from onnxport.deployment.record import DeploymentReport
+from onnxport.deployment.model_variants import Workshop
+from onnxport.deployment.placement import Subject, asked
+from onnxport.deployment.report import DeploymentReport
 from onnxport.deployment.runtimes import Runtime
-from onnxport.deployment.workshop import Workshop
 from tests.cli.sandbox import DIGITS, Sandbox
 from tests.cli.test_disturbances import children, is_alive, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from onnxport.core.errors import InputError, MissingDependencyError, OnnxportError, UsageError
 from onnxport.exporters.factory import from_factory
-from onnxport.exporters.missing import EXTRAS
+from onnxport.exporters.missing_modules import EXTRAS
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import KINDS, LOADERS, Source
 from onnxport.pipelines.environment import LIBRARIES, SOURCES

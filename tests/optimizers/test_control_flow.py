@@ -8,8 +8,8 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers import shape_inference
+from onnxport.optimizers.canonical_form import prepare
 
 HEADER = '<ir_version: 10, opset_import: ["": 21]>\n'
 
@@ -86,7 +86,7 @@ def test_a_branch_that_can_run_stays() -> None:
 
 def test_only_what_a_loop_changes_is_open() -> None:
     model = model_from(GROWING)
-    shapes.infer(model)
+    shape_inference.infer(model)
     (loop,) = model.graph
     grows, stays = loop.attributes["body"].as_graph().inputs[2:]
     assert grows.shape is not None

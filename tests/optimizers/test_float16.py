@@ -18,7 +18,7 @@ from fixtures import graphs
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers.float16.conversion import Halved, halved, settled, to_float16
-from onnxport.optimizers.float16.measured import Measured
+from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.preflight import Preflight
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.formats.model import Model
-from onnxport.optimizers.fuse import fuse_gelu
+from onnxport.optimizers.gelu_fusion import fuse_gelu
 
 ROOT = 2**0.5
 

@@ -15,11 +15,11 @@ import pytest
 
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset import LiftError, brought_to, lower
-from onnxport.optimizers.opset.downward.arithmetic import WIDER
-from onnxport.optimizers.opset.downward.registry import LOWERINGS
-from onnxport.optimizers.opset.upward import ADAPTERS
+from onnxport.optimizers.opset.downgrades.arithmetic import WIDER
+from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
+from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
 from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
-from onnxport.optimizers.rewritings.registry import rewritten_ops
+from onnxport.optimizers.rewrites.registry import rewritten_ops
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
 # As in test_opset.py: opset, then the graph. `_` is an absent input, `float[]` says nothing of the shape.

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
-from onnxport.optimizers.optimizing import Optimized, optimized
+from onnxport.optimizers.optimization import Optimized, optimized
 from onnxport.optimizers.params import OptimizeParams
 
 # y needs x alone; `mask` is read by what nothing needs, `size` through its shape, and `left` by nothing.

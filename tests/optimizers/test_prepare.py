@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from fixtures import graphs
 from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.formats.model import Model
-from onnxport.optimizers import fold, prepare
-from onnxport.optimizers.prepare import Prepared
+from onnxport.optimizers import canonical_form, constant_folding
+from onnxport.optimizers.canonical_form import Prepared
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -29,7 +29,7 @@ def load(proto: onnx.ModelProto, tmp_path: Path) -> Model:
 def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Prepared:
     """Everything in the graph counts as native unless said otherwise."""
     ops = frozenset(node.op_type for node in model.graph) if native is None else native
-    return prepare.prepare(model, shapes=options.pop("shapes", {}), native=lambda: ops, **options)
+    return canonical_form.prepare(model, shapes=options.pop("shapes", {}), native=lambda: ops, **options)
 
 
 def answers(model: Model | Path, feeds: dict[str, Array]) -> list[Array]:
@@ -120,7 +120,7 @@ def test_a_dequantized_weight_keeps_its_scale(tmp_path: Path) -> None:
 def test_a_constant_that_would_explode_is_left_to_run_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold, "SIZE_LIMIT", 1000)
+    monkeypatch.setattr(constant_folding, "SIZE_LIMIT", 1000)
     proto = graph(
         [helper.make_node("Expand", ["c", "shape"], ["big"]), helper.make_node("Add", ["x", "big"], ["y"])],
         {"x": ["N", 1000]},
@@ -228,12 +228,12 @@ def test_a_pass_that_changes_answers_is_skipped_and_named(
 ) -> None:
     model = load(graphs.conv_relu(), tmp_path)
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)}
-    right = prepare._passes
+    right = canonical_form._passes
 
-    def with_culprit(*args: Any, **more: Any) -> list[prepare.Pass]:
-        return [*right(*args, **more), prepare.Pass("relabel", _relabelled, optional=optional)]
+    def with_culprit(*args: Any, **more: Any) -> list[canonical_form.Pass]:
+        return [*right(*args, **more), canonical_form.Pass("relabel", _relabelled, optional=optional)]
 
-    monkeypatch.setattr(prepare, "_passes", with_culprit)
+    monkeypatch.setattr(canonical_form, "_passes", with_culprit)
     equivalence = _differs_from(model, feeds)
     if not optional:
         with pytest.raises(CannotConvertError, match="'relabel'"):

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from tests.converters.tflite.models import model_of, run_onnx
 
 FEEDS = {

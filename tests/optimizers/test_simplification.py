@@ -16,7 +16,7 @@ import pytest
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.optimizers.simplification import Simplified, plans, simplified
+from onnxport.optimizers.simplification import Simplified, pass_lists, simplified
 from onnxport.optimizers.simplification.registry import PASSES
 
 # What stands before a graph in ONNX's text form.
@@ -447,5 +447,5 @@ def test_a_pass_that_there_is_not_is_refused_with_the_nearest(tmp_path: Path) ->
 
 
 def test_every_level_names_passes_that_there_are() -> None:
-    assert set(plans.levels()) == {"basic", "extended", "ort-all"}
-    assert {name for names in plans.levels().values() for name in names} <= set(PASSES)
+    assert set(pass_lists.levels()) == {"basic", "extended", "ort-all"}
+    assert {name for names in pass_lists.levels().values() for name in names} <= set(PASSES)

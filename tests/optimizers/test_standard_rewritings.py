@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.optimizers.decompose import decompose
+from onnxport.optimizers.decomposition import decompose
 from tests.conformance.tflite import Array, Conformance, difference
 from tests.converters.tflite.models import model_of, run_onnx
 

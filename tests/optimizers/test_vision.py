@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.optimizers.prepare import prepare
-from onnxport.optimizers.rewritings.registry import rewritten_ops
+from onnxport.optimizers.canonical_form import prepare
+from onnxport.optimizers.rewrites.registry import rewritten_ops
 from tests.conformance.tflite import difference
 from tests.converters.tflite import test_random_vision as vision
 from tests.converters.tflite.models import model_of, run_onnx

@@ -16,7 +16,7 @@ from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution import latency as timing
 from onnxport.pipelines.execution.limits import held, reason_of, verdict_of
 from onnxport.reports.run_report import Latency, Worth
-from tests.pipelines.reports.handmade import passing
+from tests.reports.handmade import passing
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from onnxport.profiling.delegate_order import delegated
 from onnxport.profiling.litert_events import DELEGATED, KERNEL, Event, invocation, steps
-from onnxport.profiling.partitions import delegated
 from onnxport.profiling.xnnpack import paired
 from tests.profiling.graphs import graph
 

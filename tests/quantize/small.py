@@ -15,8 +15,8 @@ import onnxruntime
 from onnxport.formats.model import Model
 from onnxport.pipelines.step_times import Clock
 from onnxport.quantize import int8
+from onnxport.quantize.contract import Quantized, Setting
 from onnxport.quantize.params import QuantizeParams
-from onnxport.quantize.setting import Quantized, Setting
 from onnxport.samples.readers import find_samples
 from tests import exact
 

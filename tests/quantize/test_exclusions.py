@@ -10,7 +10,7 @@ import pytest
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
 from onnxport.quantize.exclusions import excluded_nodes
-from onnxport.quantize.settling import settled
+from onnxport.quantize.float_graph import settled
 
 _TEXT = """<ir_version: 8, opset_import: ["" : 17]>
 network (float[1,2,4,4] x) => (float[1,2,4,4] y)

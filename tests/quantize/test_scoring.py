@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.model import Model
-from onnxport.quantize.scoring import Scorer
+from onnxport.quantize.candidate_score import Scorer
 from onnxport.samples.readers import find_samples
 from onnxport.validate.params import ValidateParams
 

@@ -18,13 +18,13 @@ from onnxport.pipelines.step_times import Clock
 from onnxport.quantize import int8
 from onnxport.quantize.calibration import calibrate
 from onnxport.quantize.calibration.observers import Histogram
-from onnxport.quantize.measuring import Measured
+from onnxport.quantize.candidate_score import Score, Scorer
+from onnxport.quantize.float_graph import settled
+from onnxport.quantize.measurement import Measured
+from onnxport.quantize.mixed_precision import Restorable
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import place
-from onnxport.quantize.restoring import Restorable
-from onnxport.quantize.scoring import Score, Scorer
 from onnxport.quantize.search import Level, search
-from onnxport.quantize.settling import settled
 from onnxport.samples.readers import SampleFile, find_samples
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure

@@ -10,7 +10,7 @@ import pytest
 
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.model import Model
-from onnxport.quantize.settling import settled
+from onnxport.quantize.float_graph import settled
 from tests.quantize.small import sqnr
 
 _RNG = np.random.default_rng(7)

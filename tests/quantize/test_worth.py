@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.quantize.latency import Ratio, Times
-from onnxport.quantize.worth import RULES, UNKNOWN, UNSURE, Facts, Finding, facts_of, findings, worth
+from onnxport.quantize.speedup import RULES, UNKNOWN, UNSURE, Facts, Finding, facts_of, findings, worth
 from onnxport.validate.precision import onnx as graphs
 from onnxport.validate.precision.graphs import Graph
 
@@ -207,8 +207,8 @@ def test_a_result_that_pays_is_asked_for_no_reason(tmp_path: Path, monkeypatch: 
 def timed_as(monkeypatch: pytest.MonkeyPatch, found: Ratio, load: float = 0.0) -> None:
     """Has the clock say what it never says for sure."""
     times = Times((LARGE / 1000,), (LARGE / 1000 / found.value,), "", load)
-    monkeypatch.setattr("onnxport.quantize.worth.measured", lambda *given: times)
-    monkeypatch.setattr("onnxport.quantize.worth.ratio", lambda times: found)
+    monkeypatch.setattr("onnxport.quantize.speedup.measured", lambda *given: times)
+    monkeypatch.setattr("onnxport.quantize.speedup.ratio", lambda times: found)
 
 
 def test_facts_of_a_foreign_machine_need_no_graph() -> None:

@@ -20,7 +20,7 @@ import pytest
 import onnxport
 from fixtures import models
 from onnxport.formats.model import Model
-from onnxport.validate.graph import output_steps
+from onnxport.validate.graph_analysis import output_steps
 from tests import exact
 from tests.real.quantizing import NETWORKS, Array, quantize
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from onnxport.formats.artifact import TensorSpec
-from onnxport.samples.parts import EVERYTHING, Parts, held_back
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.readers import find_samples
+from onnxport.samples.split import EVERYTHING, Parts, held_back
 
 ONE = (TensorSpec("x", "float32", ("N", 4)),)
 

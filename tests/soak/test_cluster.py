@@ -1,6 +1,6 @@
 """Runs on a Dask cluster whose processes are killed at random moments: the bytes of a run that nobody disturbed.
 
-All of it with `make soak`; in CI tests/pipelines/running/test_cluster.py has a worker killed at one moment.
+All of it with `make soak`; in CI tests/pipelines/executors/test_dask.py has a worker killed at one moment.
 """
 
 from __future__ import annotations

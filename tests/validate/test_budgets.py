@@ -10,7 +10,7 @@ import pytest
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.validate.budgets import Budgets, judged, sentence
-from onnxport.validate.custom import UserMetric, metric
+from onnxport.validate.custom_metrics import UserMetric, metric
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure, Judgement, OutputReport, Verdict
 

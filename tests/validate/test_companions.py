@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from onnxport.formats.artifact import Artifact
-from onnxport.validate import inputs
+from onnxport.validate import input_sets
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
@@ -69,9 +69,9 @@ def test_a_fault_that_ordinary_inputs_hide_is_found(
     report = verdict(source, broken)
     assert report.verdict == "not equivalent"
     assert kind in {"zeros", "sparse", "constant", "large"}
-    monkeypatch.setattr(inputs, "COMPANIONS", (kind,))
+    monkeypatch.setattr(input_sets, "COMPANIONS", (kind,))
     assert verdict(source, broken).verdict == "not equivalent", "the companion that is named shows it"
-    monkeypatch.setattr(inputs, "COMPANIONS", ())
+    monkeypatch.setattr(input_sets, "COMPANIONS", ())
     assert verdict(source, broken).verdict != "not equivalent", "no ordinary set shows it"
 
 

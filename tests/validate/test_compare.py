@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.validate.compare import Comparison, compare
-from onnxport.validate.tally import Tally
+from onnxport.validate.accumulator import Tally
+from onnxport.validate.comparison import Comparison, compare
 from onnxport.validate.tolerance import Noise, Tolerance, group_axis, measure_noise
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -15,7 +15,7 @@ from onnxport.formats.manifest import KEY, Manifest
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.precision.coreml import precision
 from onnxport.validate.report import Precision
-from tests.validate.mil.programs import builder, write
+from tests.runtimes.mlprogram.programs import builder, write
 
 Weights = Callable[[Any], Any]
 

@@ -12,7 +12,7 @@ import pytest
 import onnxport
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact
-from onnxport.validate.custom import Averages, load
+from onnxport.validate.custom_metrics import Averages, load
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits" / "digits.onnx"
 

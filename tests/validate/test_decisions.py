@@ -14,11 +14,11 @@ import pytest
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.session import OrtRuntime
-from onnxport.validate.compare import compare
+from onnxport.validate.comparison import compare
 from onnxport.validate.decisions import Decision, beside, decisions
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.rounding import rounded
+from onnxport.validate.rounded_reference import rounded
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 from tests.converters.coreml.packages import convert
 

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures import graphs, models
 from onnxport.formats.model import Model
-from onnxport.validate.graph import accumulation_length, constant_outputs, saturating_outputs
+from onnxport.validate.graph_analysis import accumulation_length, constant_outputs, saturating_outputs
 
 
 def model(text: str, opset: int = 17) -> Model:

@@ -8,7 +8,7 @@ import pytest
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate.mapping import likely, mapped
+from onnxport.validate.output_mapping import likely, mapped
 from onnxport.validate.signature import SignatureMismatch, check_signatures
 
 

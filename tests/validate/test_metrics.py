@@ -12,7 +12,7 @@ from sklearn import metrics as sklearn
 from sklearn.metrics.pairwise import cosine_similarity
 
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate.figures import furthest
+from onnxport.validate.error_sums import furthest
 from onnxport.validate.metrics import Seen, figures
 
 Array = np.ndarray[Any, np.dtype[Any]]

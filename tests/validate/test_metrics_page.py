@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxport.validate.custom import Averages, load
+from onnxport.validate.custom_metrics import Averages, load
 from onnxport.validate.metrics import METRICS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")

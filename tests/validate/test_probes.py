@@ -14,7 +14,7 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import MemoryFullError
 from onnxport.runtimes.ort.session import OrtRuntime
-from onnxport.validate.probes import nudged_zeros, other_batch, perturbed_inputs, perturbed_weights
+from onnxport.validate.noise_runs import nudged_zeros, other_batch, perturbed_inputs, perturbed_weights
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

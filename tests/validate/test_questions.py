@@ -13,9 +13,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.formats.artifact import Artifact
+from onnxport.validate.criteria import questions
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.questions import questions
 from onnxport.validate.report import Precision, Report
 from tests.faults import quantized, surgery, weights
 from tests.validate import lower

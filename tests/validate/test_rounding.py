@@ -14,7 +14,7 @@ from onnxport.formats.model import Model
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.report import Precision
-from onnxport.validate.rounding import rounded, to_dtype
+from onnxport.validate.rounded_reference import rounded, to_dtype
 
 DTYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 

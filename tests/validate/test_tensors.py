@@ -11,10 +11,10 @@ import pytest
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.params import params_of
-from onnxport.validate import tensors
+from onnxport.validate import tensor_dump
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.tensors import Tensors
+from onnxport.validate.tensor_dump import Tensors
 
 X = {"x": np.ones((1, 2), np.float32)}
 
@@ -63,7 +63,7 @@ def test_file_holds_the_set_that_the_verdict_speaks_of(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "CAP", 2_000_000)
+    monkeypatch.setattr(tensor_dump, "CAP", 2_000_000)
     big, small = np.zeros(400_000, np.float32), np.zeros(10, np.float32)
     kept = Tensors("set 1", X, {"big": big, "small": small}, {"big": big, "small": small + 1})
     note = kept.save(tmp_path / "t.npz")

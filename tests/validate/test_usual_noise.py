@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.validate.companions import UsualNoise
+from onnxport.validate.adversarial_noise import UsualNoise
 from onnxport.validate.tolerance import Noise
 
 ANSWER = np.array([[1.0, -2.0, 4.0]], np.float32)

@@ -10,7 +10,7 @@ import importlib
 
 from onnxport.bench.loaders.base import Loader
 
-# Runtime, as `Settings.runtime` has it, to its module; kinds.py is that of all others.
+# Runtime, as `Settings.runtime` has it, to its module; runtime.py is that of all others.
 LOADERS = {
     "ort": f"{__name__}.ort",
     "litert": f"{__name__}.tflite",
@@ -20,7 +20,7 @@ LOADERS = {
 
 def loader(runtime: str) -> Loader:
     if runtime not in LOADERS:
-        from onnxport.bench.loaders.kinds import KindLoader
+        from onnxport.bench.loaders.runtime import KindLoader
 
         return KindLoader(runtime)
     found: Loader = importlib.import_module(LOADERS[runtime])

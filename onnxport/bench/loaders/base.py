@@ -48,7 +48,7 @@ class Loaded(Protocol):
 
 
 class Loader(Protocol):
-    """A module of this package, or an object of kinds.py."""
+    """A module of this package, or an object of runtime.py."""
 
     def require(self) -> None:
         """Imports the runtime (MissingDependencyError)."""

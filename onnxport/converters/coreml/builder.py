@@ -18,7 +18,7 @@ from onnxport.converters.coreml.quantized import stored
 from onnxport.converters.coreml.values import LARGEST_RANK, Value
 from onnxport.converters.lowering import UnsupportedOp
 from onnxport.core.arrays import Array
-from onnxport.optimizers.float16.halves import to_half
+from onnxport.optimizers.float16.constants import to_half
 
 Compute = Literal["fp16", "fp32"]
 MilType = Literal["fp16", "fp32", "int32", "bool", "int8", "uint8", "int16", "uint16", "int4", "uint4"]

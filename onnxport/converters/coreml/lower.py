@@ -8,26 +8,26 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as onnx
 
+from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml import ops  # noqa: F401 - fills the registry
 from onnxport.converters.coreml.builder import Compute, MilBuilder, NoMil
 from onnxport.converters.coreml.library import Function, Program, Var, targets
 from onnxport.converters.coreml.names import INNER, PREDICTED, PROBABILITIES, Keys
-from onnxport.converters.coreml.numbers.widths import is_natural
+from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.package.images import check_images
 from onnxport.converters.coreml.package.sizes import Sizes, input_sizes
 from onnxport.converters.coreml.ports import Ports
 from onnxport.converters.coreml.registry import REGISTRY
-from onnxport.converters.coreml.shapes import tall
+from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.states import checked_states
 from onnxport.converters.coreml.values import Value, nothing
-from onnxport.converters.describing import ImageInput
 from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_name, qualified_op, refused
 from onnxport.converters.params import QUANTIZED, CoremlParams
 from onnxport.core.errors import Refusal
 from onnxport.formats.manifest import Port, Tap
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.float16.epsilons import is_delicate
-from onnxport.optimizers.rewritings.registry import EXACT
+from onnxport.optimizers.rewrites.registry import EXACT
 
 _WORTH_FREEING = 2**20  # bytes
 # Operators whose results are elements of their first operand.
@@ -150,12 +150,12 @@ class _Lowering:
         ):
             return  # downstream of a refused node whose result has no known rank
         self.mil.compute = self._compute(node)
-        rows = tall.rows_of(self.mil, qualified_op(node), operands)
+        rows = high_rank.rows_of(self.mil, qualified_op(node), operands)
         view: NodeView[Value] = NodeView(node, rows or operands)
         try:
             REGISTRY.run(view, self.mil)
             for index, result in view.results.items():
-                self._bind(view, index, tall.raised(self.mil, result, operands) if rows else result)
+                self._bind(view, index, high_rank.raised(self.mil, result, operands) if rows else result)
         except UnsupportedOp as error:
             self.refusals.append(error.refusal)
             self._stand_in(node)

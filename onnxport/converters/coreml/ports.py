@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as onnx
 
+from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml.builder import MilBuilder, MilType, NoMil, wrap
 from onnxport.converters.coreml.library import (
     Function,
@@ -21,7 +22,6 @@ from onnxport.converters.coreml.library import (
 from onnxport.converters.coreml.names import INNER, Keys
 from onnxport.converters.coreml.package.images import from_pixels
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.describing import ImageInput
 from onnxport.core.errors import Refusal
 from onnxport.formats.manifest import Port
 from onnxport.formats.model import dims_of, dtype_name

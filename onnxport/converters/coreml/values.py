@@ -17,7 +17,7 @@ LARGEST_RANK = 5  # of MIL's tensors
 
 @dataclass(frozen=True)
 class Row:
-    """The elements of a value of more dimensions than MIL holds (tall.py).
+    """The elements of a value of more dimensions than MIL holds (high_rank.py).
 
     Attributes:
         held: one dimension of them all.

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onnxport.converters.coreml.compiled import Compiled
 from onnxport.converters.coreml.lower import Lowered, lower_model
 from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
 from onnxport.converters.coreml.package.classes import classified
 from onnxport.converters.coreml.package.compression import check_weights, compress
-from onnxport.converters.coreml.package.writing import Said, write_package
+from onnxport.converters.coreml.package.writer import Said, write_package
 from onnxport.converters.coreml.passes.pipeline import optimize
 from onnxport.converters.coreml.registry import REGISTRY
+from onnxport.converters.coreml.result import Compiled
 from onnxport.converters.params import CoremlParams
 from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import KEY, MAIN, Manifest, Port, note_key, pixels_key

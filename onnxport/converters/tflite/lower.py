@@ -17,10 +17,10 @@ from onnxport.converters.lowering import NodeView, Reads, UnsupportedOp, node_na
 from onnxport.converters.params import TfliteParams
 from onnxport.converters.tflite import ops  # noqa: F401 - fills the registry
 from onnxport.converters.tflite.builder import TflBuilder
-from onnxport.converters.tflite.custom import REFUSAL, is_custom, lower_custom
+from onnxport.converters.tflite.custom_operators import REFUSAL, is_custom, lower_custom
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permuted
-from onnxport.converters.tflite.ops.casting import HANDS_ON
+from onnxport.converters.tflite.ops.casts import HANDS_ON
 from onnxport.converters.tflite.quantized.integer_ports import IntegerPorts
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.values import Value

@@ -15,16 +15,16 @@ from litert_converter import converter_api_ext
 from litert_converter.mlir import ir, passmanager
 
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.check import check_runs, operators
-from onnxport.converters.tflite.compiled import Compiled, custom_names
-from onnxport.converters.tflite.control.mending import mend_branches, separate_results
+from onnxport.converters.tflite.control.repairs import mend_branches, separate_results
+from onnxport.converters.tflite.load_check import check_runs, operators
 from onnxport.converters.tflite.lower import Lowered, lower_model
 from onnxport.converters.tflite.metadata.labels import LabelFile
-from onnxport.converters.tflite.metadata.writing import NAME, metadata, pack
+from onnxport.converters.tflite.metadata.writer import NAME, metadata, pack
 from onnxport.converters.tflite.quantized.integer_kernels import integer_kernels
 from onnxport.converters.tflite.quantized.wide_biases import widen_biases
 from onnxport.converters.tflite.registry import REGISTRY
-from onnxport.converters.tflite.storage.stored import Stored
+from onnxport.converters.tflite.result import Compiled, custom_names
+from onnxport.converters.tflite.storage.source_weights import Stored
 from onnxport.converters.tflite.storage.weights import store_weights
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.manifest import KEY, Manifest, Tap

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from onnxport.deployment.estimating.graph import Graph, Node, Tensor
-from onnxport.deployment.estimating.judging import refusal
-from onnxport.deployment.estimating.table import Table
+from onnxport.deployment.estimation.graph import Graph, Node, Tensor
+from onnxport.deployment.estimation.support import refusal
+from onnxport.deployment.estimation.table import Table
 from onnxport.deployment.litert.subsets import subsets
 
 _LARGEST = 1  # max_delegated_partitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from onnxport.deployment.estimating.graph import Graph, Node
+from onnxport.deployment.estimation.graph import Graph, Node
 
 _SIDE_EFFECTS = ("IF", "WHILE", "CALL_ONCE")
 

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster
 from onnxport.exporters.classical.boosters.pipelines import register
-from onnxport.exporters.classical.doubles import mend
+from onnxport.exporters.classical.float64_types import mend
 from onnxport.exporters.classical.tabular import Columns
 
 # What a missing text is: ONNX's strings have no NaN, and skl2onnx writes the category NaN as this.

@@ -6,6 +6,6 @@ torch.export make a program of it (with `dynamic` sizes and `recurrence` kept wh
 fifty.
 """
 
-from onnxport.exporters.pytorch.loading import load, of_object
+from onnxport.exporters.pytorch.loader import load, of_object
 
 __all__ = ["load", "of_object"]

@@ -12,8 +12,13 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.pytorch import tracing
-from onnxport.exporters.pytorch.answers import (
+from onnxport.exporters.pytorch import torchscript
+from onnxport.exporters.pytorch.capture import Dims, capture, inputs_of
+from onnxport.exporters.pytorch.dimension_names import DimNames
+from onnxport.exporters.pytorch.errors import at, place_of, said
+from onnxport.exporters.pytorch.example_inputs import Call, bind, example, open_sizes
+from onnxport.exporters.pytorch.onnx_writer import write
+from onnxport.exporters.pytorch.outputs import (
     Output,
     leaves,
     named,
@@ -22,12 +27,7 @@ from onnxport.exporters.pytorch.answers import (
     register_dataclasses,
     tensor_of,
 )
-from onnxport.exporters.pytorch.capturing import Dims, capture, inputs_of
-from onnxport.exporters.pytorch.examples import Call, bind, example, open_sizes
-from onnxport.exporters.pytorch.failures import at, place_of, said
-from onnxport.exporters.pytorch.naming import DimNames
 from onnxport.exporters.pytorch.states import States
-from onnxport.exporters.pytorch.writing import write
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.base import MemoryFullError, RunError
 
@@ -111,11 +111,11 @@ class Traced(TorchModel):
 
     def export(self, output: Path, opset: int | None) -> Exported:
         names = [spec.name for spec in self.outputs]
-        tracing.write(
+        torchscript.write(
             self._module, self._call, self._tensors, self._dynamic, output, opset, names, self._name
         )
         facts = {"exporter": f"torch.onnx {torch.__version__}, TorchScript"}
-        return Exported(output, (*self.notes, tracing.NOTE), facts)
+        return Exported(output, (*self.notes, torchscript.NOTE), facts)
 
 
 def of_module(

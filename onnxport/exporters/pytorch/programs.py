@@ -21,10 +21,10 @@ from torch.utils import _pytree as pytree
 
 from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.pytorch.answers import register_dataclasses
-from onnxport.exporters.pytorch.capturing import inputs_of, is_fixed
-from onnxport.exporters.pytorch.failures import said
+from onnxport.exporters.pytorch.capture import inputs_of, is_fixed
+from onnxport.exporters.pytorch.errors import said
 from onnxport.exporters.pytorch.modules import TorchModel, of_program
+from onnxport.exporters.pytorch.outputs import register_dataclasses
 from onnxport.exporters.pytorch.states import States
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.

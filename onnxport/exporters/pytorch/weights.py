@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from onnxport.core.errors import InputError, UsageError
-from onnxport.exporters.pytorch.failures import said
+from onnxport.exporters.pytorch.errors import said
 
 Tensors = Mapping[str, torch.Tensor]
 

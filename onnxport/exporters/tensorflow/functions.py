@@ -7,7 +7,7 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calling import by_names
+from onnxport.exporters.tensorflow.calls import by_names
 from onnxport.exporters.tensorflow.library import TENSORFLOW, dtype_name, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel
 from onnxport.exporters.tensorflow.signatures import Declared, of_params

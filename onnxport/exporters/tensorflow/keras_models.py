@@ -11,7 +11,7 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
-from onnxport.exporters.tensorflow.calling import by_names
+from onnxport.exporters.tensorflow.calls import by_names
 from onnxport.exporters.tensorflow.library import TENSORFLOW, tf
 from onnxport.exporters.tensorflow.model import Callee, TensorflowModel, said
 from onnxport.exporters.tensorflow.signatures import Declared, of_params

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.samples.uses import constant
+from onnxport.samples.value_uses import constant
 
 _ROLES = ("scale", "bias", "mean", "variance")
 

@@ -14,12 +14,12 @@ from onnx_ir.passes import common
 from onnxport.core.arrays import Feeds
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
+from onnxport.optimizers import shape_inference
 from onnxport.optimizers.float16.batch_norms import settle_batch_norms
-from onnxport.optimizers.float16.holds import computes_floats, is_float, tell_types
-from onnxport.optimizers.float16.measured import Measured, measured_apart
+from onnxport.optimizers.float16.magnitudes import Measured, measured_apart
+from onnxport.optimizers.float16.operator_support import computes_floats, is_float, tell_types
 from onnxport.optimizers.float16.placement import placed
-from onnxport.optimizers.float16.rewriting import Rewritten, rewrite
+from onnxport.optimizers.float16.rewriter import Rewritten, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
 
@@ -98,8 +98,8 @@ def settled(model: Model) -> Model:
     if copy.opset < _OLDEST_OPSET:
         lift(copy.ir)
     copy.ir.ir_version = max(copy.ir.ir_version or 0, _FREE_INITIALIZERS)
-    shapes.drop_declared(copy)
-    shapes.infer(copy)
+    shape_inference.drop_declared(copy)
+    shape_inference.infer(copy)
     mark_sequences(copy.graph)
     tell_types(copy.ir)
     if not _has_floats(copy):

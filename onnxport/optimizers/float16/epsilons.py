@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as onnx
 
-from onnxport.samples.uses import CARRIERS, uses
+from onnxport.samples.value_uses import CARRIERS, uses
 
 _LEAST = float(np.finfo(np.float16).smallest_normal)
 _FLOATS = (onnx.DataType.FLOAT, onnx.DataType.DOUBLE, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16)

@@ -20,8 +20,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.float16.epsilons import SHIFTS, guards, is_delicate, reads_tiny
-from onnxport.optimizers.float16.measured import Measured
-from onnxport.samples.uses import CARRIERS
+from onnxport.optimizers.float16.magnitudes import Measured
+from onnxport.samples.value_uses import CARRIERS
 
 _LARGEST = float(np.finfo(np.float16).max)
 _MOST = _LARGEST / 2

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.float16.holds import CONTROL_FLOW, computes_floats, is_float, unfit
 from onnxport.optimizers.float16.islands import reasons
-from onnxport.samples.uses import CARRIERS
+from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, computes_floats, is_float, unfit
+from onnxport.samples.value_uses import CARRIERS
 
 JOINED = "stands between others of these"
 # What is worth its Casts: products, and whatever reads larger constants.

@@ -19,7 +19,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import GivenShape, apply_shapes, limits
 from onnxport.formats.model import Model
-from onnxport.optimizers.float16.measured import Measured
+from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.taps import tap
 from onnxport.samples.domain import domains
 from onnxport.samples.footprint import Estimate, Footprint

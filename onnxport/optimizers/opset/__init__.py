@@ -5,12 +5,12 @@ tests it refused 7, got 11 wrong and wrote 8 that do not load (version 1.23: Har
 types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Scan and more).
 """
 
-from onnxport.optimizers.opset.bringing import Brought, brought_to
+from onnxport.optimizers.opset.conversion import Brought, brought_to
+from onnxport.optimizers.opset.downgrade import lower
+from onnxport.optimizers.opset.errors import LiftError
 from onnxport.optimizers.opset.functions import inline_functions
-from onnxport.optimizers.opset.lifting import lift
-from onnxport.optimizers.opset.lowering import lower
-from onnxport.optimizers.opset.refusing import LiftError
 from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, OLDEST_OPSET
+from onnxport.optimizers.opset.upgrade import lift
 
 __all__ = [
     "CANONICAL_OPSET",

@@ -9,10 +9,10 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
-from onnxport.optimizers.opset.lifting import lift
-from onnxport.optimizers.opset.refusing import PART_OF, part_of
+from onnxport.optimizers import shape_inference
+from onnxport.optimizers.opset.errors import PART_OF, part_of
 from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, is_default, schema
+from onnxport.optimizers.opset.upgrade import lift
 
 # Where a rewriting says why it could not (rewritings/registry.py).
 REFUSED = "onnxport.refused"
@@ -24,8 +24,8 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
 
     Formulas are in the forms of the canonical opset, to which an older model is lifted for them.
     """
-    from onnxport.optimizers import rewritings  # noqa: F401 - fills its registry, and needs this package
-    from onnxport.optimizers.rewritings.registry import rewrite, rewritten_ops
+    from onnxport.optimizers import rewrites  # noqa: F401 - fills its registry, and needs this package
+    from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
 
     beyond = {
         node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
@@ -41,7 +41,7 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
     }
     with _declared_shapes(model):
         whole = Model(model)
-        shapes.infer(whole)
+        shape_inference.infer(whole)
         rewrite(whole, (), only=wanted)
     for node in set(model.graph.all_nodes()) - set(before):
         node.metadata_props[PART_OF] = makers.get((node.name or "").rpartition("/")[0], part_of(node))

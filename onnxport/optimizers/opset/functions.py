@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from onnxport.optimizers.opset.lifting import lift, lift_graph
-from onnxport.optimizers.opset.refusing import LiftError
+from onnxport.optimizers.opset.errors import LiftError
 from onnxport.optimizers.opset.schemas import default_domain
+from onnxport.optimizers.opset.upgrade import lift, lift_graph
 
 
 def inline_functions(model: ir.Model) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.knowledge import Known
+from onnxport.optimizers.opset.type_inference import Known
 
 _CAST_LIKE_SINCE = 15
 

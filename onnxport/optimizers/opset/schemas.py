@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx
 import onnx_ir as ir
 
-# The form that every converter takes (prepare.py).
+# The form that every converter takes (canonical_form.py).
 CANONICAL_OPSET = 21
 # ONNX Runtime promises nothing below, so nothing could prove what a lift from there did.
 OLDEST_OPSET = 7

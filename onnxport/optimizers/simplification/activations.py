@@ -7,9 +7,8 @@ from math import inf, isclose
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.fuse import fuse_gelu
-from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import (
+from onnxport.optimizers.gelu_fusion import fuse_gelu
+from onnxport.optimizers.simplification.graph import (
     Scene,
     array,
     axes_of,
@@ -21,6 +20,7 @@ from onnxport.optimizers.simplification.scene import (
     rank_of,
     rewrite,
 )
+from onnxport.optimizers.simplification.registry import simplification
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnxport.optimizers.simplification.graph import Scene, bypass, producer, rewrite
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import Scene, bypass, producer, rewrite
 
 
 @simplification(

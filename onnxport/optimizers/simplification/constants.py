@@ -10,11 +10,11 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
-from onnxport.optimizers.branches import inline_known_branches
-from onnxport.optimizers.fold import fold_constants
+from onnxport.optimizers import shape_inference
+from onnxport.optimizers.constant_branches import inline_known_branches
+from onnxport.optimizers.constant_folding import fold_constants
+from onnxport.optimizers.simplification.graph import LARGE, Scene
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import LARGE, Scene
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _ROUNDS = 20
@@ -53,7 +53,7 @@ def fold(scene: Scene) -> int:
     for _ in range(_ROUNDS):
         new = fold_constants(scene.model, limit=_MAX_FOLDED)
         folded += new
-        if not new or not shapes.infer(scene.model):
+        if not new or not shape_inference.infer(scene.model):
             return folded
     return folded
 
@@ -68,7 +68,7 @@ def take_known_branches(scene: Scene) -> int:
         taken += new
     if taken:
         scene.forget_names()
-        shapes.infer(scene.model)
+        shape_inference.infer(scene.model)
     return taken
 
 

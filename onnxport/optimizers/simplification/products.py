@@ -12,8 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import (
+from onnxport.optimizers.simplification.graph import (
     LARGE,
     Scene,
     array,
@@ -24,6 +23,7 @@ from onnxport.optimizers.simplification.scene import (
     rewrite,
     static,
 )
+from onnxport.optimizers.simplification.registry import simplification
 
 # Reading a larger weight to scale it costs more than the node that does it.
 _LARGEST = 256 * 2**20  # bytes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onnxport.optimizers.simplification.constants import zeros
+from onnxport.optimizers.simplification.graph import Scene
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import Scene
 
 _RECURRENT = ("GRU", "LSTM", "RNN")
 # B, the initial states and, of an LSTM, the peepholes: what is not given is 0.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onnxport.optimizers.simplification.scene import Scene
+from onnxport.optimizers.simplification.graph import Scene
 
 Run = Callable[[Scene], int]
 

@@ -9,16 +9,9 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.dims import Dimensions
+from onnxport.optimizers.shape_arithmetic import Dimensions
+from onnxport.optimizers.simplification.graph import Scene, bypass, integers, producer, rewrite, same_shape
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import (
-    Scene,
-    bypass,
-    integers,
-    producer,
-    rewrite,
-    same_shape,
-)
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 

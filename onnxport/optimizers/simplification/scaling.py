@@ -11,8 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import (
+from onnxport.optimizers.simplification.graph import (
     LARGE,
     Scene,
     array,
@@ -22,6 +21,7 @@ from onnxport.optimizers.simplification.scene import (
     only_use,
     producer,
 )
+from onnxport.optimizers.simplification.registry import simplification
 
 _LARGEST = 256 * 2**20  # bytes
 _PASSED = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")

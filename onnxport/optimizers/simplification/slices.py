@@ -7,15 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.optimizers.simplification.graph import Scene, integers, only_use, producer, rank_of, rewrite
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import (
-    Scene,
-    integers,
-    only_use,
-    producer,
-    rank_of,
-    rewrite,
-)
 
 
 @simplification(

@@ -6,8 +6,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxport.optimizers.simplification.graph import Scene
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import Scene
 
 # Not functions of their inputs; and those of which integer kernels want one for each reader.
 _KEPT = frozenset(

@@ -6,15 +6,8 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
+from onnxport.optimizers.simplification.graph import Scene, bypass, only_use, producer, rank_of, rewrite
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.scene import (
-    Scene,
-    bypass,
-    only_use,
-    producer,
-    rank_of,
-    rewrite,
-)
 
 # Elementwise operators of one operand: they compute the same in any order of axes.
 UNARY = frozenset(

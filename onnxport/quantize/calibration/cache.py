@@ -22,7 +22,7 @@ from typing import Any
 from onnxport.quantize.calibration.cluster import versions
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Item, Observed, Task
-from onnxport.quantize.calibrations import folder
+from onnxport.quantize.calibration_store import folder
 
 _SUFFIX = ".calibration"
 _FORM = b"onnxport calibration 1\n"

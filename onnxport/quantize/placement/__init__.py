@@ -2,12 +2,12 @@
 
 plan.py       the data: units, their weights and biases, and what follows from them
 operators.py  which operators compute in integers, and how: tables
-placing.py    from a settled graph to a plan
+analysis.py    from a settled graph to a plan
 """
 
 from __future__ import annotations
 
-from onnxport.quantize.placement.placing import place
+from onnxport.quantize.placement.analysis import place
 from onnxport.quantize.placement.plan import Bias, FixedGrid, Placement, Unit, Weight
 
 __all__ = ["Bias", "FixedGrid", "Placement", "Unit", "Weight", "place"]

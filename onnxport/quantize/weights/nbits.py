@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.quantize.weights.discovery import Use, Weight
 from onnxport.quantize.weights.encoding import Encoding, blocked
-from onnxport.quantize.weights.finding import Use, Weight
-from onnxport.quantize.weights.replacing import discard, register, take_over
+from onnxport.quantize.weights.graph_edits import discard, register, take_over
 from onnxport.quantize.weights.shelf import Shelf
 
 DOMAIN = "com.microsoft"

@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.quantize.weights import rtn
+from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Grids
-from onnxport.quantize.weights.finding import Weight
-from onnxport.quantize.weights.replacing import discard, register, take_over
+from onnxport.quantize.weights.graph_edits import discard, register, take_over
 from onnxport.quantize.weights.shelf import Shelf
 
 DOMAIN = "com.microsoft"

@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shapes
+from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
+from onnxport.quantize.contract import Quantized, Setting
+from onnxport.quantize.eligibility import check_float
 from onnxport.quantize.exclusions import excluded_nodes
+from onnxport.quantize.float_graph import settled
 from onnxport.quantize.params import QuantizeParams
-from onnxport.quantize.setting import Quantized, Setting
-from onnxport.quantize.settling import settled
-from onnxport.quantize.sources import check_float
 from onnxport.quantize.weights import nbits
-from onnxport.quantize.weights.encoding import Encoding
-from onnxport.quantize.weights.finding import (
+from onnxport.quantize.weights.discovery import (
     Found,
     counted,
     find,
@@ -24,8 +23,9 @@ from onnxport.quantize.weights.finding import (
     opened,
     reasons,
 )
-from onnxport.quantize.weights.inputs import Batch, batches, tap_of
-from onnxport.quantize.weights.planning import Planned, planned
+from onnxport.quantize.weights.encoding import Encoding
+from onnxport.quantize.weights.plan import Planned, planned
+from onnxport.quantize.weights.product_inputs import Batch, batches, tap_of
 from onnxport.quantize.weights.shelf import Shelf
 
 
@@ -52,7 +52,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
     kinds = _store(changed, plan, params, setting)
     if any(each.form == "contrib" for each in plan):
         changed.ir.opset_imports[nbits.DOMAIN] = 1
-    shapes.infer(changed)
+    shape_inference.infer(changed)
     keep_outputs(changed, model)
     notes = (
         [f"lifted from opset {model.opset} to {oldest}, which has the operators"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxport.bench.record import SCHEMA_VERSION, BenchReport
+from onnxport.bench.report import SCHEMA_VERSION, BenchReport
 from onnxport.reports.document import published, view
 
 __all__ = ["schema", "view"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
-from onnxport.bench.record import BenchReport, Row, Settings
+from onnxport.bench.report import BenchReport, Row, Settings
 from onnxport.core.errors import PROVEN
 from onnxport.reports import wording
 from onnxport.reports.wording import text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from onnxport.bench.record import BenchReport, Row
+from onnxport.bench.report import BenchReport, Row
 from onnxport.reports import tradeoff, wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench

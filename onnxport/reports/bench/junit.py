@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree as xml
 
-from onnxport.bench.record import BenchReport, Row
+from onnxport.bench.report import BenchReport, Row
 from onnxport.core.errors import PROVEN
 from onnxport.reports import wording
 from onnxport.reports.bench import figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxport.bench.record import BenchReport, Row
+from onnxport.bench.report import BenchReport, Row
 from onnxport.reports import wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench

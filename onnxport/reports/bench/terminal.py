@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from onnxport.bench.providers import PROVIDERS
-from onnxport.bench.record import BenchReport, Row
+from onnxport.bench.report import BenchReport, Row
 from onnxport.core.errors import PROVEN
 from onnxport.reports import wording
 from onnxport.reports.bench import figures

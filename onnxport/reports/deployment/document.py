@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxport.deployment.record import SCHEMA_VERSION, DeploymentReport
+from onnxport.deployment.report import SCHEMA_VERSION, DeploymentReport
 from onnxport.reports.document import published, view
 
 __all__ = ["schema", "view"]

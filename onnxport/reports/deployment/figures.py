@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from onnxport.deployment.record import DeploymentReport, Extent, Placement
+from onnxport.deployment.report import DeploymentReport, Extent, Placement
 from onnxport.reports import wording
 from onnxport.reports.wording import text
 

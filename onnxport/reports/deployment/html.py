@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxport.deployment.record import DeploymentReport
+from onnxport.deployment.report import DeploymentReport
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
 from onnxport.reports.html import page

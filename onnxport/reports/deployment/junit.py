@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as xml
 
-from onnxport.deployment.record import DeploymentReport, Placement
+from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
 from onnxport.reports.junit import document, failure, suite

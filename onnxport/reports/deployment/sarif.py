@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxport.deployment.record import DeploymentReport, Placement
+from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
 from onnxport.reports.deployment.figures import Kind

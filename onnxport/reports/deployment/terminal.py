@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from onnxport.core.errors import printable
-from onnxport.deployment.record import DeploymentReport, Fallback, Placement
+from onnxport.deployment.report import DeploymentReport, Fallback, Placement
 from onnxport.reports.deployment.figures import origin, taken
 from onnxport.reports.wording import count as _counted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxport.profiling.record import SCHEMA_VERSION, ProfileReport
+from onnxport.profiling.report import SCHEMA_VERSION, ProfileReport
 from onnxport.reports.document import published, view
 
 __all__ = ["schema", "view"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from onnxport.profiling.record import NodeTime, ProfileReport
+from onnxport.profiling.report import NodeTime, ProfileReport
 from onnxport.reports import wording
 from onnxport.reports.charts import WIDTHS, Tick
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxport.profiling.record import Group, ProfileReport
+from onnxport.profiling.report import Group, ProfileReport
 from onnxport.reports import wording
 from onnxport.reports.html import page
 from onnxport.reports.profile import figures, flame

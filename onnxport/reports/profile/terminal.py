@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from onnxport.profiling.record import Group, NodeTime, ProfileReport
+from onnxport.profiling.report import Group, NodeTime, ProfileReport
 from onnxport.reports import wording
 from onnxport.reports.profile import figures, flame
 

@@ -12,15 +12,15 @@ from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
-from onnxport.validate.compare import compare
-from onnxport.validate.debug import loss, memory, repro, wording
+from onnxport.validate.comparison import compare
+from onnxport.validate.debug import loss, memory, repro, text
+from onnxport.validate.debug.failed_runs import stopped_at
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.local import Local, Replay
+from onnxport.validate.debug.local_error import Local, Replay
 from onnxport.validate.debug.loss import is_lossy
 from onnxport.validate.debug.params import DebugParams
-from onnxport.validate.debug.rounds import Rounds
+from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.debug.search import Trail, search
-from onnxport.validate.debug.stopped import stopped_at
 from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
 from onnxport.validate.precision import kept_float32
@@ -74,7 +74,7 @@ def diagnose(
         with phase("validate"):
             report = judge.verdict(candidate)
         if report.passed and not params.layers:
-            agree = wording.KEPT if is_lossy(report) else wording.AGREE
+            agree = text.KEPT if is_lossy(report) else text.AGREE
             return report.model_copy(update={"diagnosis": Diagnosis(summary=agree, node=None)})
         rounds = Rounds.of(report.reference.precision, report.candidate.precision, kept_float32(candidate))
         with phase("search"):
@@ -111,14 +111,14 @@ class _Inquiry:
         large = len(self._sides.network.nodes) > _FEW
         if large and not self._sides.has_taps and not self._report.passed:
             return Diagnosis(
-                summary=wording.no_taps(self._candidate, self._report), node=None, notes=tuple(self._notes)
+                summary=text.no_taps(self._candidate, self._report), node=None, notes=tuple(self._notes)
             )
         answered, trail = self._found()
         if answered is None:
             return Diagnosis(summary=self._report.reason, node=None, notes=tuple(self._notes))
         tapping = self._tapping(answered, trail)
         if trail.untried:
-            self._notes.append(wording.untried(trail.untried))
+            self._notes.append(text.untried(trail.untried))
         if self._lossy:
             return self._ranked(answered, trail, tapping)
         if trail.fault is None or self._report.passed:
@@ -189,7 +189,7 @@ class _Inquiry:
         alone = self._sides.alone(trail.feeds)
         moved = [name for name in answers if not _same(alone[name], trail.tapped[name])]
         self._against_plain(answers, trail)
-        kernels = wording.PLAIN_KERNELS if self._candidate.format == "tflite" and self._showed(trail) else ""
+        kernels = text.PLAIN_KERNELS if self._candidate.format == "tflite" and self._showed(trail) else ""
         if not moved:
             return kernels
         faulty = {
@@ -203,7 +203,7 @@ class _Inquiry:
             if self._reference.steps == 1  # else the answers hold all steps
         }
         mended = faulty == {"alone": True, "tapped": False}
-        said = wording.tapping(moved, alone, trail.tapped, mended=mended)
+        said = text.tapping(moved, alone, trail.tapped, mended=mended)
         return f"{said}; {kernels}" if kernels and not mended else said
 
     def _showed(self, trail: Trail) -> bool:
@@ -213,15 +213,15 @@ class _Inquiry:
     def _against_plain(self, answers: Feeds, trail: Trail) -> None:
         """Notes where it is the reference that runs otherwise here, and makes the figures what they are."""
         for name in [name for name in trail.plain if name in answers and name in trail.layers]:
-            moved = wording.difference(answers[name], trail.plain[name])
+            moved = text.difference(answers[name], trail.plain[name])
             if moved > trail.layers[name].max_abs / 2:
-                self._notes.append(wording.plain_reference(name, moved))
+                self._notes.append(text.plain_reference(name, moved))
                 return
 
     def _nothing(self, answered: Answered, trail: Trail, tapping: str) -> Diagnosis:
         agree = self._report.passed
         return Diagnosis(
-            summary=wording.AGREE if agree else wording.nothing(trail, tapping, self._report),
+            summary=text.AGREE if agree else text.nothing(trail, tapping, self._report),
             node=None,
             input_set=answered.label,
             tapping=tapping,
@@ -258,14 +258,14 @@ class _Inquiry:
         node = self._main(fault.value, group)
         self._confirm(answered, trail, fault)
         if trail.others:
-            self._notes.append(wording.others(trail.others))
+            self._notes.append(text.others(trail.others))
         folder = None
 
         def said(shown: Local) -> str:
-            return wording.summary(node, group, shown)
+            return text.summary(node, group, shown)
 
         if output is not None and not trail.tapped:
-            self._notes.append(wording.NO_REPRO)
+            self._notes.append(text.NO_REPRO)
         elif output is not None:
             fault = repro.write(output, self._sides, trail.feeds, trail, self._candidate, said)
             folder = str(output)
@@ -317,7 +317,7 @@ class _Inquiry:
             if found is not None:
                 said[found.share > 1].append(answered.label)
         if said[True] or said[False]:
-            self._notes.append(wording.confirmed(said[True], said[False]))
+            self._notes.append(text.confirmed(said[True], said[False]))
 
 
 def _first_output(network: Network, index: int) -> str:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
-from onnxport.validate.graph import node_length
+from onnxport.validate.graph_analysis import node_length
 from onnxport.validate.report import NodeRef
 
 # What the output of a node is called in a part that takes the candidate's value of that name as an input.

@@ -14,10 +14,10 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
-from onnxport.validate.debug.local import Local, Replay
-from onnxport.validate.debug.rounds import Rounds
+from onnxport.validate.debug.local_error import Local, Replay
+from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.debug.search import Trail
-from onnxport.validate.debug.slices import of_candidate
+from onnxport.validate.debug.subgraphs import of_candidate
 from onnxport.validate.debug.taps import PLAIN, Sides
 
 MODEL, INPUTS, ANSWERS, README = "model.onnx", "inputs/inputs.npz", "answers.npz", "README.md"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from onnxport.core.arrays import Array, Feeds
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.local import Local, Replay, at_fault
+from onnxport.validate.debug.local_error import Local, Replay, at_fault
 from onnxport.validate.debug.taps import Shown, Sides, layer_figure
 from onnxport.validate.report import LayerFigure
 

@@ -16,10 +16,10 @@ from onnxport.formats.model import Model
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.rounds import Rounds
-from onnxport.validate.debug.sealed import tappable
-from onnxport.validate.mapping import Signed, mapped
+from onnxport.validate.debug.ort_taps import tappable
+from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.metrics import scale_of
+from onnxport.validate.output_mapping import Signed, mapped
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import LayerFigure
 from onnxport.validate.signature import Oriented

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxport.converters.coreml.compiled import Compiled
+from onnxport.converters.coreml.result import Compiled
 from onnxport.converters.coreml.worker import Worker
 from onnxport.converters.params import CoremlParams
 from onnxport.formats.model import Model
+from onnxport.optimizers.canonical_form import prepare
 from onnxport.optimizers.float16.islands import islands
 from onnxport.optimizers.float16.preflight import Preflight
-from onnxport.optimizers.prepare import prepare
 from onnxport.runtimes.mlprogram import MilRuntime
 from tests.conformance.harness import MANIFEST, Array
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.converters.describing import ImageInput, parse_images
+from onnxport.converters.app_metadata import ImageInput, parse_images
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.model import Model
 from tests.conformance.harness import Array

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
-from onnxport.converters.describing import parse_functions
+from onnxport.converters.app_metadata import parse_functions
 from onnxport.core.errors import CannotConvertError, InputError, NotProvenError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from onnxport.converters.coreml.compile import CoremlConverter
-from onnxport.converters.coreml.compiled import Compiled
+from onnxport.converters.coreml.compiler import CoremlConverter
+from onnxport.converters.coreml.result import Compiled
 from onnxport.converters.params import CoremlParams
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.harness import MANIFEST, Array
 from tests.converters.coreml.packages import convert, evaluate, spec_of
 from tests.converters.tflite.models import model_of, run_onnx

@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.compile import TfliteConverter
+from onnxport.converters.tflite.compiler import TfliteConverter
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.tflite import MANIFEST, Array, Conformance
 from tests.converters.tflite.models import model_of, run_onnx
 

@@ -12,15 +12,15 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from onnx import helper, numpy_helper
 
-from onnxport.converters.describing import parse_labels, parse_normalizations
+from onnxport.converters.app_metadata import parse_labels, parse_normalizations
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.compile import TfliteConverter
+from onnxport.converters.tflite.compiler import TfliteConverter
 from onnxport.converters.tflite.metadata.labels import label_files
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from onnxport.runtimes.litert import TfliteRuntime
 from tests.converters.tflite.models import model_of
 

@@ -17,12 +17,12 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import helper, numpy_helper
 
 from onnxport.converters.params import Precision, TfliteParams
-from onnxport.converters.tflite.compile import TfliteConverter
-from onnxport.converters.tflite.compiled import Compiled
+from onnxport.converters.tflite.compiler import TfliteConverter
+from onnxport.converters.tflite.result import Compiled
 from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 from tests.conformance.tflite import Array
 from tests.converters.tflite.models import model_of, run_onnx
 
@@ -311,11 +311,11 @@ _CONVERT = """
 import sys
 from pathlib import Path
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.compile import TfliteConverter
+from onnxport.converters.tflite.compiler import TfliteConverter
 from onnxport.core.errors import UsageError
 from onnxport.formats.manifest import Manifest
 from onnxport.formats.model import Model
-from onnxport.optimizers.prepare import prepare
+from onnxport.optimizers.canonical_form import prepare
 source, folder = sys.argv[1:]
 with TfliteConverter() as converter:
     for precision in (None, "fp32", "fp16", "int8-weights", "int8-dynamic", "int4-weights"):

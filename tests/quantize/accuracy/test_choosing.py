@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.formats.model import Model
-from onnxport.quantize.accuracy.choosing import best
-from onnxport.quantize.scoring import Scorer
+from onnxport.quantize.accuracy.method_selection import best
+from onnxport.quantize.candidate_score import Scorer
 from onnxport.samples.readers import find_samples
 
 

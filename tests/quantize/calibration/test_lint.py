@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import samples
 from onnxport.formats.model import Model
-from onnxport.quantize.calibration.lint import Lint, lint
+from onnxport.quantize.calibration.sample_checks import Lint, lint
 from onnxport.samples.readers import SampleFile, find_samples
 
 Array = np.ndarray[Any, np.dtype[Any]]

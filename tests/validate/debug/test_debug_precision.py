@@ -14,8 +14,8 @@ import onnxport
 from fixtures import models
 from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.local import Replay
-from onnxport.validate.debug.rounds import Rounds
+from onnxport.validate.debug.local_error import Replay
+from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.report import Report
 from tests.faults import surgery
 from tests.validate import lower

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term, terms
-from onnxport.converters.coreml.numbers.widths import (
+from onnxport.converters.coreml.numbers.integer_widths import (
     bitwise,
     is_natural,
     power,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.numbers.widths import is_natural
+from onnxport.converters.coreml.numbers.integer_widths import is_natural
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import Lowering, NodeView

@@ -10,7 +10,7 @@ from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
 from onnxport.converters.coreml.shapes.dims import Size, multiplied, reshaped, size_of
 from onnxport.converters.coreml.values import Value
-from onnxport.converters.equations import letters_of
+from onnxport.converters.einsum import letters_of
 from onnxport.converters.lowering import NodeView
 
 

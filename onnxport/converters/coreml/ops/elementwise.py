@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import Compute, MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.widths import wrapped
+from onnxport.converters.coreml.numbers.integer_widths import wrapped
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import Lowering, NodeView

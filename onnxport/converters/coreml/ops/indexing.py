@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
-from onnxport.converters.coreml.numbers.widths import is_natural
-from onnxport.converters.coreml.ops.reshaping import reshaped
+from onnxport.converters.coreml.numbers.integer_widths import is_natural
+from onnxport.converters.coreml.ops.reshape import reshaped
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes import tall
+from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.axes import normalized
 from onnxport.converters.coreml.shapes.integers import Integers, integers, joined, size_of, sizes_of
 from onnxport.converters.coreml.values import Value
@@ -28,14 +28,14 @@ def movable(mil: MilBuilder, x: Value) -> Value:
 
 def picked(mil: MilBuilder, x: Value, axis: int, positions: Integers) -> Value:
     """The elements of an axis at `positions`, none of which is negative."""
-    if tall.is_tall(x, x.rank + len(positions.shape) - 1):
+    if high_rank.is_tall(x, x.rank + len(positions.shape) - 1):
         row = positions.reshaped(-1)
 
         def change(part: Value) -> Value:
             result: Value = mil.gather(x=movable(mil, part), indices=row.value, axis=1)
             return result
 
-        return tall.along(mil, x, axis, change, tall.sizes(mil, positions.value))
+        return high_rank.along(mil, x, axis, change, high_rank.sizes(mil, positions.value))
     result: Value = mil.gather(x=movable(mil, x), indices=positions.value, axis=axis)
     return result
 

@@ -15,7 +15,7 @@ from onnxport.converters.coreml.shapes.dims import as_shape, size_of
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
 from onnxport.converters.windows import Pool, Window, pool_of
-from onnxport.optimizers.rewritings.registry import REASON
+from onnxport.optimizers.rewrites.registry import REASON
 
 Combine = Callable[[Value, Value], Value]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.numbers.formulas import Term
-from onnxport.converters.coreml.numbers.reducing import Axes, KnownAxes, RunTimeAxes
-from onnxport.converters.coreml.numbers.widths import quotient
+from onnxport.converters.coreml.numbers.integer_widths import quotient
+from onnxport.converters.coreml.numbers.reduction_axes import Axes, KnownAxes, RunTimeAxes
 from onnxport.converters.coreml.registry import REGISTRY, lower
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView

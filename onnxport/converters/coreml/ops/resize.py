@@ -6,10 +6,10 @@ import numpy as np
 
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.resizing import is_last, resized_at_run_time, sampled_from
+from onnxport.converters.coreml.resize import is_last, resized_at_run_time, sampled_from
 from onnxport.converters.coreml.values import Value
 from onnxport.converters.lowering import NodeView
-from onnxport.converters.resizing.sampling import (
+from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
     axes_of,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from onnxport.converters.coreml.builder import MilBuilder
 from onnxport.converters.coreml.ops.indexing import picked
 from onnxport.converters.coreml.registry import lower
-from onnxport.converters.coreml.shapes import tall
+from onnxport.converters.coreml.shapes import high_rank
 from onnxport.converters.coreml.shapes.axes import named_axes, normalized
 from onnxport.converters.coreml.shapes.integers import (
     LIMIT,
@@ -33,7 +33,7 @@ def slice_(node: Node, mil: MilBuilder) -> None:
     if node.input(1).shape[0] is None:
         node.unsupported("the number of its axes is known only at run time")
     cuts = _cuts(node, mil)
-    if all(cut.is_forward for cut in cuts) and not tall.is_tall(node.x):
+    if all(cut.is_forward for cut in cuts) and not high_rank.is_tall(node.x):
         node.emit(_forward(node, mil, cuts))
         return
     x = node.x
@@ -144,7 +144,7 @@ def split(node: Node, mil: MilBuilder) -> None:
         part = (length + (count - 1)) // count
         starts = Integers(mil, range(count)) * part
         parts = (length - starts).minimum(part).maximum(0)
-    if parts.known is not None and (parts.known > 0).all() and not tall.is_tall(x):
+    if parts.known is not None and (parts.known > 0).all() and not high_rank.is_tall(x):
         _split_now(node, mil, axis, [int(part) for part in parts.known])
         return
     ends = parts.running_sum()
@@ -170,13 +170,13 @@ def _split_now(node: Node, mil: MilBuilder, axis: int, parts: Sequence[int]) -> 
 
 def between(mil: MilBuilder, x: Value, axis: int, begin: Integers, end: Integers) -> Value:
     """The elements of an axis from `begin` up to `end`."""
-    if tall.is_tall(x):
+    if high_rank.is_tall(x):
         length = end - begin
 
         def change(part: Value) -> Value:
             return between(mil, part, 1, begin, end)
 
-        return tall.along(mil, x, axis, change, [length if length.number is None else length.number])
+        return high_rank.along(mil, x, axis, change, [length if length.number is None else length.number])
     others = [i != axis for i in range(x.rank)]
     begins, ends = ([0 if other else bound for other in others] for bound in (begin, end))
     result: Value = mil.slice_by_index(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml.library import any_symbolic, proto, types
 from onnxport.converters.coreml.package.sizes import Sizes
-from onnxport.converters.describing import ImageInput
 
 _ARRAYS = proto.FeatureTypes_pb2.ArrayFeatureType
 _KINDS = {

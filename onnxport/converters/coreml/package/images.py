@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.converters.app_metadata import ImageInput
 from onnxport.converters.coreml.library import Var, mb
 from onnxport.converters.coreml.names import INNER
-from onnxport.converters.describing import ImageInput
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from onnxport.converters.coreml.library import PASS_REGISTRY
 from onnxport.converters.coreml.lower import Lowered
-from onnxport.converters.coreml.passes.folding import fold_affine
-from onnxport.converters.coreml.passes.sharing import share_weights
+from onnxport.converters.coreml.passes.constant_deduplication import share_weights
+from onnxport.converters.coreml.passes.scale_fusion import fold_affine
 from onnxport.converters.coreml.passes.taps import TapTracker
 
 _ANY = frozenset(("",))

@@ -10,9 +10,9 @@ import numpy as np
 from onnxport.converters.recurrence.cells import Step
 from onnxport.converters.recurrence.steps import advanced
 from onnxport.converters.tflite.builder import TflBuilder
+from onnxport.converters.tflite.control.captures import within
 from onnxport.converters.tflite.control.cells import Direction, Outcome, State
 from onnxport.converters.tflite.control.functions import loop
-from onnxport.converters.tflite.control.nesting import within
 from onnxport.converters.tflite.elements import Elements
 from onnxport.converters.tflite.tensors import Tensor
 

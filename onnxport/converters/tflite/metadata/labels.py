@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxport.converters.describing import Normalization
+from onnxport.converters.app_metadata import Normalization
 from onnxport.core.errors import InputError, UsageError
 from onnxport.formats.artifact import TensorSpec
 

@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from onnxport.converters.equations import letters_of
+from onnxport.converters.einsum import letters_of
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Shape
 from onnxport.converters.tflite.ops.matmul import product
 from onnxport.converters.tflite.ops.reduction import reduce_axes
-from onnxport.converters.tflite.ops.reshaping import reshaped, transposed
+from onnxport.converters.tflite.ops.reshape import reshaped, transposed
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value
 

@@ -17,7 +17,7 @@ from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import scalar
 from onnxport.converters.windows import Pool, Window, pool_of
-from onnxport.optimizers.rewritings.registry import REASON
+from onnxport.optimizers.rewrites.registry import REASON
 
 
 @lower("MaxPool")

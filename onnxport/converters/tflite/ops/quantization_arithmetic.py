@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.converters.tflite.broadcasting import broadcast
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
-from onnxport.converters.tflite.ops.casting import SMALL_FLOATS, rounded
+from onnxport.converters.tflite.ops.casts import SMALL_FLOATS, rounded
 from onnxport.converters.tflite.registry import lower
 from onnxport.converters.tflite.values import Value, scalar
 

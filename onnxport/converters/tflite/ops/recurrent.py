@@ -23,7 +23,7 @@ from onnxport.converters.tflite.control.cells import (
 )
 from onnxport.converters.tflite.control.steps import Steps
 from onnxport.converters.tflite.elements import Elements
-from onnxport.converters.tflite.ops.reshaping import transposed
+from onnxport.converters.tflite.ops.reshape import transposed
 from onnxport.converters.tflite.registry import REGISTRY
 from onnxport.converters.tflite.tensors import Tensor
 from onnxport.converters.tflite.values import Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxport.converters.resizing.sampling import (
+from onnxport.converters.resize.sampling import (
     Axis,
     Sampling,
     axes_of,
@@ -17,9 +17,9 @@ from onnxport.converters.resizing.sampling import (
 from onnxport.converters.tflite.builder import TflBuilder, TflNode
 from onnxport.converters.tflite.layout import Permutation, axis_last, permuted
 from onnxport.converters.tflite.registry import lower
-from onnxport.converters.tflite.resizing.fixed import gathered, native_resize
-from onnxport.converters.tflite.resizing.native import NATIVE, Native, samples_alike
-from onnxport.converters.tflite.resizing.open import resized_at_run_time
+from onnxport.converters.tflite.resize.fixed import gathered, native_resize
+from onnxport.converters.tflite.resize.native import NATIVE, Native, samples_alike
+from onnxport.converters.tflite.resize.open import resized_at_run_time
 from onnxport.converters.tflite.values import Value
 from onnxport.core.arrays import Array
 

@@ -19,9 +19,9 @@ import onnxruntime
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.converters.tflite.check import check_runs, operators
-from onnxport.converters.tflite.compiled import Compiled, custom_names
-from onnxport.converters.tflite.metadata.embedding import embed
+from onnxport.converters.tflite.load_check import check_runs, operators
+from onnxport.converters.tflite.metadata.manifest import embed
+from onnxport.converters.tflite.result import Compiled, custom_names
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import TensorSpec

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from onnxport.converters.params import TfliteParams
-from onnxport.converters.tflite.compiled import Compiled
+from onnxport.converters.tflite.result import Compiled
 from onnxport.core import environments
 from onnxport.core.child_process import Child
 from onnxport.core.errors import CannotConvertError, MachineError, MissingDependencyError
@@ -108,11 +108,11 @@ class Onnx2tf:
 
 
 def _pinned(model: Model, params: TfliteParams) -> Model:
-    from onnxport.optimizers import shapes
+    from onnxport.optimizers import shape_inference
 
     copy = model.clone()
     if params.shape:
-        shapes.pin_inputs(copy, params.shape)
-        shapes.drop_declared(copy)
-        shapes.infer(copy)
+        shape_inference.pin_inputs(copy, params.shape)
+        shape_inference.drop_declared(copy)
+        shape_inference.infer(copy)
     return copy

@@ -25,7 +25,7 @@ from litert_converter.mlir import ir
 
 from onnxport.converters.params import Precision
 from onnxport.converters.tflite.storage.encodings import Encoded, exact_halves, halves, integers, recovered
-from onnxport.converters.tflite.storage.stored import LEAST, Stored
+from onnxport.converters.tflite.storage.source_weights import LEAST, Stored
 from onnxport.core.arrays import Array
 from onnxport.formats.tflite.tensor_names import INNER
 

@@ -15,7 +15,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
 if TYPE_CHECKING:
-    from onnxport.exporters.classical.boosters.reading import Booster
+    from onnxport.exporters.classical.boosters.booster import Booster
 
 _MODULES: Mapping[str, str] = {kind: f"{__name__}.{kind}" for kind in ("xgboost", "lightgbm", "catboost")}
 

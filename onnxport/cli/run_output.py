@@ -1,0 +1,109 @@
+"""How `onnxport run` tells what came of it: its lines, the reports it was asked for, and what the CI service reads."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxport.cli.error_output import show_command, show_on_stderr
+from onnxport.cli.output import PATH, Output
+from onnxport.core.errors import OnnxportError, printable
+
+if TYPE_CHECKING:
+    from onnxport.reports.pipeline.services import Finding, Service
+    from onnxport.reports.pipeline_report import PipelineReport
+
+SERVICES = ("none", "github", "gitlab")
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """Attributes:
+    paths: files and folders to write the report to.
+    service: whom to tell of failures.
+    """
+
+    paths: tuple[Path, ...]
+    service: Service
+
+    def tell(self, report: PipelineReport, output: Output) -> None:
+        """Says how a run ended: lines on stdout or the document; notes and failures on stderr, then the annotations."""
+        from onnxport.reports.pipeline import markdown, matrix, services, terminal
+
+        folds = self.service == "gitlab"
+        output.result(
+            lambda: report.model_dump_json(indent=2),
+            lambda: terminal.result_lines(report, detailed=output.verbose and not folds, figures=not folds),
+        )
+        if not output.quiet and not output.json:
+            if folds:
+                show_command(services.figures(report, time.time()))
+            for note in terminal.notes(report):
+                show_on_stderr(printable(note))
+        for fault in matrix.faults(report):
+            show_on_stderr(f"error: {terminal.fault_lines(fault)}")
+        if not report.passed:
+            show_on_stderr(f"exit {report.exit_code}")
+        self._annotate(services.findings(report), functools.partial(markdown.view, report))
+
+    @contextmanager
+    def refusals(self, pipeline: Path) -> Iterator[None]:
+        """Annotates what a run never got beyond, at the line of the file that it names."""
+        try:
+            yield
+        except OnnxportError as error:
+            if self.service != "none":
+                from onnxport.reports.pipeline import markdown, services
+
+                found = services.refused(error, pipeline)
+                self._annotate(found, functools.partial(markdown.failure, error, "run"))
+            raise
+
+    def _annotate(self, found: Sequence[Finding], summary: Callable[[], str]) -> None:
+        from onnxport.reports.pipeline import services
+
+        try:
+            for line in services.tell(self.service, found, summary):
+                show_command(line)
+        except OnnxportError as error:  # what came of the run stands all the same
+            show_on_stderr(printable(f"note: {error}"))
+
+
+def reporting(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --report and --annotations, and hands them to `function` as one Reporting."""
+
+    @click.option(
+        "--report",
+        "report_paths",
+        type=PATH,
+        multiple=True,
+        metavar="DIR|FILE",
+        help="Write the report of the run into DIR in every form, or to FILE in that of its suffix.",
+    )
+    @click.option(
+        "--annotations",
+        type=click.Choice(SERVICES),
+        help="Which CI service to tell of failures, at the lines of the file. [default: the one this runs in]",
+    )
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any, report_paths: tuple[Path, ...], annotations: Service | None, **kwargs: Any
+    ) -> int:
+        return function(*args, reporting=Reporting(report_paths, annotations or _detected()), **kwargs)
+
+    return wrapped
+
+
+def _detected() -> Service:
+    """The service that this process runs in, by the variables that each sets."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        return "github"
+    return "gitlab" if os.environ.get("GITLAB_CI") == "true" else "none"

@@ -1,0 +1,153 @@
+"""How a pipeline's run is shown while it goes: a line per node for logs, and on a terminal a list of those at work."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxport.cli.error_output import show_on_stderr
+from onnxport.cli.output import Output
+from onnxport.core.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from onnxport.pipelines.config.pipeline import Node
+    from onnxport.reports.pipeline_report import NodeRecord
+
+
+def following(output: Output) -> Lines | None:
+    """The display that suits this terminal; None for silence."""
+    if output.quiet or output.json:
+        return None
+    if sys.stderr.isatty() and not output.verbose and os.environ.get("TERM") != "dumb":
+        return Live()
+    return Lines(phases=output.verbose)
+
+
+class Lines:
+    """See watching.Watcher. `[3/12] digits/phone: made, proven, 1.2 s` as each node is settled.
+
+    Args:
+        phases: another line as each step of a node begins.
+    """
+
+    def __init__(self, *, phases: bool = False, say: Callable[[str], None] = show_on_stderr) -> None:
+        self._phases, self._say = phases, say
+        self._total = self._settled = self._kept = 0
+
+    def begun(self, nodes: Sequence[Node], jobs: int) -> None:
+        self._total = len(nodes)
+
+    def started(self, node: str) -> None: ...
+
+    def phase(self, node: str, step: str) -> None:
+        if self._phases:
+            self._say(printable(f"{node}: {step} ..."))
+
+    def progressed(self, node: str, step: str, done: int, total: int) -> None: ...
+
+    def node(self, record: NodeRecord) -> None:
+        self._settled += 1
+        self._kept += record.status in ("made", "cached")
+        self._say(f"[{self._settled}/{self._total}] {printable(record.name)}: {printable(_said(record))}")
+
+    def close(self) -> None: ...
+
+    def interrupted(self) -> None:
+        """Says how much of the run need not be done again."""
+        self.close()
+        if self._kept:
+            self._say(f"{self._kept} of {self._total} are made and kept; the same command goes on from there")
+
+
+def _said(record: NodeRecord) -> str:
+    """What became of a node, on one line."""
+    if record.status == "not run":
+        return f"not run, {record.why}"
+    if record.failure is not None:
+        return f"failed, {record.failure.message.splitlines()[0].rstrip(':')}"
+    assert record.run is not None, "only an error leaves no report"
+    verdict = record.run.artifacts[0].report.verdict
+    took = f", {record.seconds:.1f} s" if record.status != "cached" else ""
+    return f"{record.status}, {verdict}{took}"
+
+
+@dataclass
+class _AtWork:
+    """A node that is being made."""
+
+    since: float = field(default_factory=time.monotonic)
+    step: str = ""
+    part: str = ""
+
+
+class Live(Lines):
+    """The lines, and below them a list of what is being made, with its step, its time and how much is left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        console = Console(stderr=True)
+        super().__init__(say=lambda line: console.print(line, markup=False, highlight=False))
+        self._at_work: dict[str, _AtWork] = {}
+        self._began: float | None = None  # when the first was started
+        self._made, self._last = 0, 0.0  # how many were, and when the last of them was ready
+        self._display = RichLive(
+            get_renderable=self._shown, console=console, transient=True, refresh_per_second=8
+        )
+
+    def begun(self, nodes: Sequence[Node], jobs: int) -> None:
+        super().begun(nodes, jobs)
+        self._display.start()
+
+    def started(self, node: str) -> None:
+        self._began = self._began or time.monotonic()
+        self._at_work[node] = _AtWork()
+
+    def phase(self, node: str, step: str) -> None:
+        if node in self._at_work:
+            self._at_work[node].step, self._at_work[node].part = step, ""
+
+    def progressed(self, node: str, step: str, done: int, total: int) -> None:
+        if node in self._at_work:
+            self._at_work[node].part = f"{done} of {total}"
+
+    def node(self, record: NodeRecord) -> None:
+        if self._at_work.pop(record.name, None) is not None:
+            self._made, self._last = self._made + 1, time.monotonic()
+        super().node(record)
+
+    def close(self) -> None:
+        self._display.stop()
+
+    def _shown(self) -> RenderableType:
+        """Is called by the display's own thread."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        now = time.monotonic()
+        table = Table.grid(padding=(0, 2))
+        for name, work in tuple(self._at_work.items()):
+            doing = Text(f"{work.step} {work.part}".strip(), style="dim")
+            table.add_row(Text(printable(name)), doing, Text(_clock(now - work.since)))
+        return Group(table, Text(f"{self._settled} of {self._total}{self._left(now)}", style="bold"))
+
+    def _left(self, now: float) -> str:
+        """At the pace in which nodes were made so far, less what has gone by since the last."""
+        if not self._made or self._began is None:
+            return ""
+        pace = (self._last - self._began) / self._made
+        left = pace * (self._total - self._settled) - (now - self._last)
+        return f", about {_clock(left)} left" if left > 0 else ""
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"

@@ -1,0 +1,114 @@
+"""Ops that write elements at positions: the Scatters and OneHot."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.coreml.builder import MilBuilder
+from onnxport.converters.coreml.numbers.formulas import Term
+from onnxport.converters.coreml.numbers.integer_widths import is_narrow
+from onnxport.converters.coreml.numbers.integer_widths import wrapped as wrapped_around
+from onnxport.converters.coreml.ops.indexing import flat, movable, same_sizes, wrapped, wrapped_tuples
+from onnxport.converters.coreml.ops.reshape import with_axes
+from onnxport.converters.coreml.registry import lower
+from onnxport.converters.coreml.shapes.axes import normalized
+from onnxport.converters.coreml.shapes.integers import Integers, counted, integers, sizes_of
+from onnxport.converters.coreml.values import Value
+from onnxport.converters.lowering import NodeView
+
+Node = NodeView[Value]
+
+# ONNX's reduction -> MIL's mode.
+_MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _within(mil: MilBuilder, node: Node, result: Value) -> Value:
+    """Sums of narrow integers as their type wraps them around."""
+    is_sum = node.attribute("reduction", "none") == "add" and is_narrow(node.x.dtype)
+    return wrapped_around(Term(mil, result), node.x.dtype).value if is_sum else result
+
+
+def _mode(node: Node) -> str:
+    reduction = node.attribute("reduction", "none")
+    if reduction not in _MODES:
+        node.unsupported(f"reduction {reduction!r}")
+    if reduction == "mul" and is_narrow(node.x.dtype):
+        node.unsupported(
+            f"reduction {reduction} of {node.x.dtype.name}, which wraps around; cast to int32 first"
+        )
+    return _MODES[reduction]
+
+
+@lower("ScatterND")
+def scatter_nd(node: Node, mil: MilBuilder) -> None:
+    """x with slices replaced by, or joined with, updates at tuples of indices (ONNX ScatterND-18)."""
+    x, updates = node.input(0), node.input(2)
+    if 0 in updates.shape:
+        node.input(1), node.attribute("reduction", "none")
+        node.emit(x)
+        return
+    tuples = wrapped_tuples(node, mil)
+    result = mil.scatter_nd(
+        data=movable(mil, x), indices=tuples.value, updates=movable(mil, updates), mode=_mode(node)
+    )
+    node.emit(_within(mil, node, result))
+
+
+@lower("ScatterElements")
+def scatter_elements(node: Node, mil: MilBuilder) -> None:
+    """x with x[index[i][j]][j] and so on replaced, or joined with, along an axis (ONNX ScatterElements-18)."""
+    x, indices, updates = node.input(0), node.input(1), node.input(2)
+    axis, mode = normalized(node.attribute("axis", 0), x.rank), _mode(node)
+    if 0 in updates.shape:
+        node.emit(x)
+        return
+    places = wrapped(node, mil, indices, axis)
+    data, changes = movable(mil, x), movable(mil, updates)
+    if same_sizes(mil, x, indices, axis):
+        result = mil.scatter_along_axis(
+            data=data, indices=places.value, updates=changes, axis=axis, mode=mode
+        )
+        node.emit(_within(mil, node, result))
+        return
+    tuples = _coordinates(mil, indices, places, axis)
+    result = mil.scatter_nd(data=data, indices=tuples.value, updates=flat(mil, changes), mode=mode)
+    node.emit(_within(mil, node, result))
+
+
+def _coordinates(mil: MilBuilder, indices: Value, places: Integers, axis: int) -> Integers:
+    """[elements, rank]: where each of the updates goes, for indices that do not cover the other axes."""
+    rank, sizes = indices.rank, sizes_of(mil, indices)
+    columns = []
+    for other in range(rank):
+        if other == axis:
+            column = places
+        else:
+            form = [-1 if i == other else 1 for i in range(rank)]
+            column = counted(mil, sizes.element(other)).reshaped(*form) + places * 0
+        columns.append(column.reshaped(-1, 1))
+    if all(column.known is not None for column in columns):
+        return Integers(mil, np.concatenate([np.asarray(column.known) for column in columns], 1))
+    return Integers(mil, mil.concat(values=[column.value for column in columns], axis=1))
+
+
+@lower("OneHot")
+def one_hot(node: Node, mil: MilBuilder) -> None:
+    """values[1] at each index along a new axis, values[0] elsewhere (ONNX OneHot-11).
+
+    By comparing, not MIL's one_hot: that does not say what it does with an index that is nowhere, and wants the
+    values as constants.
+    """
+    indices, depth, values = node.input(0), node.input(1), node.input(2)
+    rank = indices.rank + 1
+    axis = normalized(node.attribute("axis", -1), rank)
+    count = integers(mil, depth).reshaped() if depth.rank else integers(mil, depth)
+    # An index from -depth to -1 counts from the end; any other outside 0 to depth - 1 is nowhere.
+    places = integers(mil, indices).within(count)
+    row = counted(mil, count).reshaped(*[-1 if i == axis else 1 for i in range(rank)])
+    hits = Integers(mil, with_axes(mil, places.value, [axis])).equals(row)
+    pair = values.constant
+    if pair is not None and list(pair) == [0, 1]:
+        node.emit(hits.value)
+        return
+    off, on = (mil.gather(x=movable(mil, values), indices=i, axis=0) for i in (0, 1))
+    node.emit(mil.select(cond=hits.value, a=on, b=off))

@@ -1,0 +1,109 @@
+"""A MIL program -> an .mlpackage on disk: the same program gives the same bytes.
+
+coremltools' own writer puts random UUIDs into the manifest, serializes maps in the order of the hash seed, and leaves
+a copy in the temp folder when it is killed; the layout of a package is small enough to write here:
+
+    model.mlpackage/Manifest.json
+                    Data/com.apple.CoreML/model.mlmodel
+                    Data/com.apple.CoreML/weights/weight.bin
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onnxport.converters.coreml.library import MILProtoExporter, Program, proto
+from onnxport.converters.coreml.lower import Lowered
+from onnxport.converters.coreml.names import PREDICTED, PROBABILITIES
+from onnxport.converters.coreml.package.description import describe_function
+from onnxport.converters.coreml.passes.constant_deduplication import share_across, share_constants
+from onnxport.converters.coreml.passes.pipeline import operations_of
+from onnxport.formats.manifest import MAIN
+
+_DATA = "com.apple.CoreML"
+_MODEL, _WEIGHTS = f"{_DATA}/model.mlmodel", f"{_DATA}/weights"
+# What the identifiers in a package are derived from, instead of chance.
+_NAMESPACE = uuid.UUID("7e0a2d9c-6d0a-5f0f-9a55-0f6b5c0c2b11")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a package says of itself.
+
+    Attributes:
+        user_defined: entries that apps can read.
+        others: Core ML's own, by their names in its metadata: author, license, versionString, shortDescription.
+    """
+
+    user_defined: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_package(functions: Mapping[str, Lowered], folder: Path, said: Said) -> None:
+    """Writes the programs to `folder`, which must not exist, as functions of one by their names.
+
+    One alone is `main`, in the form that older systems read as well.
+
+    Raises:
+        OSError: the disk is full, or `folder` may not be written.
+    """
+    weights = folder / "Data" / _WEIGHTS
+    weights.mkdir(parents=True)
+    program = functions[MAIN].program if len(functions) == 1 else _joined(functions)
+    version = program.functions[MAIN].opset_version.value
+    exporter = MILProtoExporter(prog=program, weights_dir=str(weights), specification_version=version)
+    model = proto.Model_pb2.Model(specificationVersion=version)
+    model.mlProgram.CopyFrom(exporter.export())
+    share_constants(model.mlProgram)
+    if len(functions) == 1:
+        _describe(model.description, functions[MAIN])
+    else:
+        model.description.defaultFunctionName = MAIN
+        for name, lowered in functions.items():
+            _describe(model.description.functions.add(name=name), lowered)
+    model.description.metadata.userDefined.update(said.user_defined)
+    for name, text in said.others.items():
+        setattr(model.description.metadata, name, text)
+    (folder / "Data" / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
+    (folder / "Manifest.json").write_text(_manifest(), encoding="utf-8")
+
+
+def _joined(functions: Mapping[str, Lowered]) -> Program:
+    """One program with all the functions, in which weights that are alike have one place."""
+    program = Program()
+    for name, lowered in functions.items():
+        program.add_function(name, lowered.program.functions[MAIN])
+    share_across(operations_of(program))
+    return program
+
+
+def _describe(target: Any, lowered: Lowered) -> None:
+    """Fills the description of a function, or of the model that has but one."""
+    describe_function(target, lowered.program.functions[MAIN], lowered.sizes, lowered.images)
+    if lowered.labels:
+        target.predictedFeatureName = PREDICTED
+        target.predictedProbabilitiesName = PROBABILITIES
+
+
+def _manifest() -> str:
+    entries = {
+        "model.mlmodel": ("CoreML Model Specification", _MODEL),
+        "weights": ("CoreML Model Weights", _WEIGHTS),
+    }
+    listed = {
+        str(uuid.uuid5(_NAMESPACE, name)).upper(): {
+            "author": _DATA,
+            "description": description,
+            "name": name,
+            "path": path,
+        }
+        for name, (description, path) in entries.items()
+    }
+    root = str(uuid.uuid5(_NAMESPACE, "model.mlmodel")).upper()
+    content = {"fileFormatVersion": "1.0.0", "itemInfoEntries": listed, "rootModelIdentifier": root}
+    return json.dumps(content, indent=4, sort_keys=True)

@@ -1,0 +1,225 @@
+"""What multiplies and adds per channel goes into the convolution before it: BatchNormalization, Mul, Add.
+
+y = a * x + b per channel, with known a and b, is
+
+- part of a convolution that nothing else reads: its weights are multiplied by a, its bias becomes a * bias + b;
+- else one batch_norm, together with what scales or shifts right before it.
+
+The arithmetic is in float64, and a product that float16 would not hold stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxport.converters.coreml.library import mb, types
+from onnxport.converters.coreml.passes.taps import TapTracker
+from onnxport.core.arrays import Array
+from onnxport.optimizers.float16.constants import to_half
+
+_CONVOLUTIONS = ("conv", "conv_transpose")
+# Weights of a channel that are all below this would lose digits in float16, whose normal numbers end at 6e-5.
+_LEAST_HALF = 2.0**-9
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """scale * x + shift, one number per channel."""
+
+    x: Any
+    scale: Array
+    shift: Array
+
+
+def fold_affine(program: Any, taps: TapTracker) -> None:
+    """Folds what scales and shifts channels into the operators before it."""
+    for function in program.functions.values():
+        _fold_block(function, taps)
+
+
+def _fold_block(block: Any, taps: TapTracker) -> None:
+    with block:
+        for operation in list(block.operations):
+            for inner in operation.blocks:
+                _fold_block(inner, taps)
+            affine = _affine(operation)
+            if affine is not None and _is_read_once(affine.x, block):
+                _fold(operation, affine, taps)
+
+
+def _fold(operation: Any, affine: _Affine, taps: TapTracker) -> None:
+    before = affine.x.op
+    if before.op_type in _CONVOLUTIONS:
+        folded = _into_convolution(before, affine)
+    elif before.op_type == "batch_norm" or (before.op_type == "mul" and operation.op_type != "mul"):
+        folded = _into_norm(before, affine)
+    else:
+        folded = None
+    if folded is not None:
+        _replace(operation, folded, taps)
+
+
+def _into_convolution(convolution: Any, affine: _Affine) -> Any:
+    weight, bias = convolution.weight, convolution.bias
+    if not _is_const(weight) or not (bias is None or _is_const(bias)):
+        return None
+    numbers = weight.val.astype(np.float64)
+    if convolution.op_type == "conv":
+        per_weight = affine.scale.reshape(-1, *(1,) * (numbers.ndim - 1))
+    else:  # [in, out of one group, ...], the inputs of the groups one after the other
+        groups = 1 if convolution.groups is None else int(convolution.groups.val)
+        by_group = affine.scale.reshape(groups, 1, -1)
+        repeated = np.repeat(by_group, numbers.shape[0] // groups, axis=1).reshape(numbers.shape[0], -1)
+        per_weight = repeated.reshape(*repeated.shape, *(1,) * (numbers.ndim - 2))
+    offset = np.zeros(len(affine.scale)) if bias is None else bias.val.astype(np.float64)
+    scaled = _rounded(numbers * per_weight, weight.val.dtype)
+    shifted = _rounded(offset * affine.scale + affine.shift, weight.val.dtype, least=0.0)
+    if scaled is None or shifted is None:
+        return None
+    _set(convolution, weight=scaled, bias=shifted)
+    return convolution
+
+
+def _into_norm(before: Any, affine: _Affine) -> Any:
+    first = _affine(before)
+    if first is None or not 3 <= len(affine.x.shape) <= 5:
+        return None
+    dtype = types.nptype_from_builtin(affine.x.dtype)
+    gamma = _rounded(first.scale * affine.scale, dtype, least=0.0)
+    beta = _rounded(first.shift * affine.scale + affine.shift, dtype, least=0.0)
+    if gamma is None or beta is None:
+        return None
+    zeros, ones = np.zeros_like(gamma), np.ones_like(gamma)
+    made = mb.batch_norm(
+        x=first.x,
+        mean=zeros,
+        variance=ones,
+        gamma=gamma,
+        beta=beta,
+        epsilon=dtype(0),
+        before_op=before,
+        name=f"{before.name}_affine",
+    )
+    return made.op
+
+
+def _replace(operation: Any, folded: Any, taps: TapTracker) -> None:
+    block, old, new = operation.enclosing_block, operation.outputs[0], folded.outputs[0]
+    before = [var.op for var in _flat_inputs(operation)]
+    name = old.name
+    block.replace_uses_of_var_after_op(anchor_op=operation, old_var=old, new_var=new)
+    block.remove_ops([operation])
+    taps.replaced(old, new)
+    new.name = folded.name = name
+    for each in before:
+        _remove_unread(each)
+
+
+def _remove_unread(operation: Any) -> None:
+    """Removes an operator that nothing reads now, and what only it read."""
+    if operation is None or operation.enclosing_block is None:
+        return
+    if any(var.child_ops or var.consuming_blocks for var in operation.outputs):
+        return
+    before = [var.op for var in _flat_inputs(operation)]
+    operation.enclosing_block.remove_ops([operation])
+    for each in before:
+        _remove_unread(each)
+
+
+def _set(operation: Any, **arrays: Array) -> None:
+    old = [operation.inputs.get(name) for name in arrays]
+    operation.set_inputs(
+        **{
+            name: mb.const(val=array, before_op=operation, name=f"{operation.name}_{name}_folded")
+            for name, array in arrays.items()
+        }
+    )
+    for var in old:
+        if var is not None:
+            _remove_unread(var.op)
+
+
+# ---- what is affine
+
+
+def _affine(operation: Any) -> _Affine | None:
+    if operation.op_type == "batch_norm":
+        return _of_norm(operation)
+    if operation.op_type in ("mul", "add", "sub", "real_div"):
+        return _of_binary(operation)
+    return None
+
+
+def _of_norm(operation: Any) -> _Affine | None:
+    given = [operation.mean, operation.variance, operation.gamma, operation.beta]
+    if not all(var is None or _is_const(var) for var in given):
+        return None
+    mean, variance = (var.val.astype(np.float64) for var in given[:2])
+    gamma = np.ones_like(mean) if given[2] is None else given[2].val.astype(np.float64)
+    beta = np.zeros_like(mean) if given[3] is None else given[3].val.astype(np.float64)
+    scale = gamma / np.sqrt(variance + float(operation.epsilon.val))
+    return _Affine(operation.x, scale, beta - mean * scale)
+
+
+def _of_binary(operation: Any) -> _Affine | None:
+    x, y = operation.x, operation.y
+    if _is_const(x) and operation.op_type in ("mul", "add"):
+        x, y = y, x
+    if not _is_const(y) or x.val is not None or not _is_float(y.val) or len(x.shape) < 3:
+        return None
+    channels = _per_channel(np.asarray(y.val, np.float64), x.shape)
+    if channels is None:
+        return None
+    ones, zeros = np.ones_like(channels), np.zeros_like(channels)
+    with np.errstate(divide="ignore"):
+        return {
+            "mul": lambda: _Affine(x, channels, zeros),
+            "real_div": lambda: _Affine(x, 1 / channels, zeros),
+            "add": lambda: _Affine(x, ones, channels),
+            "sub": lambda: _Affine(x, ones, -channels),
+        }[operation.op_type]()
+
+
+def _per_channel(numbers: Array, shape: Any) -> Array | None:
+    """`numbers` as one per channel of a tensor of `shape`; None if they are not."""
+    count = shape[1]
+    if not isinstance(count, int | np.integer) or numbers.ndim > len(shape):
+        return None
+    aligned = (1,) * (len(shape) - numbers.ndim) + numbers.shape
+    if aligned[0] != 1 or any(size != 1 for size in aligned[2:]) or aligned[1] not in (1, count):
+        return None
+    return np.broadcast_to(numbers.reshape(-1), (int(count),))
+
+
+def _rounded(numbers: Array, dtype: Any, least: float = _LEAST_HALF) -> Array | None:
+    """As `dtype`; None where that loses more than digits at the end."""
+    if not np.isfinite(numbers).all():
+        return None
+    largest = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1)
+    if dtype == np.float16:
+        if largest.max() > np.finfo(np.float16).max or ((largest > 0) & (largest < least)).any():
+            return None
+        return to_half(numbers)
+    return None if largest.max() > np.finfo(np.float32).max else numbers.astype(dtype)
+
+
+def _is_read_once(var: Any, block: Any) -> bool:
+    operation = var.op
+    is_here = operation is not None and operation.enclosing_block is block and len(operation.outputs) == 1
+    return is_here and len(var.child_ops) == 1 and not var.consuming_blocks
+
+
+def _is_const(var: Any) -> bool:
+    return var.op is not None and var.op.op_type == "const"
+
+
+def _is_float(value: Any) -> bool:
+    return np.asarray(value).dtype.kind == "f"
+
+
+def _flat_inputs(operation: Any) -> list[Any]:
+    return list(operation.get_flattened_inputs())

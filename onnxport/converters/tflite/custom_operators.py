@@ -1,0 +1,63 @@
+"""Operators of domains that nobody here knows, kept as custom operators for a runtime that does: --allow-custom-ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir
+from flatbuffers import flexbuffers
+from litert_converter.mlir import ir
+
+from onnxport.converters.tflite.builder import TflBuilder, TflNode
+from onnxport.optimizers.shape_inference import KNOWN_DOMAINS
+
+REFUSAL = "is of a domain that we do not know; --allow-custom-ops keeps it as a custom operator, unproven"
+
+
+def is_custom(node: onnx_ir.Node) -> bool:
+    return node.domain not in KNOWN_DOMAINS
+
+
+def lower_custom(node: TflNode, tfl: TflBuilder) -> None:
+    """tfl.custom of the operator's name; tensors in ONNX's order of axes, attributes as a flexbuffer map."""
+    absent = [i for i, value in enumerate(node.node.inputs) if value is None]
+    if absent:
+        node.unsupported(f"leaves out its input {absent[0]}, which a custom operator cannot")
+    if any(value.shape is None or value.dtype is None for value in node.node.outputs):
+        node.unsupported(
+            "nobody can infer what an unknown operator gives; declare its results in the model's value_info"
+        )
+    operands = [tfl.tensor(operand) for operand in node.rest()]
+    options = {name: _option(node, name) for name in sorted(node.node.attributes)}
+    count = node.output_count
+    types = [tfl.tensor_type(node.output_shape(i), node.output_dtype(i)) for i in range(count)]
+    operation = ir.Operation.create(
+        "tfl.custom",
+        results=types,
+        operands=operands,
+        attributes={
+            "custom_code": ir.StringAttr.get(node.node.op_type),
+            "custom_option": ir.Attribute.parse(
+                f'#tfl<const_bytes : "0x{_flexbuffer(options).hex().upper()}">'
+            ),
+        },
+    )
+    for index in range(count):
+        node.emit(tfl.computed(operation.results[index]), index)
+
+
+def _option(node: TflNode, name: str) -> Any:
+    """An attribute as a flexbuffer holds it: numbers, text, and lists of them."""
+    value = node.attribute(name)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple) and all(isinstance(each, int | float | str) for each in value):
+        return list(value)
+    if not isinstance(value, int | float | str):
+        node.unsupported(f"its attribute {name!r} is a graph or another value that TFLite cannot hold")
+    return value
+
+
+def _flexbuffer(options: dict[str, Any]) -> bytes:
+    return bytes(flexbuffers.Dumps(options)) if options else b""

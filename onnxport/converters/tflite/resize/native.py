@@ -1,0 +1,45 @@
+"""What TFLite's own resizing ops sample."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.converters.resize.sampling import HALF, Axis, Sampling, lies_alike, nearest_indices
+from onnxport.core.arrays import Array
+
+# (align_corners, half_pixel_centers) of RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
+Native = tuple[bool, bool]
+NATIVE: tuple[Native, ...] = ((False, False), (False, True), (True, False))
+
+
+def native_scale(native: Native, before: int, after: int) -> np.float32:
+    align_corners, _ = native
+    if align_corners and after > 1:
+        return np.float32(before - 1) / np.float32(after - 1)
+    return np.float32(before) / np.float32(after)
+
+
+def native_indices(native: Native, before: int, after: int) -> Array:
+    """The element that RESIZE_NEAREST_NEIGHBOR copies (kernels/internal/reference/resize_nearest_neighbor.h)."""
+    align_corners, half_pixel = native
+    x = (np.arange(after, dtype=np.float32) + (HALF if half_pixel else 0)) * native_scale(
+        native, before, after
+    )
+    rounded = np.floor(x + HALF) if align_corners else np.floor(x)
+    return np.asarray(np.clip(rounded.astype(np.int64), 0, before - 1))
+
+
+def native_positions(native: Native, before: int, after: int) -> Array:
+    """Where RESIZE_BILINEAR samples (kernels/internal/reference/resize_bilinear.h)."""
+    y, scale = np.arange(after, dtype=np.float32), native_scale(native, before, after)
+    return (y + HALF) * scale - HALF if native[1] else y * scale
+
+
+def samples_alike(sampling: Sampling, native: Native, axis: Axis) -> bool:
+    """Whether TFLite's op samples the axis as the node does, to float32 noise in a position."""
+    if sampling.mode == "nearest":
+        ours = native_indices(native, axis.before, axis.after)
+        return bool(np.array_equal(ours, nearest_indices(sampling, axis)))
+    if sampling.mode == "cubic" or (sampling.antialias and axis.scale < 1):
+        return False
+    return lies_alike(sampling, axis, native_positions(native, axis.before, axis.after))

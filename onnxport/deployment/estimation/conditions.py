@@ -1,0 +1,123 @@
+"""What tables cannot say, as predicates that data files name: each gives the reason why a node is not taken, or "".
+
+A condition takes the node, the argument that stands beside its name in the file, and the nodes before it that are not
+taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from onnxport.deployment.estimation.graph import Node, follows
+from onnxport.deployment.litert import conditions as tflite
+
+Condition = Callable[[Node, Any, Collection[Node]], str]
+
+
+def _behind(node: Node, operators: Any, refused: Collection[Node]) -> str:
+    """Fused with what it reads: that has to be one of `operators`, and nobody else may read it."""
+    if len(node.producers) == 1 and node.producers[0].op in operators:
+        if node.producers[0] in refused:
+            return f"{node.producers[0].name!r} before it is not taken"
+        shared = len(node.producers[0].consumers) > 1
+        return (
+            f"{node.producers[0].name!r} has other readers, with which it cannot be fused" if shared else ""
+        )
+    return f"it is taken directly behind {' or '.join(operators)} only"
+
+
+def _known_dimensions(node: Node, wanted: Any, _: Collection[Node]) -> str:
+    """Dimensions that have to be known: parameter to axes."""
+    for key, axes in wanted.items():
+        for tensor in node.tensors(key):
+            if tensor.shape is None:
+                return f"the shape of {tensor.name!r} is unknown"
+            for axis in axes:
+                if -len(tensor.shape) <= axis < len(tensor.shape) and not isinstance(tensor.shape[axis], int):
+                    return f"dimension {axis % len(tensor.shape)} of {tensor.name!r} is open"
+    return ""
+
+
+def _before(node: Node, operators: Any, _: Collection[Node]) -> str:
+    """Taken together with those that read it, all of which have to be of `operators`."""
+    others = [each for each in node.consumers if each.op not in operators]
+    if others or not node.consumers:
+        reader = others[0].op if others else "nobody"
+        return f"{reader} reads it, and it is taken directly before {' or '.join(operators)} only"
+    return ""
+
+
+def _not_all(node: Node, wanted: Any, _: Collection[Node]) -> str:
+    """Attributes of which one element at least has to be another number."""
+    for name, number in wanted.items():
+        given = node.attributes.get(name, ())
+        if given and all(each == number for each in given):
+            return f"{name} is [{', '.join(map(str, given))}]"
+    return ""
+
+
+def _last_axis(node: Node, name: Any, _: Collection[Node]) -> str:
+    """The axis in the attribute `name` has to be the last one of the first input."""
+    shape = node.inputs[0].shape if node.inputs and node.inputs[0] else None
+    axis = node.attributes.get(name)
+    if shape is None or axis is None or axis in (-1, len(shape) - 1):
+        return ""
+    return f"{name} is {axis} of rank {len(shape)}, it takes the last one only"
+
+
+def _absent(node: Node, keys: Any, _: Collection[Node]) -> str:
+    """Operands that may not be given."""
+    for key in keys:
+        for tensor in node.tensors(key):
+            called = f"input {int(key) + 1}" if key.isdecimal() else key
+            return f"it takes no {called}, which is {tensor.name!r}"
+    return ""
+
+
+def _not_given(node: Node, names: Any, _: Collection[Node]) -> str:
+    """Attributes that may not be given."""
+    given = [name for name in names if name in node.attributes]
+    return f"it takes no {given[0]}" if given else ""
+
+
+def _settled(node: Node, keys: Any, _: Collection[Node]) -> str:
+    """Operands that have to be known once the sizes of the inputs are: constants, sizes, and what follows from both."""
+    for key in keys:
+        for tensor in node.tensors(key):
+            if not follows(tensor, node):
+                return (
+                    f"{tensor.name!r} is computed from the inputs' values, it has to follow from their sizes"
+                )
+    return ""
+
+
+def _has_producer(node: Node, _: Any, __: Collection[Node]) -> str:
+    """It has to stand behind another node."""
+    return "" if node.producers else "it reads an input of the model, with no node before it"
+
+
+def _no_scalars(node: Node, _: Any, __: Collection[Node]) -> str:
+    """No tensor but a constant may have rank 0."""
+    for tensor in (*node.inputs, *node.outputs):
+        if tensor is not None and not tensor.is_constant and tensor.shape == ():
+            return f"{tensor.name!r} is a scalar"
+    return ""
+
+
+CONDITIONS: Mapping[str, Condition] = {
+    "absent": _absent,
+    "before": _before,
+    "behind": _behind,
+    "has_producer": _has_producer,
+    "known_dimensions": _known_dimensions,
+    "last_axis": _last_axis,
+    "no_scalars": _no_scalars,
+    "not_all": _not_all,
+    "not_given": _not_given,
+    "settled": _settled,
+    **tflite.CONDITIONS,
+}
+
+# Condition to what could mend a node of which it does not hold (`judging.Reason`).
+MENDS: Mapping[str, tuple[str, ...]] = {"known_dimensions": ("shape",)}

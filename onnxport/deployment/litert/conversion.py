@@ -1,0 +1,87 @@
+"""Our own conversion of an ONNX model, made to be asked about and thrown away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from onnxport.deployment.estimation.graph import Node
+from onnxport.deployment.litert.reader import TfliteFile, read
+from onnxport.deployment.report import Fallback
+from onnxport.formats.model import Model
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The `.tflite` file that a question is about, and the words in which the answer is given.
+
+    Attributes:
+        file: what is in the file.
+        sources: name of a node, and of a value that it makes, to the node in the model that the file was made of;
+            empty where the user gave the file itself.
+    """
+
+    file: TfliteFile
+    sources: Mapping[str, ir.Node]
+
+    def fallback(self, node: Node, why: str) -> Fallback:
+        """In the terms of the model that the user named."""
+        source = self.sources.get(node.name)
+        if source is None:
+            return Fallback(op=node.op, node=node.name, why=why)
+        domain = "" if source.domain in ("", "ai.onnx") else f"{source.domain}::"
+        return Fallback(
+            op=f"{domain}{source.op_type}", node=source.name or node.name, why=f"{node.op}: {why}"
+        )
+
+
+def subject(path: Path, folder: Path) -> Subject:
+    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`: once, whoever asks.
+
+    Raises:
+        CannotConvertError: nodes that the converter refuses.
+    """
+    if path.suffix == ".tflite":
+        return Subject(read(path), {})
+    model = Model.load(path)
+    made = folder / f"{path.stem}.product.tflite"
+    with _alone(folder):
+        if not made.exists():
+            begun = made.with_stem(f"{path.stem}-{os.getpid()}")
+            _convert(model, begun)
+            begun.replace(made)
+    nodes = list(model.graph.all_nodes())
+    # Tensors inside a lowering are called as the node is, all others as the value that they hold.
+    by_name = {node.name: node for node in nodes if node.name}
+    by_value = {value.name: node for node in nodes for value in node.outputs if value.name}
+    return Subject(read(made), by_name | by_value)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Has other processes wait that come to the same folder; where the system has no such lock, each converts."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / "product.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _convert(model: Model, output: Path) -> None:
+    from onnxport.converters.params import TfliteParams
+    from onnxport.converters.tflite.compiler import TfliteConverter
+    from onnxport.formats.manifest import Manifest
+    from onnxport.optimizers.canonical_form import prepare
+
+    with TfliteConverter() as converter:
+        prepared = prepare(model, shapes={}, native=converter.native_ops)
+        note = Manifest(model.artifact.digest(), {}, {}, "skipped")
+        converter.convert(prepared.model, output, TfliteParams(), note, model)

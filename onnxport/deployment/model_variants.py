@@ -1,0 +1,157 @@
+"""A process that makes other forms of the model: what ONNX Runtime leaves of it, and copies changed by our optimizer.
+
+One for a whole report: its imports are most of what it costs. It is started anew where it crashed or hung.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from onnxport.core.child_process import Child
+from onnxport.core.errors import InputError, MachineError
+from onnxport.core.resources import Closing
+from onnxport.formats.input_shapes import GivenShape
+
+_PATIENCE = 60.0  # seconds that one form may take; a simplified copy of 30 MB takes five
+_SIZES = 4  # proposals for open dimensions that are tried
+_LARGE = 2**30  # bytes; above, weights go to a file beside the graph: protobuf holds 2 GB
+_FATAL = 4  # log severity
+
+
+class Workshop(Closing):
+    """The parent's side; each method raises what the child's of the same name does, and ChildBug."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self._askers: set[Child] = set()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @contextmanager
+    def asker(self, target: str, *, purpose: str, timeout: float, patience: str) -> Iterator[Child]:
+        """A Child for a runtime that is asked, which ends with the workshop at the latest: from any thread."""
+        with Child(target, purpose=purpose, timeout=timeout, patience=patience) as child:
+            with self._lock:
+                self._askers.add(child)
+                if self._is_closed:
+                    child.kill()
+            try:
+                yield child
+            finally:
+                with self._lock:
+                    self._askers.discard(child)
+
+    def providers(self) -> frozenset[str]:
+        found: frozenset[str] = self._call("providers")
+        return found
+
+    def load(self, path: Path, weight_bytes: int, to: Path) -> None:
+        self._call("load", path, weight_bytes, to)
+
+    def change(self, path: Path, options: Mapping[str, Any], to: Path) -> None:
+        self._call("change", path, dict(options), to)
+
+    def sizes(self, path: Path, given: Mapping[str, GivenShape]) -> dict[str, tuple[int, ...]] | None:
+        found: dict[str, tuple[int, ...]] | None = self._call("sizes", path, dict(given))
+        return found
+
+    def close(self) -> None:
+        self._end()
+        with self._lock:
+            self._is_closed = True
+            for child in self._askers:
+                child.kill()
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        if self._child is None:
+            self._child = Child(f"{__name__}:Working", purpose="the optimizer", timeout=_PATIENCE)
+        try:
+            return self._child.call(method, *arguments)
+        except MachineError:
+            self._end()
+            raise
+
+
+class Working:
+    """The child's side."""
+
+    def providers(self) -> frozenset[str]:
+        """What the installed build of ONNX Runtime has."""
+        import onnxruntime
+
+        return frozenset(onnxruntime.get_available_providers())
+
+    def load(self, path: Path, weight_bytes: int, to: Path) -> None:
+        """Writes what ONNX Runtime leaves of a model after basic optimizations, which providers are asked about.
+
+        Raises:
+            InputError: ONNX Runtime cannot load the model.
+        """
+        import onnxruntime
+
+        from onnxport.deployment.probes.ort import REFUSALS
+
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = _FATAL
+        settings.intra_op_num_threads = 1
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        settings.optimized_model_filepath = str(to)
+        settings.add_session_config_entry("session.disable_prepacking", "1")  # it never runs
+        if weight_bytes > _LARGE:
+            beside = "session.optimized_model_external_initializers_file_name"
+            settings.add_session_config_entry(beside, to.name + ".data")
+        try:
+            onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+        except REFUSALS as error:
+            raise InputError("ONNX Runtime cannot load it", why=" ".join(str(error).split())[:300]) from error
+
+    def change(self, path: Path, options: dict[str, Any], to: Path) -> None:
+        """Does to the model at `path` what `onnxport optimize` with `options` does, and saves that.
+
+        Raises:
+            OnnxportError: it cannot be done.
+        """
+        from onnxport.formats.model import Model
+        from onnxport.optimizers.optimization import optimized
+        from onnxport.optimizers.params import OptimizeParams
+
+        params = OptimizeParams.model_validate(options)
+        model = Model.load(path)
+        done = optimized(model, params, to.parent, (), equivalence=None, phase=lambda _: nullcontext())
+        done.model.save(to, model)
+
+    def sizes(self, path: Path, given: dict[str, GivenShape]) -> dict[str, tuple[int, ...]] | None:
+        """Shapes of the inputs with open dimensions at which the model runs; None where none was found.
+
+        Raises:
+            OnnxportError: ONNX Runtime cannot load the model.
+        """
+        from onnxport.core.errors import OnnxportError
+        from onnxport.formats.input_shapes import apply_shapes
+        from onnxport.formats.model import Model
+        from onnxport.runtimes import load
+        from onnxport.samples.domain import domains
+        from onnxport.samples.generator import generate
+        from onnxport.samples.sizes import OpenSizes
+
+        model = Model.load(path)
+        known, is_open = domains(model), {spec.name for spec in model.inputs if not spec.is_static}
+        proposals = OpenSizes(model.inputs, apply_shapes(model.inputs, given)).proposals(1)
+        with load(path) as runtime:
+            for shapes, _ in zip(proposals, range(_SIZES), strict=False):
+                inputs = {spec.name: (spec, shapes[spec.name]) for spec in model.inputs}
+                try:
+                    runtime.run(generate(inputs, known, kind="image", seed=0, index=0))
+                except OnnxportError:
+                    continue
+                return {name: shape for name, shape in shapes.items() if name in is_open}
+        return None

@@ -1,0 +1,154 @@
+"""A module as an ExportedProgram: what it computes as a graph, for every size of the dimensions that stay open."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from onnxport.core.errors import CannotConvertError
+from onnxport.exporters.pytorch.errors import at, not_captured, place_of_frame
+from onnxport.exporters.pytorch.example_inputs import Call
+from onnxport.exporters.pytorch.recurrence import Whole
+
+Dims = Mapping[str, Sequence[str | None]]
+_SIZES = "torch.fx.experimental.symbolic_shapes"  # torch's logger of what becomes of open dimensions
+_CREATED = re.compile(r"create_symbol (\w+) = \d+ for (\S+)\.size\(\)\[(\d+)\]")
+_SETTLED = re.compile(r"set_replacement (\w+) = ")
+
+
+def capture(
+    module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
+) -> torch.export.ExportedProgram:
+    """What torch.export makes of a module that runs on `tensors`.
+
+    Args:
+        dynamic: the names of each input's open dimensions.
+
+    Raises:
+        CannotConvertError: why it cannot, and where in the user's source; or that an open dimension has one size only.
+    """
+    program = _captured(module, call, tensors, dynamic, name)
+    fixed = _fixed(program, call, dynamic)
+    if fixed:
+        places = _places(module, call, tensors, dynamic, name)
+        raise _forgotten(fixed, tensors, dynamic, places, name)
+    return program
+
+
+def _captured(
+    module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
+) -> torch.export.ExportedProgram:
+    args, kwargs = call.arguments(tensors)
+    # AUTO and not DYNAMIC: what becomes of a dimension is then seen in the program, instead of read in a message.
+    auto = torch.export.Dim.AUTO
+    axes = {
+        key: {axis: auto for axis, dim in enumerate(dynamic.get(key, ())) if dim is not None} or None
+        for key in tensors
+    }
+    try:
+        with torch.no_grad(), Whole():
+            return torch.export.export(
+                module, args, kwargs, dynamic_shapes=call.by_parameter(axes), strict=False
+            )
+    except Exception as error:  # torch.export runs the user's code and raises whatever that does
+        raise not_captured(error, module, name) from error
+
+
+def inputs_of(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+    """The user's inputs as torch.export sees them, without values; constants among them are left out."""
+    wanted = set(program.graph_signature.user_inputs)
+    return [
+        node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in wanted and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+
+
+def is_fixed(size: int | torch.SymInt) -> bool:
+    """Whether a size is a number; a symbol of which torch.export found that is one, too."""
+    return str(size).isdecimal()
+
+
+def _fixed(program: torch.export.ExportedProgram, call: Call, dynamic: Dims) -> list[tuple[str, int]]:
+    """Input and axis of the dimensions that were to stay open and have one size."""
+    return [
+        (name, axis)
+        for name, seen in zip(call.names, inputs_of(program), strict=True)
+        for axis, dim in enumerate(dynamic.get(name, ()))
+        if dim is not None and is_fixed(seen.shape[axis])
+    ]
+
+
+def _forgotten(
+    fixed: Sequence[tuple[str, int]],
+    tensors: Mapping[str, torch.Tensor],
+    dynamic: Dims,
+    places: Mapping[tuple[str, int], str],
+    name: str,
+) -> CannotConvertError:
+    said = [
+        f"{dynamic[key][axis]!r} (axis {axis} of {key!r}) is always {tensors[key].shape[axis]}"
+        f"{at(places.get((key, axis), ''))}"
+        for key, axis in fixed
+    ]
+    sizes = {tensors[key].shape[axis] for key, axis in fixed}
+    others = [
+        f"axis {axis} of {key!r}"
+        for key, tensor in tensors.items()
+        for axis, size in enumerate(tensor.shape)
+        if size in sizes and (key not in dynamic or dynamic[key][axis] is None)
+    ]
+    same = " and ".join(others)
+    again = f"; of that size is {same}, too: name it as well where it is the same" if others else ""
+    return CannotConvertError(
+        f"{name} computes with one size of a dimension that is to stay open",
+        why="; ".join(said),
+        fix=f"take the size from the tensor there (x.shape[0], view(-1, ...)), or leave it out of --dynamic{again}",
+    )
+
+
+def _places(
+    module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
+) -> dict[tuple[str, int], str]:
+    """Where in the user's source the sizes of open dimensions were settled, as far as torch tells."""
+    inputs = call.by_parameter({key: key for key in tensors}).items()
+    sources = {f"L['{parameter}']": key for parameter, key in inputs if isinstance(key, str)}
+    named: dict[str, tuple[str, int]] = {}
+    found: dict[tuple[str, int], str] = {}
+
+    def told(message: str) -> None:
+        if created := _CREATED.match(message):
+            symbol, source, axis = created.groups()
+            named[symbol] = sources.get(source, ""), int(axis)
+        elif (settled := _SETTLED.match(message)) and settled[1] in named:
+            found.setdefault(named[settled[1]], place_of_frame(sys._getframe(), module))
+
+    with _listening(told):
+        _captured(module, call, tensors, dynamic, name)
+    return found
+
+
+@contextmanager
+def _listening(told: Callable[[str], None]) -> Iterator[None]:
+    """Calls `told` with what torch logs of sizes, while that happens."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told(record.getMessage())
+
+    logger, listener = logging.getLogger(_SIZES), Listener()
+    level, propagates = logger.level, logger.propagate
+    logger.addHandler(listener)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+        logger.propagate = propagates

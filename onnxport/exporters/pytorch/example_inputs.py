@@ -1,0 +1,210 @@
+"""What a module is called with: `--input` specs bound to forward's parameters, and an example of each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from onnxport.core.arrays import Array
+from onnxport.core.errors import UsageError
+from onnxport.exporters.pytorch.outputs import tensor_of
+from onnxport.formats.artifact import TensorSpec
+from onnxport.samples.domain import Domain, declared_domains
+from onnxport.samples.generator import generate
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+# What torch.export takes for a size that is like any other: it reads 0 and 1 as fixed (broadcasting).
+_LEAST_OPEN = 2
+
+
+@dataclass(frozen=True)
+class Call:
+    """How forward is called.
+
+    Attributes:
+        positional: the inputs' names, in forward's order.
+        keywords: parameter to input's name, in forward's order.
+        signature: forward's.
+    """
+
+    positional: tuple[str, ...]
+    keywords: Mapping[str, str]
+    signature: inspect.Signature
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs in the order in which torch.export has them."""
+        return (*self.positional, *self.keywords.values())
+
+    def arguments(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The values of the inputs as arguments and keyword arguments."""
+        return (
+            tuple(values[name] for name in self.positional),
+            {parameter: values[name] for parameter, name in self.keywords.items()},
+        )
+
+    def by_parameter(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the inputs by forward's parameters; of *args a tuple, of **kwargs a dictionary."""
+        args, kwargs = self.arguments(values)
+        return dict(self.signature.bind(*args, **kwargs).arguments)
+
+
+def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) -> tuple[Call, list[str]]:
+    """Which input goes to which parameter: by name where it is one of forward's, else the next that is free.
+
+    Returns:
+        The call, and what is to be said of it.
+
+    Raises:
+        UsageError: no inputs, too many, or too few; with forward's signature and what to type.
+    """
+    signature = _signature(module)
+    parameters = signature.parameters
+    places = [key for key, each in parameters.items() if each.kind in _POSITIONAL]
+    only_keywords = [key for key, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    takes_more = {each.kind for each in parameters.values()}
+    if not parameters:
+        raise UsageError(
+            f"{name} takes no inputs", why="it is forward()", fix="export a module that computes from some"
+        )
+    for given in specs.values():
+        if not isinstance(getattr(torch, given.dtype, None), torch.dtype):
+            raise UsageError(f"input {given.name!r} is {given.dtype}, of which PyTorch has no tensors")
+    if not specs:
+        raise _refusal(signature, name, f"{name} needs an example of what it takes", "no input is given")
+    taken = {spec: spec for spec in specs if spec in (*places, *only_keywords)}
+    free = iter([key for key in places if key not in taken.values()])
+    beyond: list[str] = []
+    notes = []
+    for spec in specs:
+        if spec in taken:
+            continue
+        parameter = next(free, None)
+        if parameter is not None:
+            taken[spec] = parameter
+            notes.append(f"input {spec!r} is forward's parameter {parameter!r}")
+        elif inspect.Parameter.VAR_POSITIONAL in takes_more:
+            beyond.append(spec)
+        elif inspect.Parameter.VAR_KEYWORD in takes_more:
+            taken[spec] = spec
+        else:
+            raise _refusal(
+                signature, name, f"{name} takes no input {spec!r}", "forward has no parameter for it"
+            )
+    inputs = {parameter: spec for spec, parameter in taken.items()}
+    for key, each in parameters.items():
+        if (
+            key not in inputs
+            and each.kind in (*_POSITIONAL, each.KEYWORD_ONLY)
+            and each.default is each.empty
+        ):
+            raise _refusal(signature, name, f"{name} lacks an input", f"forward needs {key!r}")
+    leading = _leading(places, inputs)
+    if beyond and len(leading) < len(places):
+        raise _refusal(
+            signature, name, f"{name} lacks an input", f"*args come behind {places[len(leading)]!r}"
+        )
+    keywords = {key: inputs[key] for key in (*places, *only_keywords) if key in inputs and key not in leading}
+    keywords |= {key: spec for key, spec in inputs.items() if key not in parameters}
+    return Call((*(inputs[key] for key in leading), *beyond), keywords, signature), notes
+
+
+def _signature(module: torch.nn.Module) -> inspect.Signature:
+    """forward's; TorchScript has it as a schema, which has no keyword-only parameters."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return inspect.signature(module.forward)
+    parameters = []
+    for each in module.forward.schema.arguments[1:]:
+        default = each.default_value if each.has_default_value() else inspect.Parameter.empty
+        parameters.append(
+            inspect.Parameter(each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+        )
+    return inspect.Signature(parameters)
+
+
+def _leading(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
+    """The parameters before the first that keeps its default."""
+    left_out = next((number for number, key in enumerate(places) if key not in inputs), len(places))
+    return list(places[:left_out])
+
+
+def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> UsageError:
+    wanted = [
+        key
+        for key, each in signature.parameters.items()
+        if each.kind in (*_POSITIONAL, each.KEYWORD_ONLY) and each.default is each.empty
+    ] or list(signature.parameters)[:1]
+    options = " ".join(f"--input {key}=DIMS:DTYPE" for key in wanted)
+    return UsageError(
+        what,
+        why=f"{why}; it is forward{signature}",
+        fix=f"give {options}, for instance {wanted[0]}=1,3,224,224:float32, or {wanted[0]}=1,16:int64 for ids",
+    )
+
+
+def example(specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """A valid value of each input, of these sizes: ids and classes are 0 or 1, lengths within the sizes."""
+    known = {name: _few(domain) for name, domain in declared_domains(specs).items()}
+    shaped = {spec.name: (_numpys(spec), sizes[spec.name]) for spec in specs}
+    made = generate(shaped, known, kind="normal", seed=0, index=0)
+    return {spec.name: _tensor(made[spec.name], spec.dtype) for spec in specs}
+
+
+def _few(domain: Domain) -> Domain:
+    """The values that every table has a row for."""
+    if domain.kind in ("integer", "choice") and not domain.values:
+        return replace(domain, low=0, high=1)
+    return domain
+
+
+def _numpys(spec: TensorSpec) -> TensorSpec:
+    """bfloat16 is drawn as float32, since NumPy has none of its own."""
+    return replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec
+
+
+def _tensor(array: Array, dtype: str) -> torch.Tensor:
+    tensor = tensor_of(np.asarray(array))
+    return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor
+
+
+def open_sizes(
+    specs: Mapping[str, TensorSpec], dynamic: Mapping[str, Sequence[str | None]]
+) -> dict[str, tuple[int, ...]]:
+    """The sizes of the example that torch.export is shown: those given, and 2 where an open dimension is given as 1.
+
+    Raises:
+        UsageError: --dynamic for an input that there is not, with other ranks, or one name for different sizes.
+    """
+    for name, names in dynamic.items():
+        if name not in specs:
+            raise UsageError(
+                f"--dynamic is given for {name!r}, which is no input",
+                fix=f"the inputs are {', '.join(specs)}",
+            )
+        if len(names) != len(specs[name].shape):
+            raise UsageError(
+                f"--dynamic names {len(names)} dimensions of {name!r}, which has {len(specs[name].shape)}",
+                fix="name every dimension, with _ for one that keeps its size",
+            )
+    found: dict[str, tuple[int, str]] = {}
+    sizes = {}
+    for name, spec in specs.items():
+        names = dynamic.get(name, (None,) * len(spec.shape))
+        given = [int(str(size)) for size in spec.shape]
+        for dim, size in zip(names, given, strict=True):
+            if dim is not None and found.setdefault(dim, (size, name))[0] != size:
+                other, where = found[dim]
+                raise UsageError(
+                    f"the dimension {dim!r} is {other} in {where!r} and {size} in {name!r}",
+                    why="one name is one size everywhere",
+                    fix="give the examples the same size, or the dimensions two names",
+                )
+        sizes[name] = tuple(
+            size if dim is None else max(size, _LEAST_OPEN) for dim, size in zip(names, given, strict=True)
+        )
+    return sizes

@@ -1,0 +1,81 @@
+"""What the user named, as a Framework: a module of a factory, an exported program, a TorchScript archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onnxport.core.errors import InputError, UsageError
+from onnxport.exporters.params import ExportParams
+from onnxport.exporters.pytorch import programs, weights
+from onnxport.exporters.pytorch.errors import said
+from onnxport.exporters.pytorch.modules import TorchModel, of_module
+from onnxport.exporters.sources import Source
+
+_FACTORY = "onnxport export package.module:function --weights {path} --input x=1,3,224,224:float32"
+
+
+def load(source: Source, params: ExportParams) -> TorchModel:
+    """The Framework of a file.
+
+    Raises:
+        UsageError: a file of weights alone; what to give instead.
+        InputError: it cannot be read.
+    """
+    path = source.path
+    if path.suffix.lower() == ".pt2":
+        weights.refuse_here(params.weights, source.name)
+        return programs.of_exported(programs.load(path, trust=params.trust), params, source.name)
+    if path.suffix.lower() != ".safetensors" and weights.is_torchscript(path):
+        return _scripted(path, params)
+    try:
+        weights.tensors_in(path)
+        why = "it holds weights, not what is computed with them"
+    except InputError as error:
+        why = f"{error.why or error.what}, and a pickled module is not loaded"
+    raise UsageError(
+        f"{path} is no model that can be exported",
+        why=why,
+        fix=f"name the function that builds the module: {_FACTORY.format(path=path)}",
+    )
+
+
+def _scripted(path: Path, params: ExportParams) -> TorchModel:
+    weights.refuse_here(params.weights, str(path))
+    _check_scripted(params, str(path))
+    try:
+        module = torch.jit.load(path, map_location="cpu")
+    except RuntimeError as error:
+        raise InputError(f"{path} cannot be read as TorchScript", why=said(error)) from error
+    return of_module(module, params, str(path))
+
+
+def _check_scripted(params: ExportParams, name: str) -> None:
+    if params.exporter != "torchscript":
+        raise UsageError(
+            f"{name} is TorchScript, which torch.export does not take",
+            fix="give --exporter torchscript, or a factory of the module that it was scripted from",
+        )
+
+
+def of_object(model: Any, source: Source, params: ExportParams) -> TorchModel:
+    """The Framework of what a factory gives.
+
+    Raises:
+        UsageError: no module and no exported program.
+    """
+    name = source.name
+    if isinstance(model, torch.export.ExportedProgram):
+        weights.refuse_here(params.weights, name)
+        return programs.of_exported(model, params, name)
+    if isinstance(model, torch.jit.ScriptModule):
+        _check_scripted(params, name)
+    elif not isinstance(model, torch.nn.Module):
+        raise UsageError(
+            f"{name} gives a {type(model).__name__}, which is no module",
+            fix="return a torch.nn.Module or a torch.export.ExportedProgram",
+        )
+    notes = weights.fill(model, params.weights) if params.weights is not None else []
+    return of_module(model, params, name, notes)

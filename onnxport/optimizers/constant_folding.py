@@ -1,0 +1,209 @@
+"""Constant folding: what depends on no run-time input is computed once, by ONNX Runtime itself.
+
+A node is folded only when all its inputs are constants. The dimensions of a value whose shape is fully
+known count as constants too: they follow from the signature, not from the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
+
+from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.shape_arithmetic import Dimensions
+
+# A node whose result is larger than this is left to run time: Expand and ConstantOfShape can turn eight
+# bytes into gigabytes.
+SIZE_LIMIT = 256 * 2**20  # bytes
+
+# Constants of more bytes are not handed to ONNX Runtime at once, which takes copies of them, but node by node; of still
+# more not at all: protobuf holds no more.
+TOGETHER, LARGEST_INPUTS = SIZE_LIMIT, 2**30
+
+# ONNX Runtime's own exceptions: a node that it is stricter about than ONNX, or that fails on these constants.
+_ORT_REFUSES = (
+    onnxruntime_errors.Fail,
+    onnxruntime_errors.InvalidArgument,
+    onnxruntime_errors.InvalidGraph,
+    onnxruntime_errors.NotImplemented,
+    onnxruntime_errors.RuntimeException,
+)
+
+# Not functions of their inputs.
+_RANDOM = frozenset(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split()
+)
+# A quantized model keeps its scales: folding a DequantizeLinear would turn int8 weights into floats.
+_QUANTIZATION = frozenset("QuantizeLinear DequantizeLinear DynamicQuantizeLinear".split())
+# Their results cannot be initializers.
+_NO_TENSORS = frozenset(
+    (
+        "ConcatFromSequence Optional OptionalGetElement SequenceAt SequenceConstruct "
+        "SequenceEmpty SequenceErase SequenceInsert SequenceMap SplitToSequence"
+    ).split()
+)
+
+
+# What ONNX Runtime computes and does not hand to Python as a number.
+_KEPT = frozenset(
+    kind
+    for kind in ir.DataType
+    if kind.name.startswith(("BFLOAT", "FLOAT4", "FLOAT8", "INT2", "INT4", "STRING", "UINT2", "UINT4"))
+)
+
+
+def fold_constants(model: Model, *, limit: int = SIZE_LIMIT) -> int:
+    """Replaces what is constant by initializers, branches and loop bodies included; returns how many nodes went.
+
+    Args:
+        limit: bytes; a larger result is left to run time, unless what it is made of is as large.
+    """
+    return sum(_fold_graph(model, graph, limit) for graph in list(model.ir.graphs()))
+
+
+def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
+    folded = _fold_known_dimensions(model, graph)
+    nodes = _constant_nodes(model, graph, limit)
+    if not nodes:
+        return folded
+    if _constant_bytes(nodes) <= TOGETHER:
+        try:
+            _replace(graph, nodes, _evaluate(model, nodes))
+        except _ORT_REFUSES:
+            pass
+        else:
+            return folded + len(nodes)
+    return folded + sum(_fold_alone(model, graph, node) for node in nodes)
+
+
+def _fold_alone(model: Model, graph: ir.Graph, node: ir.Node) -> bool:
+    """Folds one node of several that ONNX Runtime does not take together; a node that it refuses stays."""
+    if any(value is not None and value.const_value is None for value in node.inputs):
+        return False  # it depends on one that stayed
+    if _constant_bytes([node]) > LARGEST_INPUTS:
+        return False
+    try:
+        _replace(graph, [node], _evaluate(model, [node]))
+    except _ORT_REFUSES:
+        return False
+    return True
+
+
+def _constant_bytes(nodes: Iterable[ir.Node]) -> int:
+    """What ONNX Runtime has to be handed to compute these nodes."""
+    tensors = {value: value.const_value for node in nodes for value in node.inputs if value is not None}
+    return sum(
+        tensor.nbytes
+        for tensor in tensors.values()
+        if tensor is not None and tensor.dtype != ir.DataType.STRING
+    )
+
+
+def _fold_known_dimensions(model: Model, graph: ir.Graph) -> int:
+    """Values computed from dimensions that are known, though others of the same shape may be open."""
+    known = Dimensions(graph).known_values()
+    folded = 0
+    for value, elements in known.items():
+        node, dtype = value.producer(), value.dtype
+        if node is not None and dtype is not None and not _is_result_inside(model, node):
+            _replace(graph, [node], {value.name or "": elements.astype(dtype.numpy())})
+            folded += 1
+    return folded
+
+
+def _is_result_inside(model: Model, node: ir.Node) -> bool:
+    """Whether a branch or loop body returns the node's result, which may be no initializer there."""
+    return node.graph is not model.graph and any(value.is_graph_output() for value in node.outputs)
+
+
+def _constant_nodes(model: Model, graph: ir.Graph, limit: int) -> list[ir.Node]:
+    """The nodes that depend on constants alone, in graph order."""
+    known: set[ir.Value] = set()
+    nodes = []
+    for node in graph:
+        if not _foldable(node) or _is_result_inside(model, node):
+            continue
+        inputs = [value for value in node.inputs if value is not None]
+        if all(v in known or v.const_value is not None for v in inputs) and not _too_large(node, limit):
+            nodes.append(node)
+            known.update(node.outputs)
+    return nodes
+
+
+def _foldable(node: ir.Node) -> bool:
+    if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION | _NO_TENSORS:
+        return False
+    has_body = any(
+        a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
+    )
+    return not has_body and all(value.dtype not in _KEPT for value in node.outputs)
+
+
+def _too_large(node: ir.Node, limit: int) -> bool:
+    limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
+    for value in node.outputs:
+        dims = dims_of(value)
+        if value.shape is None or value.dtype is None:
+            continue
+        size = prod(dim for dim in dims if isinstance(dim, int)) * value.dtype.itemsize
+        if size > limit:
+            return True
+    return False
+
+
+def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
+    """The results that something outside `nodes` uses, by name."""
+    inside = set(nodes)
+    wanted = [
+        value
+        for node in nodes
+        for value in node.outputs
+        if value.is_graph_output() or any(user not in inside for user in value.consumers())
+    ]
+    constants = {
+        value: None
+        for node in nodes
+        for value in node.inputs
+        if value is not None and value.const_value is not None
+    }
+    graph = onnx.GraphProto(name="constants")
+    graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
+    for value in constants:
+        tensor = onnx.numpy_helper.from_array(value.const_value.numpy(), value.name)  # type: ignore[union-attr]
+        graph.initializer.append(tensor)
+    graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in wanted)
+    opsets = [onnx.helper.make_opsetid(d, v) for d, v in model.ir.opset_imports.items()]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=min(model.ir.ir_version, 10))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [value.name or "" for value in wanted]
+    return dict(zip(names, session.run(names, {}), strict=True))
+
+
+def _replace(graph: ir.Graph, nodes: Iterable[ir.Node], arrays: dict[str, np.ndarray]) -> None:
+    """Puts initializers of the same names in place of the nodes' results, and removes the nodes."""
+    for node in reversed(list(nodes)):
+        for value in node.outputs:
+            array = arrays.get(value.name or "")
+            if array is None:
+                continue
+            constant = ir.Value(
+                name=value.name,
+                shape=ir.Shape(array.shape),
+                type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
+                const_value=ir.Tensor(array, name=value.name),
+            )
+            value.name = None
+            value.replace_all_uses_with(constant, replace_graph_outputs=True)
+            graph.register_initializer(constant)
+        graph.remove(node, safe=True)

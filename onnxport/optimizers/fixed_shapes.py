@@ -1,0 +1,87 @@
+"""The user's sizes written into the model (`--shape`), so that it holds for these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from onnx_ir import Shape, Value
+
+from onnxport.formats.artifact import Dim
+from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.shape_inference import drop_declared, infer, pin_inputs
+
+
+def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
+    """Fixes open dimensions of the inputs in place, and lets every other shape follow.
+
+    An output of which inference learns nothing keeps the shape that it declares, with what is fixed now put in.
+
+    Returns:
+        A sentence on what was fixed; none where nothing was.
+
+    Raises:
+        UsageError: an input that there is not, or sizes that contradict the model.
+    """
+    before = {spec.name: spec.shape for spec in model.inputs}
+    declared = {value.name: dims_of(value) for value in model.graph.outputs if value.shape is not None}
+    pin_inputs(model, shapes)
+    after = {spec.name: spec.shape for spec in model.inputs}
+    sizes = _sizes(before, after)
+    drop_declared(model)
+    infer(model)
+    for value in model.graph.outputs:
+        if value.shape is None and value.name in declared:
+            value.shape = Shape(declared[value.name])
+    for value in _computed(model):
+        if value.shape is not None:
+            value.shape = Shape([sizes.get(dim, dim) for dim in dims_of(value)])
+    fixed = [
+        f"{name}[{axis}]" + (f" {was}" if was else "") + f" = {dim}"
+        for name in before
+        for axis, (was, dim) in enumerate(zip(before[name], after[name], strict=True))
+        if isinstance(dim, int) and not isinstance(was, int)
+    ]
+    return (f"fixed for these sizes alone: {', '.join(fixed)}",) if fixed else ()
+
+
+def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
+    """Gives inputs whose sizes the file fixes the user's instead, in place, and leaves every inner shape as declared:
+    what an engine does that lets its caller resize inputs. Outputs become open.
+
+    Returns:
+        A sentence for each such input; none where the user's sizes are the file's or fill open dimensions.
+    """
+    notes = []
+    for value in model.graph.inputs:
+        given = shapes.get(value.name or "", ())
+        declared = dims_of(value) if value.shape is not None else ()
+        if len(given) == len(declared) and any(map(_differs, declared, given)):
+            value.shape = Shape(
+                [now if isinstance(now, int) else was for was, now in zip(declared, given, strict=True)]
+            )
+            asked = list(dims_of(value))
+            notes.append(f"the file fixes {value.name!r} at {list(declared)}, it was asked about at {asked}")
+    if notes:
+        for value in model.graph.outputs:
+            value.shape = None if value.shape is None else Shape([None] * len(value.shape))
+    return tuple(notes)
+
+
+def _differs(was: Dim, now: int | str | None) -> bool:
+    return isinstance(was, int) and isinstance(now, int) and was != now
+
+
+def _computed(model: Model) -> Iterator[Value]:
+    """Inference says nothing of operators that it does not know, whose declared shapes stay."""
+    return (value for node in model.graph.all_nodes() for value in node.outputs)
+
+
+def _sizes(before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]) -> dict[Dim, Dim]:
+    """What each name of a dimension has become."""
+    return {
+        was: now
+        for name in before
+        for was, now in zip(before[name], after[name], strict=True)
+        if isinstance(was, str) and isinstance(now, int)
+    }

@@ -1,0 +1,208 @@
+"""float16 put into a graph: types of values, constants, and a Cast wherever the two precisions meet.
+
+Every value keeps its name in the precision that its node computes in; an output of the model that is float32 and comes
+from a float16 node is that node's result cast, and the result is called `<name>/half`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.float16.constants import beyond_range, half_tensor
+from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, ONNX, Held, held, is_float
+
+_HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_SUFFIXES = {_HALF: "half", _FLOAT: "float32"}
+# A constant of no more elements stands in the file twice where both precisions read it; larger ones once, as float16.
+_TWICE = 1024
+
+
+@dataclass
+class Rewritten:
+    """What was done.
+
+    Attributes:
+        casts: how many were put in.
+        clamped: constants that held numbers beyond float16, with the largest of them.
+    """
+
+    casts: int = 0
+    clamped: dict[str, float] = field(default_factory=dict)
+
+
+def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritten:
+    """Makes `model` float16 in place, but for the nodes `kept`.
+
+    Args:
+        model: with types, constants as initializers, without functions.
+        io: whether float32 inputs and outputs of the model become float16 as well.
+    """
+    return _Rewriting(model, kept, io=io).run()
+
+
+class _Rewriting:
+    def __init__(self, model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> None:
+        self._model, self._io, self._done = model, io, Rewritten()
+        self._nodes = [node for graph in model.graphs() for node in graph]
+        self._held = {
+            node: Held() if node in kept else held(node, model.opset_imports) for node in self._nodes
+        }
+        self._owners = {graph: node for node in self._nodes for graph in _graphs_of(node)}
+        self._becoming = self._values()
+        self._names = {value.name for graph in model.graphs() for value in _all_values(graph)}
+        self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
+        self._constants: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
+
+    def run(self) -> Rewritten:
+        self._store_constants()
+        for node in self._nodes:
+            for position, value in enumerate(node.inputs):
+                wanted = _HALF if position in self._held[node].operands else _FLOAT
+                if value is not None and self._is_ours(value, wanted):
+                    node.replace_input_with(position, self._as(value, wanted))
+        for graph in list(self._model.graphs()):
+            self._settle_outputs(graph)
+        for node in self._nodes:
+            self._settle_attributes(node)
+        for value in self._becoming:
+            value.type = ir.TensorType(_HALF)  # a new one: clones of a model share theirs
+        for node in self._nodes:
+            _drop_if_idle(node)
+        return self._done
+
+    def _values(self) -> set[ir.Value]:
+        """The values that become float16, constants aside."""
+        found = {node.outputs[i] for node, what in self._held.items() for i in what.results}
+        for graph in self._model.graphs():
+            if self._are_halves(graph):
+                found.update(v for v in graph.inputs if is_float(v) and v.name not in graph.initializers)
+        return found
+
+    def _are_halves(self, graph: ir.Graph) -> bool:
+        """Whether what enters and leaves a graph is float16."""
+        owner = self._owners.get(graph)
+        return self._io if owner is None else bool(self._held[owner])
+
+    def _is_ours(self, value: ir.Value, wanted: ir.DataType) -> bool:
+        """Whether it is, or was, a float32 tensor."""
+        return is_float(value) or value in self._becoming or (value, wanted) in self._constants
+
+    def _as(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
+        """`value` in the precision that is wanted: itself, or a Cast of it."""
+        if value.const_value is not None:
+            return self._constants.get((value, wanted), value)
+        if (value in self._becoming) == (wanted == _HALF):
+            return value
+        return self._cast(value, wanted)
+
+    def _cast(self, value: ir.Value, to: ir.DataType) -> ir.Value:
+        if (value, to) not in self._casts:
+            node = ir.node("Cast", [value], {"to": int(to)})
+            result = node.outputs[0]
+            node.name = result.name = self._free_name(f"{value.name}/{_SUFFIXES[to]}")
+            result.type, result.shape = ir.TensorType(to), value.shape
+            _put_behind(value, node)
+            self._casts[value, to] = result
+            self._done.casts += 1
+        return self._casts[value, to]
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._names:
+            number += 1
+            name = f"{wanted}.{number}"
+        self._names.add(name)
+        return name
+
+    def _settle_outputs(self, graph: ir.Graph) -> None:
+        wanted = _HALF if self._are_halves(graph) else _FLOAT
+        for position, value in enumerate(graph.outputs):
+            given = self._as(value, wanted) if self._is_ours(value, wanted) else value
+            if given is value:
+                continue
+            graph.outputs[position] = given
+            if graph is self._model.graph:
+                name, value.name = value.name, self._free_name(f"{value.name}/{_SUFFIXES[_other(wanted)]}")
+                given.name = name
+
+    def _store_constants(self) -> None:
+        """Puts initializers into the precision of those that read them."""
+        for graph in self._model.graphs():
+            for value in list(graph.initializers.values()):
+                if is_float(value) and value.const_value is not None:
+                    self._store(graph, value, self._readers(value))
+
+    def _readers(self, value: ir.Value) -> set[ir.DataType]:
+        found = {_HALF if place in self._held[node].operands else _FLOAT for node, place in value.uses()}
+        leaving = [graph for graph in self._model.graphs() if value in graph.outputs]
+        return found | {_HALF if self._are_halves(graph) else _FLOAT for graph in leaving}
+
+    def _store(self, graph: ir.Graph, value: ir.Value, readers: set[ir.DataType]) -> None:
+        tensor = value.const_value
+        assert tensor is not None
+        if _HALF not in readers:
+            return
+        most = beyond_range(tensor)
+        if most:
+            self._done.clamped[value.name or ""] = most
+        halves = half_tensor(tensor, value.name or "")
+        if _FLOAT in readers and (most or tensor.size <= _TWICE or value.is_graph_output()):
+            name = self._free_name(f"{value.name}/half")
+            twin = ir.Value(name=name, shape=value.shape, type=ir.TensorType(_HALF), const_value=halves)
+            graph.register_initializer(twin)
+            self._constants[value, _HALF] = twin
+            return
+        value.const_value, value.type = halves, ir.TensorType(_HALF)
+        if _FLOAT in readers:
+            self._constants[value, _FLOAT] = self._cast(value, _FLOAT)
+
+    def _settle_attributes(self, node: ir.Node) -> None:
+        """Has a node that names its result's type name float16."""
+        if 0 not in self._held[node].results or node.domain not in ONNX:
+            return
+        if node.op_type == "Cast":
+            node.attributes["to"] = ir.AttrInt64("to", int(_HALF))
+        if node.op_type == "ConstantOfShape":
+            given = node.attributes.get("value")
+            number = given.as_tensor().numpy() if given is not None else np.zeros(1, np.float32)
+            node.attributes["value"] = ir.AttrTensor("value", half_tensor(ir.tensor(number), "value"))
+
+
+def _graphs_of(node: ir.Node) -> list[ir.Graph]:
+    if node.op_type not in CONTROL_FLOW:
+        return []
+    return [each.as_graph() for each in node.attributes.values() if each.type == ir.AttributeType.GRAPH]
+
+
+def _all_values(graph: ir.Graph) -> list[ir.Value]:
+    return [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
+
+
+def _other(dtype: ir.DataType) -> ir.DataType:
+    return _FLOAT if dtype == _HALF else _HALF
+
+
+def _put_behind(value: ir.Value, node: ir.Node) -> None:
+    """Inserts `node` where `value` begins to be."""
+    producer, graph = value.producer(), value.graph
+    assert graph is not None
+    if producer is not None:
+        graph.insert_after(producer, node)
+    elif len(graph):
+        graph.insert_before(graph[0], node)
+    else:
+        graph.append(node)
+
+
+def _drop_if_idle(node: ir.Node) -> None:
+    """Removes a Cast that has become one to the type that it reads."""
+    if node.op_type != "Cast" or node.domain not in ONNX or node.inputs[0] is None:
+        return
+    source, result = node.inputs[0], node.outputs[0]
+    if source.dtype == result.dtype and not result.is_graph_output() and node.graph is not None:
+        result.replace_all_uses_with(source)
+        node.graph.remove(node, safe=True)

@@ -1,0 +1,106 @@
+"""The whole step: a model brought to the opset asked for, as far as ONNX Runtime can run it there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx
+import onnx_ir as ir
+import onnxruntime
+
+from onnxport.formats.model import Model
+from onnxport.optimizers.opset.downgrade import lower
+from onnxport.optimizers.opset.errors import LiftError, refusal
+from onnxport.optimizers.opset.functions import inline_functions
+from onnxport.optimizers.opset.ort_support import lacking, newest_opset
+from onnxport.optimizers.opset.schemas import default_domain, since
+from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.params import NEWEST_OPSET
+
+
+@dataclass(frozen=True)
+class Brought:
+    """The model at its opset, and what the report should say of the way there."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+
+
+def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
+    """A copy of `model` at `opset`, newer or older; "latest" is the newest at which ONNX Runtime runs its nodes.
+
+    The weights are shared. A file's own functions are inlined unless nothing changes; imports of other domains stay
+    as they are.
+
+    Raises:
+        LiftError: nodes that have no form there, or none that ONNX Runtime runs.
+    """
+    copy = model.clone()
+    own = default_domain(copy.ir.opset_imports)
+    if own is None and not copy.ir.functions:
+        return Brought(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
+    newest = newest_opset(NEWEST_OPSET)
+    to = newest if opset == "latest" else opset
+    if to > newest:
+        raise LiftError(
+            f"the model cannot be proven at opset {to}",
+            why=f"ONNX Runtime {onnxruntime.__version__} and onnx {onnx.__version__} know opsets up to {newest}",
+            fix=f"give --opset {newest}, or install newer ones",
+        )
+    if own == to:
+        return Brought(copy)
+    notes = []
+    if inlined := inline_functions(copy.ir):
+        notes.append(f"its functions were written out where they are called: {', '.join(inlined)}")
+    if opset == "latest":
+        brought, why = _newest_that_runs(copy, to)
+        return Brought(brought, (*notes, *why))
+    brought, remarks = _at(copy, to)
+    if refused := _newly_lacking(brought, copy):
+        raise LiftError(
+            f"{len(refused)} of {_count(brought)} nodes would not run at opset {to}, so nothing could prove them",
+            refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
+            fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
+        )
+    return Brought(brought, (*notes, *remarks))
+
+
+def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:
+    """The model at the newest opset up to `newest` at which ONNX Runtime runs its nodes, and why it is none newer."""
+    to = newest
+    why: tuple[str, ...] = ()
+    while to > model.opset:
+        brought, _ = _at(model, to)
+        refused = {node.op_type: since(node.op_type, to) for node in _newly_lacking(brought, model)}
+        if not refused:
+            return brought, why
+        # None of its versions between the two opsets: that is what makes it lack a kernel.
+        named = ", ".join(f"{op}-{first}" for op, first in sorted(refused.items()))
+        to = max(min(refused.values()) - 1, model.opset)
+        why = (
+            f"its newest opset is {to}, not {newest}: ONNX Runtime {onnxruntime.__version__} lacks {named}",
+        )
+    if to >= model.opset:
+        return model, why
+    lowered, remarks = _at(model, to)
+    return lowered, (*why, *remarks)
+
+
+def _at(model: Model, opset: int) -> tuple[Model, list[str]]:
+    """A copy at the opset, and what the user should know of it."""
+    copy = model.clone()
+    lift(copy.ir, opset)
+    return copy, lower(copy.ir, opset)
+
+
+def _newly_lacking(brought: Model, model: Model) -> Mapping[ir.Node, str]:
+    """The nodes that ONNX Runtime would refuse, but for those of operators that it refuses in `model` as well."""
+    refused = lacking(brought.ir)
+    before = {node.op_type for node in lacking(model.ir)} if refused else set()
+    return {node: why for node, why in refused.items() if node.op_type not in before}
+
+
+def _count(model: Model) -> int:
+    return sum(1 for _ in model.graph.all_nodes())

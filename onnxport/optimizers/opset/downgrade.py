@@ -1,0 +1,154 @@
+"""Lowers a model to an older opset, one version after another, from the newest down.
+
+A node whose operator changed with a version is rewritten by a lowering of ours (`downward/`) or held against the
+older schema, which drops what says nothing new. An operator that is not there before is replaced by ONNX's own
+definition of it, whose nodes are then lowered in turn; so is one whose older form cannot say what the node does.
+"""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.core.errors import Refusal
+from onnxport.optimizers import definitions
+from onnxport.optimizers.opset import downgrades  # noqa: F401 - fills the registry
+from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
+from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
+from onnxport.optimizers.opset.formulas import REFUSED, rewrite_beyond
+from onnxport.optimizers.opset.node import Change, Node, NoForm
+from onnxport.optimizers.opset.schema_check import fit
+from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, since, state
+from onnxport.optimizers.opset.type_inference import inferred
+
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+_OLDEST_IR = 4  # below, every initializer is an input as well
+
+
+def lower(model: ir.Model, to: int) -> list[str]:
+    """Brings the default domain's opset of `model` down to `to`, in place, subgraphs included.
+
+    A model that is at `to` or older, or uses no ONNX operator, is left as it is. Values keep their names and weights
+    are not touched. The IR version falls to the oldest that holds what the model imports. After a LiftError the model
+    is half lowered and good for nothing.
+
+    Returns:
+        What the user should know of the result.
+
+    Raises:
+        LiftError: nodes that have no form at `to`, each with the reason.
+    """
+    opset = default_domain(model.opset_imports)
+    if opset is None or opset <= to:
+        return []
+    count = sum(1 for _ in model.graph.all_nodes())
+    start = rewrite_beyond(model, opset, to)
+    lowering = _Lowering(model, to)
+    for version in range(start, to, -1):
+        lowering.step(version)
+    if refusals := list(dict.fromkeys(lowering.refused.values())):
+        raise LiftError(
+            f"{len(refusals)} of {count} nodes cannot be brought from opset {opset} down to {to}",
+            refusals=refusals,
+        )
+    for node in model.graph.all_nodes():
+        for name in (PART_OF, WHY, REFUSED):
+            node.metadata_props.pop(name, None)
+    state(model, to)
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
+    oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
+    model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
+    return lowering.remarks
+
+
+class _Lowering:
+    """The model on its way down, and the nodes that cannot go on."""
+
+    def __init__(self, model: ir.Model, to: int) -> None:
+        self._model = model
+        self._change = Change(model, to, inferred(model))
+        self._definitions = 0
+        self.refused: dict[ir.Node, Refusal] = {}
+
+    @property
+    def remarks(self) -> list[str]:
+        return list(self._change.remarks)
+
+    def step(self, version: int) -> None:
+        """From the forms of `version` to those of the version before."""
+        state(self._model, version)
+        done: set[ir.Node] = set()
+        self._change.made.clear()
+        while pending := self._changing(version, done):
+            functions = []
+            for node in pending:
+                done.add(node)
+                try:
+                    self._lower(node, version)
+                except NoForm as error:
+                    function = self._definition(node, version)
+                    if function is None:
+                        self._refuse(node, str(error))
+                        continue
+                    if schema(node.op_type, version - 1):
+                        node.metadata_props.setdefault(WHY, str(error))
+                    functions.append(function)
+            if functions:
+                self._inline(functions)
+
+    def _changing(self, version: int, done: set[ir.Node]) -> list[ir.Node]:
+        """The nodes whose operator changed with `version`, and that are in its form still."""
+        settled = done | self._change.made | set(self.refused)
+        return [
+            node
+            for node in self._model.graph.all_nodes()
+            if is_default(node) and node not in settled and since(node.op_type, version) == version
+        ]
+
+    def _lower(self, node: ir.Node, version: int) -> None:
+        op, view = node.op_type, Node(node, self._change)
+        newer, older = schema(op, version), schema(op, version - 1)
+        if lowering := LOWERINGS.get((op, version)):
+            lowering(view)
+            if node.graph is None or node.op_type != op:
+                return
+        if older is None:
+            reason = node.metadata_props.get(REFUSED)
+            raise NoForm(reason or f"ONNX has it since opset {version}, and it is made of no other operators")
+        assert newer is not None
+        fit(view, newer, older)
+
+    def _definition(self, node: ir.Node, version: int) -> ir.Function | None:
+        """ONNX's own definition of the node, under a name that it alone calls; None where there is none."""
+        if any(each.type in _GRAPHS for each in node.attributes.values()):
+            return None
+        function = definitions.shared_definition(node.op_type, version)
+        function = function or definitions.own_definition(node, version, self._type_of)
+        if function is None:
+            return None
+        definitions.fit(node, function, version)
+        self._definitions += 1
+        node.overload = function.overload = f"lowered {self._definitions}"
+        node.metadata_props.setdefault(PART_OF, part_of(node))
+        return function
+
+    def _type_of(self, value: ir.Value | None) -> onnx.TypeProto:
+        proto = onnx.TypeProto()
+        found = None if value is None else self._change.known.type(value)
+        if value is not None and found is not None:
+            ir.serde.serialize_type_into(proto, found)
+            shape = self._change.known.shape(value)
+            if shape is not None and isinstance(found, ir.TensorType):
+                proto.CopyFrom(onnx.helper.make_tensor_type_proto(found.dtype.value, shape))
+        return proto
+
+    def _inline(self, functions: list[ir.Function]) -> None:
+        self._model.functions.update({function.identifier(): function for function in functions})
+        common.InlinePass()(self._model)
+        self._change.known = inferred(self._model)
+
+    def _refuse(self, node: ir.Node, why: str) -> None:
+        whole = refusal_of_part(node, why)
+        told = (each for each in self.refused.values() if (each.op, each.node) == (whole.op, whole.node))
+        self.refused[node] = next(told, whole)  # one reason for a node of the user's

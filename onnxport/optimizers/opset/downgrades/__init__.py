@@ -1,0 +1,21 @@
+"""How a node of a newer form is said in an older one, a module per subject; importing this fills the registry."""
+
+from onnxport.optimizers.opset.downgrades import (
+    arithmetic,
+    attributes,
+    einsum,
+    normalization,
+    quantization,
+    resampling,
+    tensors,
+)
+
+__all__ = [
+    "arithmetic",
+    "attributes",
+    "einsum",
+    "normalization",
+    "quantization",
+    "resampling",
+    "tensors",
+]

@@ -1,0 +1,80 @@
+"""Inputs that were attributes before, and attributes that say nothing new."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.opset.downgrades.registry import lowers
+from onnxport.optimizers.opset.node import Node, NoForm, required
+from onnxport.optimizers.opset.upgrade_adapters import MOVED
+
+# ReduceX without axes under noop_with_empty_axes gives x itself; of the others versions of ONNX disagree.
+_NOTHING_TO_REDUCE = {f"Reduce{kind}" for kind in ("Max", "Mean", "Min", "Prod", "Sum")}
+
+
+def _moves_back(op_type: str, version: int, name: str, index: int) -> None:
+    @lowers(op_type, version=version)
+    def move(node: Node) -> None:
+        value = node.input(index)
+        if value is None:
+            values = None
+        elif (array := node.array(value)) is None:
+            raise NoForm(f"its {name} are computed at run time; before opset {version} they are an attribute")
+        else:
+            values = [int(each) for each in np.ravel(array)]
+        if op_type.startswith("Reduce") and not values and node.attribute("noop_with_empty_axes", 0):
+            if op_type not in _NOTHING_TO_REDUCE:
+                raise NoForm("it reduces no axis, which its older form cannot say")
+            node.become("Identity", node.x)
+            return
+        node.take("noop_with_empty_axes")
+        if values:
+            node.put(**{name: values})
+        if value is not None:
+            node.put_input(index, None)
+            node.trim()
+            node.forget(value)
+
+
+for (_op_type, _version), _places in MOVED.items():
+    if _version > 11 and _op_type != "Split":  # whose sizes at run time have a form (tensors.py)
+        for _name, _index in _places.items():
+            _moves_back(_op_type, _version, _name, _index)
+
+
+@lowers("Constant", version=12)
+def constant(node: Node) -> None:
+    """Numbers, lists and strings may stand as such since; before, they are a tensor."""
+    for name in ("value_int", "value_ints", "value_float", "value_floats", "value_string", "value_strings"):
+        if name in node.ir.attributes:
+            dtype = {"int": np.int64, "float": np.float32, "string": object}[name[6:].rstrip("s")]
+            node.put(value=ir.tensor(np.array(node.take(name), dtype)))
+
+
+@lowers("AveragePool", version=19)
+@lowers("LpPool", version=18)
+def no_dilations(node: Node) -> None:
+    """Dilations of 1 are none."""
+    if set(node.attribute("dilations", [1])) == {1}:
+        node.take("dilations")
+
+
+@lowers("Reshape", version=14)
+def reshape_zero(node: Node) -> None:
+    """A 0 copies the size of the input; under `allowzero` it is one.
+
+    PyTorch's exporter sets `allowzero` at every Reshape. A shape that is computed of other sizes holds a 0 for an
+    empty input only; one that is fed may hold anything.
+    """
+    if not node.attribute("allowzero", 0):
+        return
+    value = required(node.input(1))
+    shape = node.array(value)
+    if value.is_graph_input() or (shape is not None and (shape == 0).any()):
+        raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot say")
+    if shape is None:
+        node.remark(
+            "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0"
+        )
+    node.take("allowzero")

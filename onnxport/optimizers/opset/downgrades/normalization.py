@@ -1,0 +1,131 @@
+"""Softmax, Dropout and the normalizations."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.opset.downgrades.registry import lowers
+from onnxport.optimizers.opset.node import Node, NoForm, required
+
+_FLOAT, _DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
+
+
+@lowers("Softmax", "LogSoftmax", "Hardmax", version=13)
+def softmax(node: Node) -> None:
+    """Works on `axis` alone; before, on all axes from `axis` on, taken as one.
+
+    That is the same for the last axis, and where those behind it have one element. Else the axis is moved to the end.
+    """
+    axis = node.attribute("axis", -1)
+    shape = node.shape(node.x)
+    if shape is None and axis != -1:
+        raise NoForm(
+            f"the rank of its input {node.x.name!r} is not known, and so whether its axis is the last"
+        )
+    if shape is None or all(size == 1 for size in shape[axis % len(shape) + 1 :]):
+        node.put(axis=axis)
+        return
+    order = list(range(len(shape)))
+    order[axis % len(shape)], order[-1] = order[-1], order[axis % len(shape)]
+    node.put_input(0, node.before("Transpose", node.x, perm=order))
+    node.put(axis=-1)
+    node.after(0, "Transpose", perm=order)
+
+
+@lowers("BatchNormalization", version=14)
+def batch_normalization(node: Node) -> None:
+    """Training was said by more outputs than y: mean, variance, saved mean and saved variance."""
+    if not node.take("training_mode", 0):
+        return
+    node.ir.resize_outputs(5)
+    for index, what in enumerate(("y", "mean", "var", "saved_mean", "saved_var")):
+        node.name_output(index, what)
+
+
+@lowers("LayerNormalization", version=17)
+def layer_normalization(node: Node) -> None:
+    """(x - mean) / deviation * scale + bias; ONNX's own definition takes the mean of squares, which cancels."""
+    x, axes = node.x, _last_axes(node)
+    wide = _as_float(node, x)
+    mean = node.before("ReduceMean", wide, axes=axes)
+    centred = node.before("Sub", wide, mean)
+    variance = node.before("ReduceMean", node.before("Mul", centred, centred), axes=axes)
+    deviation = _root(node, variance)
+    scaled = _scaled(node, node.before("Div", centred, deviation), x)
+    for index, statistic in ((1, mean), (2, deviation)):
+        if node.uses_output(index):
+            value = node.before("Identity", statistic) if index == 1 else node.before("Reciprocal", statistic)
+            node.hand_over(index, value)
+    node.drop_outputs(1)
+    bias = node.input(2)
+    if bias is None:
+        node.become("Identity", scaled)
+    else:
+        node.become("Add", scaled, bias)
+
+
+@lowers("RMSNormalization", version=23)
+def rms_normalization(node: Node) -> None:
+    """x / sqrt(mean(x^2)) * scale."""
+    x, axes = node.x, node.constant(_last_axes(node))
+    wide = _as_float(node, x)
+    deviation = _root(node, node.before("ReduceMean", node.before("Mul", wide, wide), axes))
+    node.become("Identity", _scaled(node, node.before("Div", wide, deviation), x))
+
+
+def _last_axes(node: Node) -> list[int]:
+    """The axes from `axis` on, counted from the back where that needs no rank."""
+    axis = node.attribute("axis", -1)
+    shape = node.shape(node.x)
+    if axis >= 0 and shape is None:
+        raise NoForm(
+            f"the rank of its input {node.x.name!r} is not known, and with it the axes that it works on"
+        )
+    return list(range(axis, 0)) if shape is None or axis < 0 else list(range(axis, len(shape)))
+
+
+def _as_float(node: Node, x: ir.Value) -> ir.Value:
+    """In float32, in which statistics are computed (stash_type) unless x is double."""
+    dtype = node.dtype(x)
+    if dtype is None:
+        raise NoForm(f"the type of its input {x.name!r} is not known")
+    return x if dtype in (_FLOAT, _DOUBLE) else node.before("Cast", x, to=int(_FLOAT))
+
+
+def _root(node: Node, variance: ir.Value) -> ir.Value:
+    dtype = _DOUBLE if node.dtype(node.x) == _DOUBLE else _FLOAT
+    epsilon = node.constant(node.attribute("epsilon", 1e-5), dtype)
+    return node.before("Sqrt", node.before("Add", variance, epsilon))
+
+
+def _scaled(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
+    """Cast back to the type of x, times the scale."""
+    dtype = node.dtype(x)
+    if dtype is not None and dtype not in (_FLOAT, _DOUBLE):
+        normal = node.before("Cast", normal, to=int(dtype))
+    return node.before("Mul", normal, required(node.input(1)))
+
+
+@lowers("GroupNormalization", version=21)
+def group_normalization(node: Node) -> None:
+    raise NoForm("its scale and bias are per channel, and were per group")
+
+
+@lowers("Dropout", version=12)
+def dropout(node: Node) -> None:
+    """Could not train. Its mask is True wherever nothing is dropped; in ONNX Runtime's older one it is False."""
+    training = node.input(2)
+    if training is not None:
+        flag = node.array(training)
+        if flag is None or flag.any():
+            raise NoForm("it drops in training (training_mode), which the older form cannot")
+    node.take("seed")
+    rest = [value for value in node.ir.inputs[1:] if value is not None]
+    node.ir.resize_inputs(1)
+    for value in rest:
+        node.forget(value)
+    if node.uses_output(1):
+        shape = node.before("Shape", node.x)
+        node.hand_over(1, node.before("ConstantOfShape", shape, value=ir.tensor(np.array([True]))))
+    node.drop_outputs(1)

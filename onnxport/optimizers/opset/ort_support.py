@@ -1,0 +1,140 @@
+"""Which nodes of a model ONNX Runtime would refuse to load.
+
+It is asked, not looked up: new versions of operators get kernels late (1.31 has none for RoiAlign-22), and which is
+another matter in every release. What it is asked about is a graph of one node for every kind of node there is, without
+a weight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+import onnx_ir as ir
+
+from onnxport.optimizers.opset.schemas import OLDEST_OPSET, default_domain, is_default, since, type_name
+from onnxport.optimizers.opset.type_inference import Known, inferred
+
+# An operator, and the types of its inputs and outputs; empty for an absent one.
+_Kind = tuple[str, tuple[bytes, ...], tuple[bytes, ...]]
+
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+def newest_opset(limit: int) -> int:
+    """The newest opset up to `limit` of which ONNX Runtime loads models, and onnx knows the schemas."""
+    for opset in range(min(limit, onnx.defs.onnx_opset_version()), OLDEST_OPSET, -1):
+        node = onnx.helper.make_node("Relu", ["x"], ["y"])
+        ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
+        graph = onnx.helper.make_graph([node], "probe", ports[:1], ports[1:])
+        imports = [onnx.helper.make_opsetid("", opset)]
+        if _failure(onnx.helper.make_model_gen_version(graph, opset_imports=imports)) is None:
+            return opset
+    return OLDEST_OPSET
+
+
+def lacking(model: ir.Model) -> dict[ir.Node, str]:
+    """The nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
+
+    Nodes whose types cannot be told are taken for good, and so are those that hold graphs: there are kernels for
+    If, Loop and Scan of every opset and type.
+    """
+    opset = default_domain(model.opset_imports)
+    kinds = _kinds(model, inferred(model)) if opset is not None else {}
+    if opset is None or not kinds:
+        return {}
+    header = onnx.ModelProto(ir_version=model.ir_version)
+    header.opset_import.add(domain="", version=opset)
+    if _failure(_probe(header, [(kind, nodes[0]) for kind, nodes in kinds.items()])) is None:
+        return {}
+    found: dict[ir.Node, str] = {}
+    for kind, nodes in kinds.items():
+        if why := _refusal(_probe(header, [(kind, nodes[0])]), f"{kind[0]}-{since(kind[0], opset)}", kind[1]):
+            found.update(dict.fromkeys(nodes, why))
+    return found
+
+
+def _kinds(model: ir.Model, known: Known) -> Mapping[_Kind, Sequence[ir.Node]]:
+    kinds: dict[_Kind, list[ir.Node]] = {}
+    for node in model.graph.all_nodes():
+        has_graphs = any(each.type in _GRAPHS for each in node.attributes.values())
+        if not is_default(node) or node.op_type == "Constant" or has_graphs:
+            continue
+        ins, outs = (_types(values, known) for values in (node.inputs, node.outputs))
+        if ins is not None and outs is not None:
+            kinds.setdefault((node.op_type, ins, outs), []).append(node)
+    return kinds
+
+
+def _types(values: Sequence[ir.Value | None], known: Known) -> tuple[bytes, ...] | None:
+    """The values' types, serialized; None where one cannot be told."""
+    found = []
+    for value in values:
+        proto = onnx.TypeProto()
+        if value is not None and value.name:
+            told = known.type(value)
+            if told is None or told.dtype == ir.DataType.UNDEFINED:
+                return None
+            ir.serde.serialize_type_into(proto, told)
+        found.append(proto.SerializeToString(deterministic=True))
+    return tuple(found)
+
+
+def _probe(header: onnx.ModelProto, kinds: Sequence[tuple[_Kind, ir.Node]]) -> onnx.ModelProto:
+    """A model of these nodes side by side, whose inputs and outputs are the graph's, of their types and any shape."""
+    model = onnx.ModelProto()
+    model.CopyFrom(header)
+    model.graph.name = "probe"
+    for number, ((op, ins, outs), node) in enumerate(kinds):
+        proto = model.graph.node.add(op_type=op)
+        for letter, types, names, ports in (
+            ("x", ins, proto.input, model.graph.input),
+            ("y", outs, proto.output, model.graph.output),
+        ):
+            for index, kind in enumerate(types):
+                names.append(f"{letter}{number}.{index}" if kind else "")
+                if kind:
+                    ports.add(name=names[-1], type=onnx.TypeProto.FromString(kind))
+        proto.attribute.extend(ir.serde.serialize_attribute(each) for each in node.attributes.values())
+    return model
+
+
+def _failure(model: onnx.ModelProto) -> Exception | None:
+    """What ONNX Runtime says against the model."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's own errors have no common class
+        return error
+    return None
+
+
+def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
+    """Why ONNX Runtime has no use for the one node; empty where it has, or where it is a value that decides."""
+    import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph, NotImplemented
+
+    failure, runtime = _failure(model), f"ONNX Runtime {onnxruntime.__version__}"
+    if isinstance(failure, NotImplemented):
+        kernel = re.search(r"implementation for (\w+)\((\d+)\)", str(failure))
+        lacked = "-".join(kernel.groups()) if kernel else node
+        inside = f", of which {node} is made" if lacked != node else ""
+        return f"{runtime} has no kernel for {lacked} of {_named(types)}{inside}"
+    if isinstance(failure, InvalidGraph):
+        return f"{runtime} says: {str(failure).rpartition('INVALID_GRAPH : ')[2]}"
+    return ""
+
+
+def _named(types: Iterable[bytes]) -> str:
+    protos = (onnx.TypeProto.FromString(each) for each in types if each)
+    return ", ".join(
+        dict.fromkeys(
+            type_name(found) for each in protos if (found := ir.serde.deserialize_type_proto_for_type(each))
+        )
+    )

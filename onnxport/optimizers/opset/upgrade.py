@@ -1,0 +1,138 @@
+"""Lifts a model to a newer opset, so that every later pass and converter knows one form of each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+import onnx_ir as ir
+
+from onnxport.optimizers.opset.errors import LiftError, refusal
+from onnxport.optimizers.opset.node import Change, Node, NoForm
+from onnxport.optimizers.opset.schemas import (
+    CANONICAL_OPSET,
+    OLDEST_OPSET,
+    default_domain,
+    is_default,
+    since,
+    state,
+)
+from onnxport.optimizers.opset.type_inference import Known, inferred
+from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS, NEED_TYPES
+from onnxport.optimizers.params import NEWEST_OPSET
+
+# Below IR 4 every initializer had to be an input as well; ONNX Runtime lets nobody override those.
+_IR_WITH_FREE_INITIALIZERS = 4
+
+# ONNX 1.5 (opset 10) removed these experimental operators without a successor.
+_EXPERIMENTAL = {
+    "ATen",
+    "Affine",
+    "ConstantFill",
+    "Crop",
+    "DynamicSlice",
+    "GRUUnit",
+    "GivenTensorFill",
+    "ImageScaler",
+    "ParametricSoftplus",
+    "Scale",
+    "ScaledTanh",
+}
+# ONNX Runtime knew these in the default domain before ONNX did, and they meant what ONNX then made of them;
+# MeanVarianceNormalization did not and has an adapter.
+_KNOWN_EARLIER = {"LayerNormalization", "MeanVarianceNormalization", "ThresholdedRelu"}
+
+
+def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
+    """Brings the default domain's opset of `model` up to `to`, in place, subgraphs included.
+
+    A model that is at `to` or newer, or uses no ONNX operator, is left as it is. Values keep their names and
+    weights are not touched. The IR version rises to the oldest that holds the opset. After a LiftError the
+    model is half lifted and good for nothing.
+
+    Returns:
+        The op types that were rewritten, as the model spelled them, sorted, each once.
+
+    Raises:
+        LiftError: the model is older than opset 7, has functions, or has nodes with no form at `to`.
+    """
+    newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
+    if not OLDEST_OPSET <= to <= newest:
+        raise ValueError(f"adapters exist for opset {OLDEST_OPSET} to {newest}, not {to}")
+    opset = default_domain(model.opset_imports)
+    if opset is None or opset >= to:
+        return []
+    old = [f.name for f in model.functions.values() if (default_domain(f.opset_imports) or to) < to]
+    if old:
+        raise LiftError(f"the model functions {', '.join(sorted(old))} must be inlined before a lift")
+    changed = lift_graph(model, opset, to)
+    _raise_ir_version(model, to)
+    state(model, to)
+    return changed
+
+
+def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = False) -> list[str]:
+    """As `lift`, for the nodes alone; `of_function` where the graph is a function's, which holds no constants."""
+    _refuse_oldest(opset)
+    refused = dict(_foreign_nodes(model, opset, to))
+    op_types = {node: node.op_type for node in model.graph.all_nodes()}
+    known = inferred(model) if _needs_types(model, opset, to) else Known({})
+    change = Change(model, to, known, holds_constants=not of_function)
+    for version in range(opset + 1, to + 1):
+        for node in _nodes_that_change(model, version):
+            if node in refused:
+                continue
+            try:
+                ADAPTERS[node.op_type, version](Node(node, change))
+            except NoForm as error:
+                refused[node] = str(error)
+    if refused:
+        raise LiftError(
+            f"{len(refused)} of {len(op_types)} nodes cannot be lifted from opset {opset} to {to}",
+            refusals=[refusal(node, op_types.get(node, node.op_type), why) for node, why in refused.items()],
+        )
+    return sorted({op_types[node] for node in change.changed if node in op_types})
+
+
+def _refuse_oldest(opset: int) -> None:
+    if opset < OLDEST_OPSET:
+        raise LiftError(
+            f"the model has opset {opset}, older than {OLDEST_OPSET}",
+            why="ONNX Runtime promises nothing for such models, so no lift could be proven",
+            fix="export it again with a newer opset",
+        )
+
+
+def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.Node, str]]:
+    """Nodes in the default domain that ONNX did not define at `opset`, but does at `to`, or that are gone.
+
+    A name that ONNX never had, as ONNX Runtime's SimplifiedLayerNormalization, means the same at any opset.
+    """
+    for node in model.graph.all_nodes():
+        op = node.op_type
+        if not is_default(node) or op in _KNOWN_EARLIER or since(op, opset):
+            continue
+        if op in _EXPERIMENTAL and to >= 10:
+            yield node, "an experimental operator that ONNX removed in opset 10; export the model again"
+        elif first := since(op, to):
+            yield node, f"ONNX has it since opset {first} only; the opset {opset} in the file may be wrong"
+
+
+def _nodes_that_change(model: ir.Model, version: int) -> list[ir.Node]:
+    adapted = {op for op, each in ADAPTERS if each == version}
+    if not adapted:
+        return []
+    return [node for node in model.graph.all_nodes() if is_default(node) and node.op_type in adapted]
+
+
+def _raise_ir_version(model: ir.Model, opset: int) -> None:
+    """The oldest IR version that holds `opset`; constants that IR 3 lists as inputs stop being inputs."""
+    if model.ir_version < _IR_WITH_FREE_INITIALIZERS:
+        for value in [v for v in model.graph.inputs if v.name in model.graph.initializers]:
+            model.graph.inputs.remove(value)
+    model.ir_version = max(model.ir_version, onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset])
+
+
+def _needs_types(model: ir.Model, opset: int, to: int) -> bool:
+    wanted = {op for op, version in NEED_TYPES if opset < version <= to}
+    return any(is_default(node) and node.op_type in wanted for node in model.graph.all_nodes())

@@ -1,0 +1,45 @@
+"""Det: elimination with partial pivoting, one column after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxport.optimizers.rewrites.terms import Draft, Term, formula
+
+_MOST_COLUMNS = 32  # each takes some twenty operators
+
+
+@formula("Det")
+def determinant(draft: Draft) -> list[Term]:
+    """The determinant of square matrices (ONNX Det-22), as LU decomposition has it: the pivots' product."""
+    x = draft.input(0)
+    size = x.shape[-1] if x.shape[-1] is not None else x.shape[-2]
+    if size is None or not 0 < size <= _MOST_COLUMNS:
+        draft.unsupported(
+            f"matrices of {size or 'an open number of'} columns; up to {_MOST_COLUMNS} are unrolled"
+        )
+    left = x.cast(np.float32).reshape(-1, size, size)
+    result: Term | None = None
+    for column in range(size - 1):
+        left, pivot = _eliminated(draft, left, size - column)
+        result = pivot if result is None else result * pivot
+    last = left.reshape(-1, 1)
+    result = last if result is None else result * last
+    return [result.reshape(*(x.size(axis) for axis in range(x.rank - 2))).cast(x.dtype)]
+
+
+def _eliminated(draft: Draft, left: Term, size: int) -> tuple[Term, Term]:
+    """[n, size, size] without its first column and its pivot's row; and the pivot, [n, 1], signed for the exchange."""
+    column = left.cut(2, 0, 1).reshape(-1, size)
+    place = column.call("Abs").call("ArgMax", dtype=np.int64, axis=1, keepdims=1)
+    is_pivot = place.cast(np.int32).is_equal(np.arange(size, dtype=np.int32)[None])
+    hit = is_pivot.unsqueeze(2)
+    row = hit.where(left, 0.0).sum(1, keep=True)
+    # The first row goes where the pivot's was.
+    exchanged = hit.where(left.cut(1, 0, 1), left)
+    pivot = row.cut(2, 0, 1)
+    is_zero = pivot.is_equal(0.0)
+    factors = exchanged.cut(1, 1, size).cut(2, 0, 1) / is_zero.where(1.0, pivot)
+    rest = exchanged.cut(1, 1, size).cut(2, 1, size) - factors * row.cut(2, 1, size)
+    sign = (place < 1).where(1.0, -1.0)
+    return rest, pivot.reshape(-1, 1) * sign

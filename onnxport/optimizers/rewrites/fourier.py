@@ -1,0 +1,144 @@
+"""Fourier transforms as products with matrices of cosines and sines: DFT, STFT."""
+
+from __future__ import annotations
+
+from math import pi
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+from onnxport.optimizers.rewrites.sizes import counted, cut, integers, quotient, size_of
+
+_FLOAT, _INT32, _INT64 = (kind.value for kind in (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64))
+
+
+@rewrites("DFT")
+def fourier_transform(node: Rewrite) -> None:
+    """The transform along one axis of [..., 1 or 2], real or with imaginary parts (ONNX DFT-20)."""
+    x, given = node.input(0), node.optional(1)
+    sizes = node.shape(x)
+    axis = int(node.constant(2, "its axis").item()) if node.has_input(2) else -2
+    inverse, one_sided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
+    if inverse and one_sided:
+        node.unsupported("is inverse and one-sided at once")
+    place, last = axis % len(sizes), len(sizes) - 2
+    swap = list(range(last + 1))
+    swap[place], swap[last] = last, place
+    own = size_of(node, x, place)
+    length = own if given is None else _one(node, given)
+    used = node.op("Min", own, length)
+    parts = []
+    for part in _parts(node, x, axis=-1):
+        signal = part if place == last else node.op("Transpose", part, perm=swap)
+        parts.append(cut(node, signal, integers(0), used, -1))
+    pair = _transformed(node, parts, used, length, one_sided=one_sided, inverse=inverse)
+    node.emit(
+        _paired(node, *(each if place == last else node.op("Transpose", each, perm=swap) for each in pair))
+    )
+
+
+@rewrites("STFT")
+def short_time_fourier_transform(node: Rewrite) -> None:
+    """The transforms of frames of a signal [N, L, 1 or 2], weighed by a window (ONNX STFT-17)."""
+    signal, step, window, frame = node.input(0), _one(node, node.input(1)), node.optional(2), node.optional(3)
+    if frame is not None:
+        length = _one(node, frame)
+    elif window is not None:
+        length = size_of(node, window, 0)
+    else:
+        node.unsupported("has neither a window nor a frame_length")
+    span = node.op("Sub", size_of(node, signal, 1), length)
+    frames = node.op("Add", quotient(node, span, step), integers(1))
+    starts = node.op("Unsqueeze", node.op("Mul", counted(node, frames), step), integers(1))
+    places = node.op("Add", starts, node.op("Unsqueeze", counted(node, length), integers(0)))
+    rows = _parts(node, signal, axis=2) if len(node.shape(signal)) == 3 else [signal]
+    parts = [node.op("Gather", row, places, axis=1) for row in rows]
+    if window is not None:
+        parts = [node.op("Mul", part, window) for part in parts]
+    one_sided = bool(node.attribute("onesided", 1))
+    node.emit(_paired(node, *_transformed(node, parts, length, length, one_sided=one_sided)))
+
+
+def _one(node: Rewrite, size: ir.Value) -> ir.Value:
+    """A size as a vector of one int64."""
+    result: ir.Value = node.op("Cast", node.op("Reshape", size, integers(1)), to=_INT64)
+    return result
+
+
+def _parts(node: Rewrite, signal: ir.Value, *, axis: int) -> list[ir.Value]:
+    """The real part, and the imaginary one if there is one."""
+    count = node.shape(signal)[-1]
+    if node.dtype(signal) != np.float32:
+        node.unsupported(f"of {node.dtype(signal)}; only float32 is rewritten")
+    if count is None:
+        node.unsupported("does not say whether it has imaginary parts; use --shape NAME=...")
+    return [node.op("Gather", signal, np.array(part), axis=axis) for part in range(count)]
+
+
+def _transformed(
+    node: Rewrite,
+    parts: list[ir.Value],
+    used: ir.Value,
+    length: ir.Value,
+    *,
+    one_sided: bool,
+    inverse: bool = False,
+) -> tuple[ir.Value, ir.Value]:
+    """Real and imaginary part of the transform of real, or real and imaginary, parts [..., used]."""
+    bins = length
+    if one_sided:
+        bins = node.op("Add", quotient(node, length, integers(2)), integers(1))
+    cosine, sine = _waves(node, used, bins, length)
+    real, imaginary = node.op("MatMul", parts[0], cosine), node.op("MatMul", parts[0], sine)
+    if not inverse:
+        imaginary = node.op("Neg", imaginary)
+    if len(parts) == 2:
+        crossed, straight = node.op("MatMul", parts[1], sine), node.op("MatMul", parts[1], cosine)
+        real = node.op("Sub" if inverse else "Add", real, crossed)
+        imaginary = node.op("Add", imaginary, straight)
+    if inverse:
+        size = node.op("Cast", length, to=_FLOAT)
+        real, imaginary = node.op("Div", real, size), node.op("Div", imaginary, size)
+    return real, imaginary
+
+
+def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Cosine and sine of 2 pi n k / length as [used, bins].
+
+    Angles are counted in quarters of 1 / length turns and brought into the first quadrant as integers: zeros
+    become exactly 0 there, and the angle of a large product would be lost in float32.
+    """
+    rows, columns = (node.op("Cast", counted(node, limit), to=_INT32) for limit in (used, bins))
+    product = node.op(
+        "Mul", node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
+    )
+    right_angle = node.op("Cast", length, to=_INT32)
+    whole, half = (node.op("Mul", right_angle, np.array(turns, np.int32)) for turns in (4, 2))
+    angle = node.op("Mul", node.op("Mod", product, right_angle), np.array(4, np.int32))
+    is_lower = node.op("Greater", angle, half)
+    angle = node.op("Where", is_lower, node.op("Sub", whole, angle), angle)
+    is_left = node.op("Greater", angle, right_angle)
+    angle = node.op("Where", is_left, node.op("Sub", half, angle), angle)
+    sine = _sine(node, angle, right_angle)
+    cosine = _sine(node, node.op("Sub", right_angle, angle), right_angle)
+    return _negated(node, cosine, is_left), _negated(node, sine, is_lower)
+
+
+def _sine(node: Rewrite, angle: ir.Value, right_angle: ir.Value) -> ir.Value:
+    parts = node.op("Div", node.op("Cast", angle, to=_FLOAT), node.op("Cast", right_angle, to=_FLOAT))
+    scale: Array = np.array(pi / 2, np.float32)
+    result: ir.Value = node.op("Sin", node.op("Mul", parts, scale))
+    return result
+
+
+def _negated(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
+    result: ir.Value = node.op("Where", where, node.op("Neg", value), value)
+    return result
+
+
+def _paired(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
+    parts = [node.op("Unsqueeze", each, integers(-1)) for each in (real, imaginary)]
+    result: ir.Value = node.op("Concat", *parts, axis=-1)
+    return result

@@ -1,0 +1,146 @@
+"""Operators on quantized integers, in float arithmetic that is exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+
+# float32 holds every integer up to here.
+_EXACT = 2**24
+# The widest difference of an 8 bit number and a zero point.
+_LARGEST = 255
+
+
+@rewrites("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: Rewrite) -> None:
+    """uint8 over the range of x and 0 (ONNX DynamicQuantizeLinear-11).
+
+    ONNX's definition divides by zero where x is 0 throughout; ONNX Runtime takes the scale 1 then.
+    """
+    node.is_exact = True  # the scale and the zero point are of the range as it is
+    x, zero = node.input(0), np.float32(0)
+    low = node.op("Min", node.op("ReduceMin", x, keepdims=0), zero)
+    high = node.op("Max", node.op("ReduceMax", x, keepdims=0), zero)
+    scale = node.op("Div", node.op("Sub", high, low), np.float32(255))
+    scale = node.op("Where", node.op("Equal", scale, zero), np.float32(1), scale)
+    offset = node.op("Clip", node.op("Neg", node.op("Div", low, scale)), zero, np.float32(255))
+    zero_point = node.op("Cast", node.op("Round", offset), to=ir.DataType.UINT8)
+    node.emit(node.op("QuantizeLinear", x, scale, zero_point), 0)
+    node.emit(scale, 1)
+    node.emit(zero_point, 2)
+
+
+@rewrites("ConvInteger")
+def conv_integer(node: Rewrite) -> None:
+    """Conv of (x - zero point) and (w - zero point) in int32 (ONNX ConvInteger-10).
+
+    A float convolution is exact while no sum can pass 2^24. Where one could, x is taken in pieces of so few bits
+    that none does, and the results are put together as integers.
+    """
+    node.is_exact = True
+    x = _centred(node, 0, 2)
+    w, bits = _weights(node)
+    attributes = {name: node.attribute(name) for name in _CONV}
+    node.emit(_summed(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
+
+
+@rewrites("MatMulInteger")
+def matmul_integer(node: Rewrite) -> None:
+    """The product of (a - zero point) and (b - zero point) in int32 (ONNX MatMulInteger-10), as ConvInteger."""
+    node.is_exact = True
+    if min(len(node.shape(node.input(index))) for index in (0, 1)) < 2:
+        node.unsupported("multiplies a vector; reshape it to a matrix")
+    a, (b, bits) = _centred(node, 0, 2, column=True), _matrix(node)
+    node.emit(_summed(node, a, bits, lambda piece: node.op("MatMul", piece, b)))
+
+
+def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """The product with x in int32, piece by piece."""
+    total = None
+    for piece, weight in _pieces(node, x, bits):
+        result = node.op("Cast", product(piece), to=ir.DataType.INT32)
+        if weight > 1:
+            result = node.op("Mul", result, np.int32(weight))
+        total = result if total is None else node.op("Add", total, result)
+    assert isinstance(total, ir.Value)
+    return total
+
+
+_CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+
+def _centred(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
+    """An operand less its zero point, of which there may be one a row: then it is a `column`."""
+    value: ir.Value = node.op("Cast", node.input(index), to=ir.DataType.FLOAT)
+    if not node.has_input(zero_point):
+        return value
+    points = node.op("Cast", node.input(zero_point), to=ir.DataType.FLOAT)
+    shape = node.shape(node.input(zero_point))
+    if column and len(shape) == 1 and shape != (1,):
+        points = node.op("Unsqueeze", points, np.array([1]))
+    centred: ir.Value = node.op("Sub", value, points)
+    return centred
+
+
+def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
+    """The second matrix less its zero points, in float32, and how many bits of the first it can be multiplied by."""
+    value, zero_point = node.input(1), node.optional(3)
+    if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
+        matrix = value.const_value.numpy().astype(np.float32)
+        if zero_point is not None and zero_point.const_value is not None:
+            matrix = matrix - zero_point.const_value.numpy().astype(np.float32)
+        return matrix, _bits(node, float(np.abs(matrix).sum(axis=-2).max(initial=1)))
+    size = node.shape(value)[-2]
+    if size is None:
+        node.unsupported("sums along an axis of open size; fix it with --shape NAME=...")
+    return _centred(node, 1, 3), _bits(node, float(_LARGEST * size))
+
+
+def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
+    """The weights less their zero points, in float32, and how many bits of x they can be multiplied by."""
+    value, zero_point = node.input(1), node.optional(3)
+    rank = len(node.shape(value))
+    if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
+        weights = value.const_value.numpy().astype(np.float32)
+        if zero_point is not None and zero_point.const_value is not None:
+            points = zero_point.const_value.numpy().astype(np.float32)
+            weights = weights - points.reshape((-1,) + (1,) * (rank - 1))
+        largest = np.abs(weights).reshape(len(weights), -1).sum(axis=1).max(initial=1)
+        return weights, _bits(node, float(largest))
+    sizes = node.shape(value)[1:]
+    if None in sizes:
+        node.unsupported("its weights have an open size; fix it with --shape NAME=...")
+    weights = node.op("Cast", value, to=ir.DataType.FLOAT)
+    if zero_point is not None:
+        points = node.op("Cast", zero_point, to=ir.DataType.FLOAT)
+        if node.shape(zero_point) not in ((), (1,)):
+            points = node.op("Reshape", points, np.array([-1, *[1] * (rank - 1)]))
+        weights = node.op("Sub", weights, points)
+    return weights, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes)))
+
+
+def _bits(node: Rewrite, largest: float) -> int:
+    """The most bits of a number that, times `largest`, float32 holds exactly."""
+    if largest * _LARGEST <= _EXACT:
+        return 8
+    bits = int(math.log2(_EXACT / largest))
+    if bits < 1:
+        node.unsupported(f"sums up to {largest:.0f}, for which float32 is not exact")
+    return bits
+
+
+def _pieces(node: Rewrite, x: ir.Value, bits: int) -> list[tuple[ir.Value, int]]:
+    """x as a sum of pieces times powers of two; each piece has at most `bits` bits."""
+    if bits >= 8:
+        return [(x, 1)]
+    pieces, weight, rest = [], 1, x
+    while _LARGEST // weight >= 2**bits:
+        higher = node.op("Floor", node.op("Mul", rest, np.float32(0.5**bits)))
+        pieces.append((node.op("Sub", rest, node.op("Mul", higher, np.float32(2**bits))), weight))
+        rest, weight = higher, weight * 2**bits
+    return [*pieces, (rest, weight)]

@@ -1,0 +1,79 @@
+"""Operators of com.microsoft that ONNX has since taken over, or that are one of its own in another layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+
+
+@rewrites(
+    "com.microsoft::GatherND",
+    "com.microsoft::Pad",
+    "com.microsoft::Trilu",
+)
+def as_onnx(node: Rewrite) -> None:
+    """The operator of the same name in ONNX's own domain."""
+    inputs = [node.optional(index) for index in range(len(node.node.inputs))]
+    attributes = {name: node.attribute(name) for name in node.node.attributes}
+    node.emit(node.op(node.node.op_type, *inputs, **attributes))
+
+
+@rewrites("com.microsoft::Range")
+def range_(node: Rewrite) -> None:
+    """Range with a step that may be left out."""
+    step = node.optional(2)
+    if step is None:
+        node.emit(node.op("Range", node.input(0), node.input(1), np.asarray(1, node.dtype(node.input(0)))))
+    else:
+        node.emit(node.op("Range", node.input(0), node.input(1), step))
+
+
+@rewrites("com.microsoft::ExpandDims")
+def expand_dims(node: Rewrite) -> None:
+    """Unsqueeze of one axis."""
+    axis = node.op("Reshape", node.op("Cast", node.input(1), to=ir.DataType.INT64), np.array([1]))
+    node.emit(node.op("Unsqueeze", node.input(0), axis))
+
+
+@rewrites("com.microsoft::GridSample")
+def grid_sample(node: Rewrite) -> None:
+    """GridSample-20, which has other names for the modes."""
+    modes = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
+    node.emit(
+        node.op(
+            "GridSample",
+            node.input(0),
+            node.input(1),
+            mode=modes[node.attribute("mode", "bilinear")],
+            padding_mode=node.attribute("padding_mode", "zeros"),
+            align_corners=node.attribute("align_corners", 0),
+        )
+    )
+
+
+@rewrites("com.microsoft::NhwcMaxPool")
+def nhwc_max_pool(node: Rewrite) -> None:
+    """MaxPool with the channels last."""
+    names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+    rank = len(node.shape(node.input(0)))
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    x = node.op("Transpose", node.input(0), perm=first)
+    pooled = node.op("MaxPool", x, **{name: node.attribute(name) for name in names})
+    node.emit(node.op("Transpose", pooled, perm=last))
+
+
+@rewrites("com.microsoft::CDist")
+def cdist(node: Rewrite) -> None:
+    """The distance of each row of a from each row of b."""
+    metric = node.attribute("metric", "sqeuclidean")
+    if metric not in ("sqeuclidean", "euclidean"):
+        node.unsupported(f"the metric {metric!r}; euclidean ones are computed")
+    a, b = (
+        node.op("Unsqueeze", node.input(0), np.array([1])),
+        node.op("Unsqueeze", node.input(1), np.array([0])),
+    )
+    difference = node.op("Sub", a, b)
+    squares = node.op("ReduceSum", node.op("Mul", difference, difference), np.array([2]), keepdims=0)
+    node.emit(squares if metric == "sqeuclidean" else node.op("Sqrt", squares))

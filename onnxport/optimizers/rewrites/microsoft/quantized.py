@@ -1,0 +1,122 @@
+"""Products and lookups of quantized matrices with float ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+
+
+@rewrites("com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear")
+def linear(node: Rewrite) -> None:
+    """ONNX's own operators of these names, which had fewer types once."""
+    inputs = [node.optional(index) for index in range(len(node.node.inputs))]
+    node.emit(node.op(node.node.op_type, *inputs, axis=node.attribute("axis")))
+
+
+@rewrites("com.microsoft::DynamicQuantizeMatMul")
+def dynamic_quantize_matmul(node: Rewrite) -> None:
+    """A quantized over its own range, times B, and scaled back."""
+    a, scale, zero_point = node.op("DynamicQuantizeLinear", node.input(0), outputs=3)
+    _scaled_product(
+        node, (a, scale, zero_point), (node.input(1), node.input(2), node.optional(3)), node.optional(4)
+    )
+
+
+@rewrites("com.microsoft::MatMulIntegerToFloat")
+def matmul_integer_to_float(node: Rewrite) -> None:
+    """The product of two quantized matrices in float."""
+    a, b = ((node.input(i), node.input(i + 2), node.optional(i + 4)) for i in (0, 1))
+    _scaled_product(node, a, b, node.optional(6))
+
+
+Quantized = tuple[ir.Value, ir.Value, ir.Value | None]
+
+
+def _scaled_product(node: Rewrite, a: Quantized, b: Quantized, bias: ir.Value | None) -> None:
+    product = node.op("Cast", node.op("MatMulInteger", a[0], b[0], a[2], b[2]), to=ir.DataType.FLOAT)
+    result = node.op("Mul", product, node.op("Mul", a[1], b[1]))
+    node.emit(result if bias is None else node.op("Add", result, bias))
+
+
+@rewrites("com.microsoft::MatMulNBits")
+def matmul_nbits(node: Rewrite) -> None:
+    """A times B transposed, whose rows are quantized in blocks of `block_size`."""
+    node.ignore("accuracy_level")  # how ONNX Runtime may round A to be faster
+    bits, block = node.attribute("bits", 4), node.attribute("block_size")
+    rows, columns = node.attribute("N"), node.attribute("K")
+    if bits not in (4, 8) or node.attribute("weight_prepacked", 0):
+        node.unsupported(f"weights of {bits} bits in a layout of its own; weights of 4 and 8 bits are read")
+    if node.has_input(4):
+        node.unsupported("its columns are in an order of their own (g_idx); quantize without act_order")
+    blocks = -(-columns // block)
+    weights = _unpacked(node.constant(1, "its weights").reshape(rows, blocks, -1), bits)
+    scales = node.constant(2, "its scales").reshape(rows, blocks)
+    points = _zero_points(node, 3, (rows, blocks), bits)
+    wide = (weights.astype(np.float32) - points[..., None]) * scales[..., None].astype(np.float32)
+    matrix = wide.reshape(rows, -1)[:, :columns].T
+    result = node.op("MatMul", node.input(0), np.ascontiguousarray(matrix, node.dtype(node.input(0))))
+    node.emit(node.op("Add", result, node.input(5)) if node.has_input(5) else result)
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    """Bytes along the last axis as numbers; of two in a byte the first is in the low bits."""
+    if bits == 8:
+        return packed
+    pairs = np.stack([packed & 0xF, packed >> 4], axis=-1)
+    return pairs.reshape(*packed.shape[:-1], -1)
+
+
+def _zero_points(node: Rewrite, index: int, shape: tuple[int, ...], bits: int) -> Array:
+    """The zero point of each block as float32: in the middle of the range if none is given."""
+    if not node.has_input(index):
+        return np.full(shape, 2 ** (bits - 1), np.float32)
+    given = node.constant(index, "its zero points")
+    if given.dtype.kind == "f":
+        return given.reshape(shape).astype(np.float32)
+    rows = _unpacked(given.reshape(*shape[:-1], -1), bits)
+    return rows[..., : shape[-1]].astype(np.float32)
+
+
+@rewrites("com.microsoft::GatherBlockQuantized")
+def gather_block_quantized(node: Rewrite) -> None:
+    """Rows of a table that is quantized in blocks, which stays quantized: only the rows are scaled back."""
+    table, scales = node.constant(0, "its table"), node.constant(2, "its scales")
+    bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
+    rank = table.ndim
+    if (
+        node.attribute("gather_axis", 0) % rank
+        or node.attribute("quantize_axis", 1) % rank != rank - 1
+        or rank != 2
+    ):
+        node.unsupported("its blocks do not lie along the rows that it picks")
+    packed = table.dtype == np.uint8
+    if bits not in (4, 8):
+        node.unsupported(f"a table of {bits} bits")
+    numbers = _unpacked(table, bits) if packed else table
+    columns = numbers.shape[1]
+    if columns % block:
+        node.unsupported(f"rows of {columns} in blocks of {block}, which do not fill them")
+    if packed:
+        points = _zero_points(node, 3, scales.shape, bits)
+    else:
+        given = node.constant(3, "its zero points") if node.has_input(3) else np.zeros(scales.shape)
+        points = given.astype(np.float32)
+    # Less the zero point a number has one bit more, so that one of 8 bits may need 16.
+    centred = numbers.astype(np.int16) - np.repeat(points, block, axis=1).astype(np.int16)
+    if np.abs(centred).max(initial=0) <= np.iinfo(np.int8).max:
+        centred = centred.astype(np.int8)
+    dtype = node.dtype(node.input(2))
+    indices = node.input(1)
+    picked = node.op("Cast", node.op("Gather", centred, indices), to=ir.DataType.from_numpy(dtype))
+    lead = [0] * len(node.shape(indices))
+    blocks = node.op("Reshape", picked, np.array([*lead, columns // block, block]))
+    scaled = node.op("Mul", blocks, node.op("Unsqueeze", node.op("Gather", scales, indices), np.array([-1])))
+    node.emit(node.op("Reshape", scaled, np.array([*lead, columns])))
+
+
+@rewrites("com.microsoft::DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(node: Rewrite) -> None:
+    node.unsupported("rounds its state anew in every step; quantize the model without its LSTM operators")

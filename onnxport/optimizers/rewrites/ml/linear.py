@@ -1,0 +1,55 @@
+"""Linear models of ai.onnx.ml: one product of matrices, and what is made of the scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.ml import scores
+from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+
+
+@rewrites("ai.onnx.ml::LinearRegressor")
+def linear_regressor(node: Rewrite) -> None:
+    """x * coefficients + intercepts (ONNX LinearRegressor-1)."""
+    targets = node.attribute("targets", 1)
+    total = _product(node, targets)
+    transform = scores.transform_of(node)
+    if targets > 1 or transform == "PROBIT":
+        total = scores.transformed(node, total, transform)
+    node.emit(total)
+
+
+@rewrites("ai.onnx.ml::LinearClassifier")
+def linear_classifier(node: Rewrite) -> None:
+    """The label and a score for each class (ONNX LinearClassifier-1); a single score is the second class's."""
+    node.ignore("multi_class")  # how it was trained
+    labels, transform = scores.labels(node), scores.transform_of(node)
+    intercepts = node.attribute("intercepts", ())
+    classes = len(intercepts) or len(labels)
+    total = _product(node, classes)
+    if classes > 1:
+        if len(labels) != classes:
+            node.unsupported(f"has scores for {classes} classes and {len(labels)} labels")
+        node.emit(scores.label_of(node, node.op("ArgMax", total, axis=1, keepdims=0), labels), 0)
+        node.emit(scores.transformed(node, total, transform), 1)
+        return
+    if len(labels) != 2 or transform not in ("NONE", "LOGISTIC"):
+        node.unsupported(f"has one score for {len(labels)} classes, with the transform {transform}")
+    is_second = node.op("Squeeze", node.op("Greater", total, np.float32(0)), np.array([1]))
+    node.emit(scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), labels), 0)
+    if transform == "LOGISTIC":
+        total = node.op("Sigmoid", total)
+    node.emit(node.op("Concat", node.op("Sub", np.float32(1), total), total, axis=1), 1)
+
+
+def _product(node: Rewrite, rows: int) -> ir.Value:
+    x, coefficients = scores.matrix(node, 0), np.asarray(node.attribute("coefficients", ()), np.float32)
+    if not rows or coefficients.size % rows:
+        node.unsupported(f"has {coefficients.size} coefficients for {rows} rows of them")
+    weights: Array = coefficients.reshape(rows, -1)
+    intercepts = np.asarray(node.attribute("intercepts", ()), np.float32)
+    if intercepts.size != rows:
+        intercepts = np.zeros(rows, np.float32)
+    return node.op("Gemm", x, weights, intercepts, transB=1)  # type: ignore[no-any-return]

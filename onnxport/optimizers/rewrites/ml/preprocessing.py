@@ -1,0 +1,158 @@
+"""Preprocessors of ai.onnx.ml: what scikit-learn does to features before a model sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.ml.scores import text
+from onnxport.optimizers.rewrites.registry import CannotRewrite, Rewrite, rewrites
+
+_STRINGS = "which no tensor of the target holds; do this step outside the model"
+# Op -> why it has no form in tensors of numbers.
+_IMPOSSIBLE = {
+    "CategoryMapper": f"maps strings, {_STRINGS}",
+    "DictVectorizer": "takes a dictionary, of which no tensor is made in the model; give the features as a tensor",
+    "ZipMap": "gives a list of dictionaries; export the model with zipmap=False, or cut the node off",
+    "CastMap": "takes a dictionary; give the features as a tensor",
+}
+
+
+def _impossible(node: Rewrite) -> None:
+    raise CannotRewrite(_IMPOSSIBLE[node.node.op_type])
+
+
+rewrites(*(f"ai.onnx.ml::{op}" for op in _IMPOSSIBLE))(_impossible)
+
+
+@rewrites("ai.onnx.ml::Scaler")
+def scaler(node: Rewrite) -> None:
+    """(x - offset) * scale, of each feature or of all alike (ONNX Scaler-1)."""
+    x = _float32(node, node.input(0))
+    offset, scale = (
+        np.asarray(node.attribute(name, (d,)), np.float32) for name, d in (("offset", 0), ("scale", 1))
+    )
+    node.emit(node.op("Mul", node.op("Sub", x, offset), scale))
+
+
+@rewrites("ai.onnx.ml::Binarizer")
+def binarizer(node: Rewrite) -> None:
+    """1 above the threshold, 0 elsewhere (ONNX Binarizer-1)."""
+    x = node.input(0)
+    threshold = np.asarray(node.attribute("threshold", 0.0), node.dtype(x))
+    node.emit(node.op("Cast", node.op("Greater", x, threshold), to=ir.DataType.from_numpy(node.dtype(x))))
+
+
+@rewrites("ai.onnx.ml::Normalizer")
+def normalizer(node: Rewrite) -> None:
+    """Each row divided by its maximum, its sum of magnitudes, or its length (ONNX Normalizer-1)."""
+    x, norm = _float32(node, node.input(0)), text(node.attribute("norm", "MAX"))
+    axis = np.array([len(node.shape(node.input(0))) - 1])
+    size = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}.get(norm)
+    if size is None:
+        node.unsupported(f"normalizes by {norm!r}")
+    divisor = node.op(size, x, axis)
+    divisor = node.op("Where", node.op("Equal", divisor, np.float32(0)), np.float32(1), divisor)
+    node.emit(node.op("Div", x, divisor))
+
+
+_KINDS = ("float", "floats", "int64", "int64s")
+
+
+@rewrites("ai.onnx.ml::Imputer")
+def imputer(node: Rewrite) -> None:
+    """Another value in place of the missing one, for each feature or for all (ONNX Imputer-1)."""
+    # Values for features of the other type are of no use.
+    node.ignore(*(f"{each}_{kind}" for each in ("replaced_value", "imputed_value") for kind in _KINDS))
+    x = node.input(0)
+    kind = "float" if node.dtype(x).kind == "f" else "int64"
+    imputed = np.asarray(node.attribute(f"imputed_value_{kind}s", ()), node.dtype(x))
+    replaced = node.attribute(f"replaced_value_{kind}", 0)
+    if not imputed.size:
+        node.unsupported(f"has no values for features of {node.dtype(x)}")
+    if kind == "float" and np.isnan(replaced):
+        missing = node.op("IsNaN", x)
+    else:
+        missing = node.op("Equal", x, np.asarray(replaced, node.dtype(x)))
+    node.emit(node.op("Where", missing, imputed, x))
+
+
+@rewrites("ai.onnx.ml::ArrayFeatureExtractor")
+def array_feature_extractor(node: Rewrite) -> None:
+    """Some features, by number (ONNX ArrayFeatureExtractor-1)."""
+    x, numbers = node.input(0), node.op("Reshape", node.input(1), np.array([-1]))
+    rank = len(node.shape(x))
+    result = node.op("Gather", x, numbers, axis=rank - 1)
+    node.emit(node.op("Unsqueeze", result, np.array([0])) if rank == 1 else result)
+
+
+@rewrites("ai.onnx.ml::FeatureVectorizer")
+def feature_vectorizer(node: Rewrite) -> None:
+    """The features of all inputs beside each other, in float32 (ONNX FeatureVectorizer-1)."""
+    parts = [node.input(index) for index in range(len(node.node.inputs))]
+    sizes = node.attribute("inputdimensions", ())
+    shapes = [node.shape(part) for part in parts]
+    if any(len(shape) != 2 for shape in shapes) or [shape[-1] for shape in shapes] != list(sizes):
+        node.unsupported("joins inputs that have other sizes than it declares")
+    node.emit(node.op("Concat", *(_float32(node, part) for part in parts), axis=1))
+
+
+@rewrites("ai.onnx.ml::OneHotEncoder")
+def one_hot_encoder(node: Rewrite) -> None:
+    """1 at the place of each category, 0 elsewhere, along a new last axis (ONNX OneHotEncoder-1)."""
+    if node.attribute("cats_strings"):
+        node.unsupported(f"its categories are strings, {_STRINGS}")
+    if not node.attribute("zeros", 1):
+        node.unsupported("fails on categories that it does not know (zeros=0); export it to ignore them")
+    x, categories = node.input(0), np.asarray(node.attribute("cats_int64s", ()), np.int64)
+    if node.dtype(x) != np.int64:
+        x = node.op("Cast", x, to=ir.DataType.INT64)
+    found = node.op("Equal", node.op("Unsqueeze", x, np.array([-1])), categories)
+    node.emit(node.op("Cast", found, to=ir.DataType.FLOAT))
+
+
+@rewrites("ai.onnx.ml::LabelEncoder")
+def label_encoder(node: Rewrite) -> None:
+    """The value of each key, or the default (ONNX LabelEncoder-4)."""
+    node.ignore("default_float", "default_int64", "default_string")  # those of other types than the values'
+    keys, values = _listed(node, "keys"), _listed(node, "values")
+    if keys is None or values is None:
+        node.unsupported(f"its keys or values are strings, {_STRINGS}")
+    if not keys.size or keys.size != values.size:
+        node.unsupported(f"has {keys.size} keys and {values.size} values")
+    x = node.input(0)
+    column = node.op("Unsqueeze", x, np.array([-1]))
+    found = node.op("Equal", column, keys.astype(node.dtype(x)))
+    if keys.dtype.kind == "f" and np.isnan(keys).any() and node.opset("ai.onnx.ml") >= 4:
+        found = node.op("Or", found, node.op("And", node.op("IsNaN", column), np.isnan(keys)))
+    hits = node.op("Cast", found, to=ir.DataType.INT32)
+    any_ = node.op("Cast", node.op("ReduceMax", hits, np.array([-1]), keepdims=0), to=ir.DataType.BOOL)
+    value = node.op("Gather", values, node.op("ArgMax", hits, axis=-1, keepdims=0))
+    node.emit(node.op("Where", any_, value, _default(node, values.dtype)))
+
+
+def _listed(node: Rewrite, what: str) -> Array | None:
+    """The keys or values in whichever attribute they stand; None for strings."""
+    tensor = node.attribute(f"{what}_tensor")
+    if tensor is not None:
+        return None if tensor.dtype.kind in "OSU" else tensor.reshape(-1)
+    for kind, dtype in (("int64s", np.int64), ("floats", np.float32)):
+        listed = node.attribute(f"{what}_{kind}")
+        if listed:
+            return np.asarray(listed, dtype)
+    return None
+
+
+def _default(node: Rewrite, dtype: np.dtype[Any]) -> Array:
+    tensor = node.attribute("default_tensor")
+    if tensor is not None:
+        return np.asarray(tensor.reshape(-1)[0], dtype)
+    name, default = ("default_int64", -1) if dtype.kind in "iu" else ("default_float", -0.0)
+    return np.asarray(node.attribute(name, default), dtype)
+
+
+def _float32(node: Rewrite, x: ir.Value) -> ir.Value:
+    return x if node.dtype(x) == np.float32 else node.op("Cast", x, to=ir.DataType.FLOAT)

@@ -1,0 +1,97 @@
+"""What classifiers and regressors of ai.onnx.ml have in common: labels, and transforms of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.registry import Rewrite
+
+TRANSFORMS = (
+    "NONE",
+    "SOFTMAX",
+    "LOGISTIC",
+    "SOFTMAX_ZERO",
+    "PROBIT",
+)  # by number, as TreeEnsemble-5 has them
+_NEARLY_ZERO = np.float32(1e-7)
+
+
+def labels(node: Rewrite) -> Array:
+    """The labels of the classes; refuses strings if anything uses the label."""
+    strings = [node.attribute(name) for name in ("classlabels_strings", "classlabels_strings_int64s")]
+    names = next((each for each in strings if each), ())
+    if names and node.wants_output(0):
+        node.unsupported(
+            "its labels are strings, which no tensor of the target holds; export it with integer labels, "
+            "or take its label off the model's outputs and look it up by the largest score"
+        )
+    numbers = node.attribute("classlabels_int64s", node.attribute("classlabels_ints", ()))
+    return np.arange(len(names)) if names else np.asarray(numbers, np.int64)
+
+
+def label_of(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
+    """The label of each class number."""
+    if np.array_equal(labels, np.arange(len(labels))):
+        return index
+    return node.op("Gather", labels, index)  # type: ignore[no-any-return]
+
+
+def padded(base: Array, size: int) -> Array:
+    return np.pad(base, (0, size - base.size))
+
+
+def transformed(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
+    """The scores of two and more classes or targets after `post_transform`."""
+    return _TRANSFORMS[transform](node, total)
+
+
+def _softmax_zero(node: Rewrite, x: ir.Value) -> ir.Value:
+    """Softmax over the scores that are not 0; those are divided by the same sum."""
+    largest = node.op("ReduceMax", x, np.array([1]))
+    counts = node.op("Greater", node.op("Abs", x), _NEARLY_ZERO)
+    zeros = node.op("Mul", x, node.op("Exp", node.op("Neg", largest)))
+    exponentials = node.op("Exp", node.op("Sub", x, largest))
+    total = node.op("ReduceSum", node.op("Where", counts, exponentials, np.float32(0)), np.array([1]))
+    return node.op("Div", node.op("Where", counts, exponentials, zeros), total)  # type: ignore[no-any-return]
+
+
+def _probit(node: Rewrite, x: ir.Value) -> ir.Value:
+    """sqrt(2) * erfinv(2x - 1) by the approximation that ONNX Runtime takes (S. Winitzki, a = 0.147)."""
+    centred = node.op("Sub", node.op("Mul", x, np.float32(2)), np.float32(1))
+    product = node.op("Mul", node.op("Sub", np.float32(1), centred), node.op("Add", np.float32(1), centred))
+    log = node.op("Log", product)
+    v = node.op("Add", node.op("Mul", log, np.float32(0.5)), np.float32(2 / (3.14159 * 0.147)))
+    root = node.op("Sqrt", node.op("Sub", node.op("Mul", v, v), node.op("Mul", log, np.float32(1 / 0.147))))
+    size = node.op("Sqrt", node.op("Sub", root, v))
+    sign = node.op("Where", node.op("Less", centred, np.float32(0)), np.float32(-1), np.float32(1))
+    return node.op("Mul", node.op("Mul", sign, size), np.float32(1.41421356))  # type: ignore[no-any-return]
+
+
+_TRANSFORMS: dict[str, Callable[[Rewrite, ir.Value], ir.Value]] = {
+    "NONE": lambda node, x: x,
+    "SOFTMAX": lambda node, x: node.op("Softmax", x, axis=1),
+    "LOGISTIC": lambda node, x: node.op("Sigmoid", x),
+    "SOFTMAX_ZERO": _softmax_zero,
+    "PROBIT": _probit,
+}
+
+
+def transform_of(node: Rewrite) -> str:
+    return text(node.attribute("post_transform", "NONE"))
+
+
+def text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def matrix(node: Rewrite, index: int) -> ir.Value:
+    """Input `index` in float32 with one row for each sample; a single sample may be given as a vector."""
+    x = node.input(index)
+    rank = len(node.shape(x))
+    if node.dtype(x) != np.float32:
+        x = node.op("Cast", x, to=ir.DataType.FLOAT)
+    return node.op("Unsqueeze", x, np.array([0])) if rank == 1 else x

@@ -1,0 +1,313 @@
+"""Tree ensembles as gather arithmetic: all trees of all rows go down one level at a time.
+
+A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature, threshold
+and children, compares, and goes on; a leaf leads to itself, so that every tree may take as many steps as the deepest.
+What follows from the leaves (labels, transforms, base values) is as ONNX Runtime computes it where ONNX is vague.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.ml import scores
+from onnxport.optimizers.rewrites.ml.forest import LEAF, Forest, by_ids, by_rows
+from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
+
+_MAX_DEPTH = 1000
+_AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")  # by number, as TreeEnsemble-5 has them
+_COMPARISONS = {
+    "BRANCH_LEQ": "LessOrEqual",
+    "BRANCH_LT": "Less",
+    "BRANCH_GTE": "GreaterOrEqual",
+    "BRANCH_GT": "Greater",
+    "BRANCH_EQ": "Equal",
+}
+
+
+@rewrites("ai.onnx.ml::TreeEnsembleRegressor")
+def tree_ensemble_regressor(node: Rewrite) -> None:
+    """One number for each target (ONNX TreeEnsembleRegressor-3)."""
+    aggregation = _text(node.attribute("aggregate_function", "SUM"))
+    transform = _text(node.attribute("post_transform", "NONE"))
+    targets = node.attribute("n_targets", 1)
+    _regression(node, by_ids(node, "target"), targets, aggregation, transform, _base_values(node))
+
+
+@rewrites("ai.onnx.ml::TreeEnsemble")
+def tree_ensemble(node: Rewrite) -> None:
+    """One number for each target (ONNX TreeEnsemble-5)."""
+    aggregation = _AGGREGATIONS[node.attribute("aggregate_function", 1)]
+    transform = scores.TRANSFORMS[node.attribute("post_transform", 0)]
+    targets = node.attribute("n_targets", 1)
+    _regression(node, by_rows(node), targets, aggregation, transform, np.zeros(0, np.float32))
+
+
+@rewrites("ai.onnx.ml::TreeEnsembleClassifier")
+def tree_ensemble_classifier(node: Rewrite) -> None:
+    """The label and a score for each class (ONNX TreeEnsembleClassifier-3)."""
+    labels = scores.labels(node)
+    forest, base = by_ids(node, "class"), _base_values(node)
+    if len(labels) < 2:
+        node.unsupported("has a single class")
+    transform = _text(node.attribute("post_transform", "NONE"))
+    leaves, held = _leaves(node, forest)
+    table = Weights(forest, held, len(labels), fill=0)
+    total = node.op("ReduceSum", _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
+    if len(labels) == 2:
+        label, result = _binary(node, forest, table, total, labels, base, transform)
+    else:
+        if base.size:
+            total = node.op("Add", total, scores.padded(base, len(labels)))
+        label = _largest(node, table, leaves, total, labels, base)
+        result = scores.transformed(node, total, transform)
+    node.emit(label, 0)
+    node.emit(result, 1)
+
+
+def _regression(
+    node: Rewrite, forest: Forest, targets: int, aggregation: str, transform: str, base: Array
+) -> None:
+    leaves, held = _leaves(node, forest)
+    fill = {"MIN": np.inf, "MAX": -np.inf}.get(aggregation, 0)
+    table = Weights(forest, held, targets, fill)
+    reduce = {"MIN": "ReduceMin", "MAX": "ReduceMax"}.get(aggregation, "ReduceSum")
+    total = node.op(reduce, _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
+    if aggregation == "AVERAGE":
+        total = node.op("Div", total, np.float32(len(forest.roots)))
+    if base.size == targets:
+        total = node.op("Add", total, base)
+    if not all(table.always) and targets > 1:
+        # What no leaf has a weight for does not get the base value either.
+        total = node.op("Where", _has_score(node, table, leaves), total, np.float32(0))
+    if targets > 1 or transform == "PROBIT":  # others change nothing of a single target
+        total = scores.transformed(node, total, transform)
+    node.emit(total)
+
+
+# ---- down the trees
+
+
+def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
+    """For each row of x and each tree the leaf that it ends in, as a number of those in the second result."""
+    x = node.input(0)
+    if node.dtype(x) == np.float64:
+        # 4.7 is no float32; the nearest one may be the threshold itself.
+        node.unsupported(
+            "takes float64, which float32 may put on another side of a threshold; export it for float32"
+        )
+    *_, features = node.shape(x)
+    if features is None:
+        node.unsupported("its number of features is open; fix it with --shape NAME=...")
+    if max(forest.features) >= features:
+        node.unsupported(f"asks for feature {max(forest.features)} of {features}")
+    depth = forest.depth
+    if depth > _MAX_DEPTH:
+        node.unsupported(f"a tree of depth {depth}; at most {_MAX_DEPTH} levels are unrolled")
+    # Leaves last, so that their number is what is left of a row.
+    order = np.argsort([mode == LEAF for mode in forest.modes], kind="stable")
+    place = np.argsort(order)
+    inner = len(order) - forest.modes.count(LEAF)
+    state: Any = place[forest.roots].astype(np.int32)[None]
+    walk = _Walk(node, forest, order, place, x, features)
+    for _ in range(depth):
+        state = walk.down(state)
+    if depth == 0:
+        state = node.op("Add", walk.zeros, state)
+    leaves = node.op("Sub", state, np.int32(inner)) if inner else state
+    return leaves, [int(row) for row in order[inner:]]
+
+
+class _Walk:
+    """The tables of a forest in the order in which its nodes are numbered, and the way down them."""
+
+    def __init__(
+        self, node: Rewrite, forest: Forest, order: Array, place: Array, x: ir.Value, features: int
+    ) -> None:
+        self.node = node
+        self.features = node.array(np.asarray(forest.features, np.int32)[order])
+        self.thresholds = node.array(np.asarray(forest.thresholds, np.float32)[order])
+        pairs = np.stack([np.asarray(forest.false)[order], np.asarray(forest.true)[order]], axis=1)
+        self.children = node.array(place[pairs].reshape(-1).astype(np.int32))
+        used = sorted({mode for mode in forest.modes if mode != LEAF})
+        modes = np.asarray(forest.modes)[order]
+        # The most frequent comparison needs no table of where it holds.
+        used.sort(key=lambda mode: -int((modes == mode).sum()))
+        self.comparisons = [
+            (mode, None if index == 0 else node.array(modes == mode)) for index, mode in enumerate(used)
+        ]
+        tracks = np.asarray(forest.tracks_missing, bool)[order] & (modes != LEAF)
+        self.tracks = node.array(tracks) if tracks.any() else None
+        rows = node.op("Cast", node.op("Shape", x, end=1), to=ir.DataType.INT32)
+        if len(node.shape(x)) == 1:
+            rows = node.array(np.array([1], np.int32))
+        count = node.op("Squeeze", rows)
+        numbers = node.op("Range", np.int32(0), count, np.int32(1))
+        starts = node.op("Mul", numbers, np.int32(features))
+        self.starts = node.op("Unsqueeze", starts, np.array([1]))  # of each row of x in x as one row
+        self.zeros = node.op("Mul", self.starts, np.int32(0))
+        flat = node.op("Reshape", x, np.array([-1]))
+        self.x = flat if node.dtype(x) == np.float32 else node.op("Cast", flat, to=ir.DataType.FLOAT)
+
+    def down(self, state: ir.Value | Array) -> ir.Value:
+        node = self.node
+        feature = node.op("Add", node.op("Gather", self.features, state), self.starts)
+        value = node.op("Gather", self.x, feature)
+        threshold = node.op("Gather", self.thresholds, state)
+        side = None
+        for mode, holds in self.comparisons:
+            goes = node.op("Cast", self._compare(mode, value, threshold), to=ir.DataType.INT32)
+            side = goes if side is None else node.op("Where", node.op("Gather", holds, state), goes, side)
+        if self.tracks is not None:
+            missing = node.op("And", node.op("IsNaN", value), node.op("Gather", self.tracks, state))
+            side = node.op("Where", missing, np.int32(1), side)
+        pair = node.op("Mul", state, np.int32(2))
+        return node.op("Gather", self.children, node.op("Add", pair, side))  # type: ignore[no-any-return]
+
+    def _compare(self, mode: str, value: ir.Value, threshold: ir.Value) -> ir.Value:
+        if mode == "BRANCH_NEQ":
+            return self.node.op("Not", self.node.op("Equal", value, threshold))  # type: ignore[no-any-return]
+        if mode not in _COMPARISONS:
+            self.node.unsupported(f"a node of the unknown mode {mode!r}")
+        return self.node.op(_COMPARISONS[mode], value, threshold)  # type: ignore[no-any-return]
+
+
+def _gather(node: Rewrite, table: Array, leaves: ir.Value) -> ir.Value:
+    return node.op("Gather", table, leaves)  # type: ignore[no-any-return]
+
+
+class Weights:
+    """What each leaf adds to each target, [leaves, targets], and to which targets it adds at all.
+
+    Attributes:
+        always: by target, whether some tree has a weight for it in every leaf.
+        ever: by target, whether any leaf has.
+    """
+
+    def __init__(self, forest: Forest, held: list[int], targets: int, fill: float) -> None:
+        place = {row: number for number, row in enumerate(held)}
+        self.weights = np.full((len(held), targets), fill, np.float32)
+        self.present = np.zeros((len(held), targets), bool)
+        for row, target, weight in forest.weights:
+            number = place.get(row)
+            if number is None:
+                continue  # a weight of a node that is no leaf is never reached
+            if self.present[number, target]:
+                self.weights[number, target] += np.float32(weight)
+            else:
+                self.weights[number, target] = weight
+                self.present[number, target] = True
+        tree = _tree_of(forest)[held]
+        own = [self.present[tree == each] for each in range(len(forest.roots))]
+        self.always = [any(bool(of[:, k].all()) for of in own) for k in range(targets)]
+        self.ever = [bool(self.present[:, k].any()) for k in range(targets)]
+
+
+def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Array:
+    """Which targets a row's leaves have a weight for, if that is not the same for all rows by row."""
+    if table.ever == table.always:
+        return np.array(table.ever)
+    present = _gather(node, table.present.astype(np.float32), leaves)
+    found = node.op("ReduceMax", present, np.array([1]), keepdims=0)
+    return node.op("Greater", found, np.float32(0))  # type: ignore[no-any-return]
+
+
+def _tree_of(forest: Forest) -> Array:
+    """The number of each node's tree."""
+    trees = np.full(len(forest.modes), -1)
+    for number, root in enumerate(forest.roots):
+        waiting = [root]
+        while waiting:
+            row = waiting.pop()
+            trees[row] = number
+            if forest.modes[row] != LEAF:
+                waiting += [forest.true[row], forest.false[row]]
+    return trees
+
+
+# ---- from scores to labels
+
+
+def _largest(
+    node: Rewrite, table: Weights, leaves: ir.Value, total: ir.Value, labels: Array, base: Array
+) -> ir.Value:
+    """The label of the class with the largest score, the first of equals; a class without a score never is."""
+    classes = len(labels)
+    scored = np.array(table.always) | (np.arange(classes) < base.size)
+    if not scored.all():
+        has = _has_score(node, table, leaves)
+        has = node.op("Or", has, scored) if isinstance(has, ir.Value) else has | scored
+        total = node.op("Where", has, total, np.float32(np.finfo(np.float32).min))
+    return scores.label_of(node, node.op("ArgMax", total, axis=1, keepdims=0), labels)
+
+
+def _binary(
+    node: Rewrite,
+    forest: Forest,
+    table: Weights,
+    total: ir.Value,
+    labels: Array,
+    base: Array,
+    transform: str,
+) -> tuple[ir.Value, ir.Value]:
+    """Two classes, of which often only one has weights; then its score is the second class's."""
+    if table.ever[1] and not table.always[1]:
+        node.unsupported("has two classes, of which the second has a score for some leaves only")
+    single = len({target for _, target, _ in forest.weights}) == 1
+    positive = all(weight >= 0 for _, _, weight in forest.weights)
+    first, second = (node.op("Slice", total, np.array([k]), np.array([k + 1]), np.array([1])) for k in (0, 1))
+    if table.ever[1]:
+        return _two_scores(node, first, second, labels, base, transform, (single, positive))
+    if base.size == 2:
+        node.unsupported("has base values for two classes, of which one has weights")
+    if base.size == 1:
+        first = node.op("Add", first, base)
+    if transform == "PROBIT":
+        node.unsupported("PROBIT of a single score, for which ONNX Runtime leaves the second one undefined")
+    is_second = node.op("Greater", first, np.float32(0.5 if positive and single else 0))
+    flat = node.op("Squeeze", is_second, np.array([1]))
+    label = scores.label_of(node, node.op("Cast", flat, to=ir.DataType.INT64), labels)
+    if transform == "LOGISTIC":
+        pair = [node.op("Sigmoid", node.op("Neg", first)), node.op("Sigmoid", first)]
+    else:
+        pair = [node.op("Sub", np.float32(1), first) if positive else node.op("Neg", first), first]
+    return label, node.op("Concat", *pair, axis=1)
+
+
+def _two_scores(
+    node: Rewrite,
+    first: ir.Value,
+    second: ir.Value,
+    labels: Array,
+    base: Array,
+    transform: str,
+    weights: tuple[bool, bool],
+) -> tuple[ir.Value, ir.Value]:
+    single, positive = weights
+    if base.size == 2:
+        second = node.op("Add", first, base[1:])
+        first = node.op("Neg", second)
+    elif base.size == 1:
+        first = node.op("Add", first, base)
+    limit = np.float32(0.5 if single and positive else 0)
+    is_second = node.op("Squeeze", node.op("Greater", second, limit), np.array([1]))
+    own = labels if single else np.array([0, 1])
+    label = scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
+    pair = node.op("Concat", first, second, axis=1)
+    return label, scores.transformed(node, pair, transform)
+
+
+# ---- attributes
+
+
+def _base_values(node: Rewrite) -> Array:
+    tensor = node.attribute("base_values_as_tensor")
+    values = node.attribute("base_values", ()) if tensor is None else tensor.reshape(-1)
+    return np.asarray(values, np.float32)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,254 @@
+"""A node rewritten into ONNX operators: the registry of rewritings, and the node as a rewriting sees it.
+
+ONNX's own function definitions serve most composite operators (decomposition.py). Written here are those of other
+domains and of ONNX's own that have no definition (vision/ and others), and those whose definition is worse than what
+can be said with more knowledge of the node. Formulas are written with terms.py. Every target shares them, and ONNX
+Runtime's own kernels are what they are tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.opset.schemas import CANONICAL_OPSET
+
+Rewriting = Callable[["Rewrite"], None]
+
+# Where a node that cannot be rewritten keeps the reason, for the converter that refuses it.
+REASON = "onnxport.refused"
+
+# Marks a node whose integers are computed in float32, which is exact; in fewer bits it would not be.
+EXACT = "onnxport.exact"
+
+_CANONICAL_IR = 10  # the IR version that came with the canonical opset
+
+_REWRITINGS: dict[str, Rewriting] = {}
+# Of operators that targets hold: which of their forms no target does.
+_FORMS: dict[str, Callable[[ir.Node], bool]] = {}
+
+
+class CannotRewrite(Exception):
+    """Why a node has no form in ONNX's own operators, and what would help."""
+
+
+class NotYet(Exception):
+    """A type or rank is not known that a later round of shape inference may tell."""
+
+
+def rewrites(*ops: str, form: Callable[[ir.Node], bool] | None = None) -> Callable[[Rewriting], Rewriting]:
+    """Registers the decorated function for `ops`; other domains than ONNX's own are written "domain::Op".
+
+    With a `form` it is for the nodes alone that have it, even where the target holds the operator.
+    """
+
+    def register(function: Rewriting) -> Rewriting:
+        for op in ops:
+            if op in _REWRITINGS:
+                raise ValueError(f"{op} has a rewriting already: {_REWRITINGS[op]}")
+            _REWRITINGS[op] = function
+            if form is not None:
+                _FORMS[op] = form
+        return function
+
+    return register
+
+
+def rewritten_ops() -> frozenset[str]:
+    """The operators that have a rewriting."""
+    return frozenset(_REWRITINGS)
+
+
+def rewrite(model: Model, native: Collection[str], only: Collection[str] | None = None) -> list[str]:
+    """Rewrites, once, the nodes outside `native` that have a rewriting; returns their operators, sorted.
+
+    A node that cannot be rewritten stays, and notes the reason.
+
+    Args:
+        only: leaves all other operators alone, whatever their form.
+    """
+    found = set()
+    for node in list(model.graph.all_nodes()):
+        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+        applies = _FORMS[op](node) if op in _FORMS else op not in native
+        if op not in _REWRITINGS or REASON in node.metadata_props or not applies:
+            continue
+        if only is not None and op not in only:
+            continue
+        view = Rewrite(model, node)
+        try:
+            _REWRITINGS[op](view)
+            view.check_consumed()
+        except NotYet:
+            continue
+        except CannotRewrite as error:
+            node.metadata_props[REASON] = str(error)
+            continue
+        _import_default_domain(model)
+        view.replace()
+        found.add(op)
+    return sorted(found)
+
+
+def _import_default_domain(model: Model) -> None:
+    """A model of nothing but foreign operators need not say which version of ONNX's own it would use."""
+    if not {"", "ai.onnx"} & set(model.ir.opset_imports):
+        model.ir.opset_imports[""] = CANONICAL_OPSET
+        model.ir.ir_version = max(model.ir.ir_version or 0, _CANONICAL_IR)
+
+
+class Rewrite:
+    """One node, what it has, and the nodes that are to take its place.
+
+    Operands of `op` are values of the graph or arrays, which become constants; None is an absent one.
+
+    Attributes:
+        is_exact: whether the nodes made from here on are to compute in no fewer bits than they say.
+    """
+
+    def __init__(self, model: Model, node: ir.Node) -> None:
+        self.node = node
+        self._model = model
+        # A node made by an earlier rewriting has a name of its own below the value's.
+        value = next((value.name for value in node.outputs if value.name), "") or "unnamed"
+        self._name = node.name if node.name and node.name.startswith(f"{value}/") else value
+        self._named = 0
+        self._nodes: list[ir.Node] = []
+        self._constants: list[ir.Value] = []
+        self._results: dict[int, ir.Value] = {}
+        self._read_attributes: set[str] = set()
+        self._read_inputs: set[int] = set()
+        self.is_exact = False
+
+    # ---- what the node has
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The attribute's Python value (int, float, str, tuple, ndarray), or `default` if absent."""
+        self._read_attributes.add(name)
+        attribute = self.node.attributes.get(name)
+        if attribute is None:
+            return default
+        if attribute.type == ir.AttributeType.TENSOR:
+            return attribute.as_tensor().numpy()
+        return tuple(attribute.value) if isinstance(attribute.value, list | tuple) else attribute.value
+
+    def has_input(self, index: int) -> bool:
+        return index < len(self.node.inputs) and self.node.inputs[index] is not None
+
+    def input(self, index: int) -> ir.Value:
+        value = self.optional(index)
+        if value is None:
+            self.unsupported(f"lacks its required input {index}")
+        return value
+
+    def ignore(self, *attributes: str) -> None:
+        """Declares attributes that change nothing; the caller says why in a comment."""
+        self._read_attributes.update(attributes)
+
+    def optional(self, index: int) -> ir.Value | None:
+        self._read_inputs.add(index)
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def wants_output(self, index: int) -> bool:
+        """Whether output `index` exists and anything uses it."""
+        if index >= len(self.node.outputs):
+            return False
+        value = self.node.outputs[index]
+        return bool(value.name) and (bool(value.uses()) or value.is_graph_output())
+
+    def dtype(self, value: ir.Value) -> np.dtype[Any]:
+        if value.dtype is None:
+            raise NotYet
+        return np.dtype(value.dtype.numpy())
+
+    def shape(self, value: ir.Value) -> tuple[int | None, ...]:
+        """The inferred dimensions, None where open."""
+        if value.shape is None:
+            raise NotYet
+        return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
+
+    def constant(self, index: int, what: str) -> Array:
+        """The constant input at `index`; refuses the node where it is computed at run time."""
+        value = self.input(index)
+        if value.const_value is None:
+            self.unsupported(f"{what} (input {index}) is computed at run time, and has to be constant")
+        array: Array = value.const_value.numpy()
+        return array
+
+    def opset(self, domain: str) -> int:
+        """The version of a domain's operators that the model uses."""
+        return self._model.ir.opset_imports.get(domain, 1)
+
+    def unsupported(self, why: str) -> NoReturn:
+        raise CannotRewrite(why)
+
+    # ---- what takes its place
+
+    def op(
+        self, op: str, *operands: ir.Value | Array | np.generic | None, outputs: int = 1, **attributes: Any
+    ) -> Any:
+        """A node of ONNX's own domain; its result, or the list of its results if `outputs` are more."""
+        inputs = [
+            self.array(operand) if isinstance(operand, np.ndarray | np.generic) else operand
+            for operand in operands
+        ]
+        given = {name: value for name, value in attributes.items() if value is not None}
+        node = ir.node(op, inputs, given, num_outputs=outputs, name=self._fresh(op))
+        if self.is_exact:
+            node.metadata_props[EXACT] = "float32"
+        self._nodes.append(node)
+        for index, value in enumerate(node.outputs):
+            value.name = self._fresh(op) if index else node.name
+        return node.outputs[0] if outputs == 1 else list(node.outputs)
+
+    def array(self, array: Array | np.generic) -> ir.Value:
+        """A constant."""
+        data = np.asarray(array)
+        value = ir.Value(
+            name=self._fresh("constant"),
+            shape=ir.Shape(data.shape),
+            type=ir.TensorType(ir.DataType.from_numpy(data.dtype)),
+            const_value=ir.Tensor(data),
+        )
+        self._constants.append(value)
+        return value
+
+    def _fresh(self, what: str) -> str:
+        self._named += 1
+        return f"{self._name}/{what}.{self._named}"
+
+    def emit(self, value: ir.Value, index: int = 0) -> None:
+        """Binds `value` to output `index`."""
+        if value.producer() not in self._nodes or value in self._results.values():
+            value = self.op("Identity", value)
+        self._results[index] = value
+
+    def check_consumed(self) -> None:
+        """Refuses the node if its rewriting left an attribute or an input unread, or a wanted output unbound."""
+        attributes = set(self.node.attributes) - self._read_attributes
+        inputs = {i for i, value in enumerate(self.node.inputs) if value is not None} - self._read_inputs
+        outputs = {i for i in range(len(self.node.outputs)) if self.wants_output(i)} - set(self._results)
+        for kind, left in (("attribute", attributes), ("input", inputs), ("output", outputs)):
+            if left:
+                self.unsupported(f"its {kind} {sorted(left)} is not handled")
+
+    def replace(self) -> None:
+        """Puts the new nodes in the old one's place."""
+        graph = self.node.graph
+        assert graph is not None
+        for value in self._constants:
+            self._model.graph.register_initializer(value)
+        for index, old in enumerate(self.node.outputs):
+            new = self._results.get(index)
+            if new is None:
+                continue
+            name, old.name = old.name, None
+            new.name, new.type = name, old.type or new.type
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+        graph.insert_before(self.node, self._nodes)
+        graph.remove(self.node, safe=True)

@@ -1,0 +1,41 @@
+"""Sizes and positions that a rewriting has computed at run time: vectors of one int64."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.optimizers.rewrites.registry import Rewrite
+
+
+def integers(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def size_of(node: Rewrite, value: ir.Value, axis: int) -> ir.Value:
+    """One dimension; no shape but the rank need be known."""
+    result: ir.Value = node.op("Shape", value, start=axis, end=None if axis == -1 else axis + 1)
+    return result
+
+
+def counted(node: Rewrite, limit: ir.Value) -> ir.Value:
+    """0, 1, ... below `limit`."""
+    end = node.op("Squeeze", limit, integers(0))
+    result: ir.Value = node.op("Range", np.array(0), end, np.array(1))
+    return result
+
+
+def cut(
+    node: Rewrite, value: ir.Value, start: ir.Value | Array, end: ir.Value | Array, axis: int
+) -> ir.Value:
+    """The slice along one axis."""
+    result: ir.Value = node.op("Slice", value, start, end, integers(axis))
+    return result
+
+
+def quotient(node: Rewrite, number: ir.Value, divisor: ir.Value | Array) -> ir.Value:
+    """Divided as the int32 that more targets divide."""
+    parts = [node.op("Cast", each, to=ir.DataType.INT32.value) for each in (number, divisor)]
+    result: ir.Value = node.op("Cast", node.op("Div", *parts), to=ir.DataType.INT64.value)
+    return result

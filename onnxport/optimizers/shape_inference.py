@@ -1,0 +1,171 @@
+"""Shapes: the user's sizes put into the graph, and every other shape inferred anew.
+
+The shapes that a file declares for its intermediate values are dropped: exporters and older simplifiers leave
+stale ones behind (a static batch in a model whose batch is open), and a converter that believes them writes a
+model that fails on the second size it meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.formats.artifact import Dim
+from onnxport.formats.input_shapes import GivenShape, apply_shapes
+from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.loop_shapes import LoopShapes
+from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
+
+# A round resolves one more layer of reshapes of reshapes; real models need two or three.
+_MAX_ROUNDS = 20
+# Axes, sizes and shapes have fewer elements, weights mostly more.
+_HANDED_IN_ELEMENTS = 64
+# Operators whose result has the type and the shape of the first operand, of which ONNX's inference says nothing.
+_LIKE_OPERAND = frozenset(("GroupNormalization",))
+
+
+def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
+    """Fixes open dimensions of the inputs as the user asked (`--shape`).
+
+    Raises:
+        UsageError: an unknown input, or sizes that contradict the model.
+    """
+    wanted = apply_shapes(model.inputs, shapes)
+    for value in model.graph.inputs:
+        if value.name in wanted:
+            # An open dimension without a name gets one, so that inference can tell where it went.
+            value.shape = ir.Shape(
+                [
+                    f"{value.name}.{axis}" if dim is None else dim
+                    for axis, dim in enumerate(wanted[value.name])
+                ]
+            )
+
+
+# Those of the operators that anybody here knows anything of.
+KNOWN_DOMAINS = frozenset(
+    ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft")
+)
+
+
+def drop_declared(model: Model) -> None:
+    """Forgets the shape of every value that a node computes; element types stay.
+
+    Of an operator of another domain the declared shape is all there is, since nobody can infer it.
+    """
+    for graph in model.ir.graphs():
+        for node in graph:
+            if node.domain in KNOWN_DOMAINS:
+                for value in node.outputs:
+                    value.shape = None
+
+
+def drop_value_info(model: Model) -> None:
+    """Leaves out what the file says of values inside its graphs: shape and element type, which follow from the rest.
+
+    Of an operator of another domain they stay, as in `drop_declared`.
+    """
+    for graph in model.ir.graphs():
+        outputs = set(graph.outputs)
+        for node in graph:
+            if node.domain in KNOWN_DOMAINS:
+                for value in node.outputs:
+                    if value not in outputs:
+                        value.shape = value.type = None
+
+
+def infer(model: Model) -> bool:
+    """ONNX's shape inference with data propagation, helped with Loop and where a Reshape's target is known in part.
+
+    Returns whether it learned anything. What cannot be inferred stays unknown, it is no error: a lowering that
+    needs it refuses its node.
+    """
+    _hand_in_constants(model)
+    loops = LoopShapes(model)
+    if not loops.loops:
+        return _infer(model)
+    before = _known(model)
+    while True:
+        drop_declared(model)
+        loops.state()
+        _infer(model)
+        if not loops.revise():
+            break
+    return _known(model) != before
+
+
+def _hand_in_constants(model: Model) -> None:
+    """Gives branches and loop bodies small constants of their own, since inference reads no others there."""
+    inner = [graph for graph in model.ir.graphs() if graph is not model.graph]
+    for graph in inner:
+        twins: dict[ir.Value, ir.Value] = {}
+        for node in graph:
+            for index, value in enumerate(node.inputs):
+                if value is None or value.const_value is None or value.name in graph.initializers:
+                    continue
+                if value.const_value.size <= _HANDED_IN_ELEMENTS:
+                    if value not in twins:
+                        twins[value] = _twin(value, f"{value.name}.{inner.index(graph)}")
+                        graph.register_initializer(twins[value])
+                    node.replace_input_with(index, twins[value])
+
+
+def _twin(value: ir.Value, name: str) -> ir.Value:
+    return ir.Value(name=name, shape=value.shape, type=value.type, const_value=value.const_value)
+
+
+def _infer(model: Model) -> bool:
+    inference = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)
+    learned = inference(model.ir).modified
+    for _ in range(_MAX_ROUNDS):
+        if not sum(_shapes_from_targets(graph) for graph in model.ir.graphs()):
+            break
+        learned = True
+        inference(model.ir)
+    return bool(learned)
+
+
+def _known(model: Model) -> list[tuple[object, ...]]:
+    """Everything that is known of values that nodes compute."""
+    return [
+        (value.shape is not None, value.dtype, *dims_of(value))
+        for node in model.graph.all_nodes()
+        for value in node.outputs
+    ]
+
+
+def _likened(result: ir.Value, operand: ir.Value | None) -> bool:
+    """Gives a result its operand's type and shape; whether that is news."""
+    if operand is None or operand.shape is None or operand.dtype is None or result.shape is not None:
+        return False
+    result.dtype, result.shape = operand.dtype, ir.Shape(dims_of(operand))
+    return True
+
+
+def _shapes_from_targets(graph: ir.Graph) -> bool:
+    """Gives results of Reshape, Expand and ConstantOfShape the dimensions that ONNX's inference does not see."""
+    known, changed = Dimensions(graph), False
+    for node in graph:
+        if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx"):
+            changed |= _likened(node.outputs[0], node.inputs[0])
+        if node.op_type not in TARGETED or node.domain not in ("", "ai.onnx"):
+            continue
+        shape, value = known.result_shape(node), node.outputs[0]
+        if shape is None or value.dtype is None:  # ONNX writes no shape without a type
+            continue
+        merged = _merged(None if value.shape is None else list(dims_of(value)), shape)
+        if merged is not None:
+            value.shape, changed = ir.Shape(merged), True
+    return changed
+
+
+def _merged(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
+    """The derived dimensions where they say more than the inferred ones; None where they add nothing."""
+    if inferred is None or len(inferred) != len(derived):
+        return derived
+    better = [
+        ours if isinstance(ours, int) else theirs for ours, theirs in zip(derived, inferred, strict=True)
+    ]
+    return better if [isinstance(d, int) for d in better] != [isinstance(d, int) for d in inferred] else None

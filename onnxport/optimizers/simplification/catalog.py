@@ -1,0 +1,27 @@
+"""The files with passes; importing this one fills the registry."""
+
+from onnxport.optimizers.simplification import (
+    activations,
+    casts,
+    constants,
+    products,
+    recurrence,
+    reshapes,
+    scaling,
+    slices,
+    subexpressions,
+    transposes,
+)
+
+__all__ = [
+    "activations",
+    "casts",
+    "constants",
+    "products",
+    "recurrence",
+    "reshapes",
+    "scaling",
+    "slices",
+    "subexpressions",
+    "transposes",
+]

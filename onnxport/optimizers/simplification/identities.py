@@ -1,0 +1,229 @@
+"""Nodes that give back what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.formats.model import dims_of
+from onnxport.optimizers.simplification.graph import (
+    Scene,
+    array,
+    axes_of,
+    bypass,
+    integers,
+    is_op,
+    number,
+    producer,
+    rank_of,
+    same_shape,
+    static,
+)
+from onnxport.optimizers.simplification.registry import simplification
+
+# What stands for "to the end" in a Slice.
+_END = 2**31 - 1
+
+
+@simplification(
+    "drop-no-ops",
+    "Removes what gives back its operand: Identity, Dropout, Cast to the same type, Transpose that moves nothing, "
+    "Reshape and Expand to the same shape, Slice of everything, Pad by nothing, Concat and Split of one, x + 0, x * 1, "
+    "pooling of one element, and their like.",
+    keeps="A node between an input and an output of the graph, which need two names.",
+)
+def drop_no_ops(scene: Scene) -> int:
+    dropped = 0
+    for node in scene.nodes():
+        same = _SAME.get(node.op_type)
+        if same is not None and len(node.inputs) and (source := same(node)) is not None:
+            dropped += bypass(node, source)
+    return dropped
+
+
+def _first(node: ir.Node) -> ir.Value | None:
+    return node.inputs[0]
+
+
+def _dropout(node: ir.Node) -> ir.Value | None:
+    """Since opset 12 a third operand says whether it is training; without one it is not."""
+    training = node.inputs[2] if len(node.inputs) > 2 else None
+    return node.inputs[0] if training is None or number(training) == 0 else None
+
+
+def _cast(node: ir.Node) -> ir.Value | None:
+    source = node.inputs[0]
+    return source if source is not None and source.dtype == node.attributes.get_int("to") else None
+
+
+def _transpose(node: ir.Node) -> ir.Value | None:
+    perm = list(node.attributes.get_ints("perm", ()))
+    return node.inputs[0] if perm and perm == sorted(perm) else None
+
+
+def _of_same_shape(node: ir.Node) -> ir.Value | None:
+    return node.inputs[0] if same_shape(node.inputs[0], node.outputs[0]) else None
+
+
+def _slice(node: ir.Node) -> ir.Value | None:
+    """All elements in their order."""
+    source = node.inputs[0]
+    if source is None or "starts" in node.attributes or len(node.inputs) < 3:
+        return None  # before opset 10
+    starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
+    steps = integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else [1]
+    if steps is None or any(step != 1 for step in steps):
+        return None
+    if same_shape(source, node.outputs[0]) and static(source) is not None:
+        return source
+    axes = axes_of(node, 3)
+    if starts is None or ends is None or axes is None or any(starts):
+        return None
+    dims = dims_of(source) if source.shape is not None else ()
+    sizes = [dims[axis] if -len(dims) <= axis < len(dims) else None for axis in axes or range(len(starts))]
+    whole = [
+        end >= _END or (isinstance(size, int) and end >= size) for end, size in zip(ends, sizes, strict=False)
+    ]
+    return source if len(sizes) == len(ends) and all(whole) else None
+
+
+def _pad(node: ir.Node) -> ir.Value | None:
+    pads = list(node.attributes["pads"].as_ints()) if "pads" in node.attributes else integers(node.inputs[1])
+    return node.inputs[0] if pads is not None and not any(pads) else None
+
+
+def _tile(node: ir.Node) -> ir.Value | None:
+    repeats = integers(node.inputs[1]) if len(node.inputs) == 2 else None
+    return node.inputs[0] if repeats is not None and all(each == 1 for each in repeats) else None
+
+
+def _concat(node: ir.Node) -> ir.Value | None:
+    """Of one operand; operands without elements are left out before."""
+    axis = node.attributes.get_int("axis")
+    kept = [value for value in node.inputs if not _is_empty(value, axis)]
+    if len(kept) == 1:
+        return kept[0]
+    if len(kept) and len(kept) < len(node.inputs):
+        node.resize_inputs(len(kept))
+        for index, value in enumerate(kept):
+            node.replace_input_with(index, value)
+    return None
+
+
+def _is_empty(value: ir.Value | None, axis: int | None) -> bool:
+    dims = static(value)
+    return dims is not None and axis is not None and -len(dims) <= axis < len(dims) and dims[axis] == 0
+
+
+def _alone(node: ir.Node) -> ir.Value | None:
+    return node.inputs[0] if len(node.inputs) == 1 else None
+
+
+def _split(node: ir.Node) -> ir.Value | None:
+    return node.inputs[0] if len(node.outputs) == 1 else None
+
+
+def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value | None]:
+    """Of a binary operator: the other operand, where one is all `element` and does not make the result larger."""
+
+    def same(node: ir.Node) -> ir.Value | None:
+        first, second = node.inputs
+        for value, other in ((first, second), (second, first))[: 2 if commutes else 1]:
+            constant = array(other) if other is not None and other.const_value is not None else None
+            if value is None or constant is None or constant.dtype.kind not in "fiub":
+                continue
+            rank = rank_of(value)
+            small = constant.ndim == 0 or (constant.size == 1 and rank is not None and constant.ndim <= rank)
+            if (
+                (small or same_shape(value, node.outputs[0]))
+                and constant.size
+                and np.all(constant == element)
+            ):
+                return value
+        return None
+
+    return same
+
+
+def _pool(node: ir.Node) -> ir.Value | None:
+    """Over windows of one element each."""
+    if is_op(node, "GlobalAveragePool", "GlobalMaxPool"):
+        dims = static_tail(node.inputs[0])
+        return node.inputs[0] if dims is not None and all(dim == 1 for dim in dims) else None
+    kernel, strides, pads = (
+        list(node.attributes.get_ints(name, ())) for name in ("kernel_shape", "strides", "pads")
+    )
+    plain = all(each == 1 for each in (*kernel, *strides)) and not any(pads)
+    return node.inputs[0] if plain and len(node.outputs) == 1 else None
+
+
+def static_tail(value: ir.Value | None) -> list[int] | None:
+    """The sizes behind batch and channels, where they are numbers."""
+    if value is None or value.shape is None or len(value.shape) < 3:
+        return None
+    tail = dims_of(value)[2:]
+    return (
+        [dim for dim in tail if isinstance(dim, int)] if all(isinstance(dim, int) for dim in tail) else None
+    )
+
+
+def _reduce(node: ir.Node) -> ir.Value | None:
+    """Over axes of one element each, which stay."""
+    source, axes = node.inputs[0], axes_of(node)
+    if source is None or source.shape is None or not axes or not node.attributes.get_int("keepdims", 1):
+        return None
+    dims = dims_of(source)
+    return source if all(dims[axis] == 1 for axis in axes) else None
+
+
+def _resize(node: ir.Node) -> ir.Value | None:
+    """By scales of 1, or to the same sizes where these are given: scales near 1 would read between elements."""
+    if node.attributes.get_string("coordinate_transformation_mode", "half_pixel").startswith("tf_"):
+        return None
+    source, scales = node.inputs[0], array(node.inputs[2]) if len(node.inputs) > 2 else None
+    if scales is not None and scales.size:
+        return source if np.all(scales == 1) else None
+    by_sizes = len(node.inputs) > 3 and node.inputs[3] is not None
+    return source if by_sizes and same_shape(source, node.outputs[0]) and static(source) else None
+
+
+def _twice(node: ir.Node) -> ir.Value | None:
+    inner = producer(node.inputs[0], node.op_type)
+    return None if inner is None else inner.inputs[0]
+
+
+def _clip(node: ir.Node) -> ir.Value | None:
+    bounded = any(value is not None for value in node.inputs[1:]) or {"min", "max"} & set(node.attributes)
+    return None if bounded else node.inputs[0]
+
+
+# Operator to what finds the operand that a node gives back, if it does.
+_SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
+    "Identity": _first,
+    "Dropout": _dropout,
+    "Cast": _cast,
+    "Transpose": _transpose,
+    "Reshape": _of_same_shape,
+    "Flatten": _of_same_shape,
+    "Expand": _of_same_shape,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Tile": _tile,
+    "Concat": _concat,
+    "Split": _split,
+    "Clip": _clip,
+    "Resize": _resize,
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _alone),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"), _pool),
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce),
+    **dict.fromkeys(("Neg", "Not", "Reciprocal"), _twice),
+    "Add": _neutral(0, commutes=True),
+    "Or": _neutral(0, commutes=True),
+    "Sub": _neutral(0, commutes=False),
+    "Mul": _neutral(1, commutes=True),
+    "And": _neutral(1, commutes=True),
+    "Div": _neutral(1, commutes=False),
+    "Pow": _neutral(1, commutes=False),
+}

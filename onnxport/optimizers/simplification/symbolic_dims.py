@@ -1,0 +1,132 @@
+"""Open dimensions that shape inference calls unknown, and that are an input's by another name.
+
+ONNX's inference makes up a symbol (unk__7) wherever it cannot tell. Some of these follow from others: a Slice keeps the
+axes that it does not cut, a Range to N has N elements, and of two sizes that broadcast one is 1 or both are the same.
+Each symbol stands for one size in the whole graph, so what it turns out to be is put in its place everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from onnxport.formats.artifact import Dim
+from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
+from onnxport.optimizers.simplification.graph import axes_of, is_op, number, rank_of
+
+_MADE_UP = "unk__"
+# The size of what is cut off behind at a symbol: of 512 elements, those before N.
+_AT_MOST = "min({},{})"
+_ROUNDS = 4
+_BROADCASTS = frozenset(
+    "Add And BitwiseAnd BitwiseOr Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Or Pow PRelu "
+    "Sub Sum Where Xor".split()
+)
+
+
+def name_open_dimensions(model: Model) -> None:
+    """Replaces symbols that inference made up by what they are, where that can be told."""
+    own = {dim for value in model.graph.inputs for dim in _dims(value) or () if isinstance(dim, str)}
+    for _ in range(_ROUNDS):
+        found: dict[str, Dim] = {}
+        for graph in model.ir.graphs():
+            _look(graph, found, own)
+        if not found:
+            return
+        _put(model, found)
+
+
+def _look(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
+    known = Dimensions(graph)
+    for node in graph:
+        if not is_op(node) or not any(_is_made_up(dim, own) for dim in _dims(node.outputs[0]) or ()):
+            continue
+        dims, says = _dims(node.outputs[0]), _says(node, known)
+        if dims is None or says is None or len(dims) != len(says):
+            continue
+        for old, new in zip(dims, says, strict=True):
+            new = found.get(new, new) if isinstance(new, str) else new
+            if (
+                isinstance(old, str)
+                and _is_made_up(old, own)
+                and new not in (None, old, -1)
+                and old not in found
+            ):
+                found[old] = new
+
+
+def _says(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
+    """The dimensions of a node's result as far as these rules tell."""
+    if node.op_type in TARGETED:
+        return known.result_shape(node)
+    if node.op_type == "Slice":
+        return _sliced(node, known)
+    if node.op_type == "Range":
+        first, step = number(node.inputs[0]), number(node.inputs[2])
+        end = None if node.inputs[1] is None else known.elements(node.inputs[1])
+        return [end.item()] if first == 0 and step == 1 and end is not None and end.size == 1 else None
+    if node.op_type == "MatMul":
+        return _multiplied(*(_dims(value) for value in node.inputs))
+    if node.op_type in _BROADCASTS:
+        operands = [_dims(value) for value in node.inputs]
+        return (
+            None
+            if any(dims is None for dims in operands)
+            else list(_broadcast([d for d in operands if d is not None]))
+        )
+    return None
+
+
+def _sliced(node: ir.Node, known: Dimensions) -> list[Dim] | None:
+    """The axes that are not cut, and one that is cut behind at a symbol."""
+    source, rank = _dims(node.inputs[0]), rank_of(node.inputs[0])
+    axes = axes_of(node, 3)
+    if source is None or rank is None or axes is None or len(node.inputs) < 3:
+        return None
+    starts, ends = (None if value is None else known.elements(value) for value in node.inputs[1:3])
+    whole = len(node.inputs) < 5 or node.inputs[4] is None or number(node.inputs[4]) == 1
+    result = list(source)
+    for index, axis in enumerate(axes or range(0 if starts is None else starts.size)):
+        size, result[axis] = result[axis], None
+        if whole and starts is not None and ends is not None and starts.flat[index] == 0:
+            end = ends.flat[index]
+            if isinstance(size, int) and isinstance(end, str):
+                result[axis] = _AT_MOST.format(size, end)
+    return result
+
+
+def _multiplied(left: tuple[Dim, ...] | None, right: tuple[Dim, ...] | None) -> list[Dim] | None:
+    if left is None or right is None or len(left) < 3 or len(right) < 3:
+        return None
+    return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
+
+
+def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
+    rank = max(len(dims) for dims in operands)
+    for axis in range(-rank, 0):
+        sizes = {dims[axis] for dims in operands if len(dims) >= -axis} - {1}
+        if not sizes:
+            yield 1
+            continue
+        for symbol in [each for each in sizes if isinstance(each, str)]:
+            # Where N and min(512, N) fit each other, they are the same; so are N and 1.
+            sizes -= {each for each in sizes if isinstance(each, str) and each.endswith(f",{symbol})")}
+        yield next(iter(sizes)) if len(sizes) == 1 else None
+
+
+def _put(model: Model, found: dict[str, Dim]) -> None:
+    for graph in model.ir.graphs():
+        for value in (value for node in graph for value in node.outputs):
+            dims = _dims(value)
+            if dims is not None and any(isinstance(dim, str) and dim in found for dim in dims):
+                value.shape = ir.Shape([found.get(dim, dim) if isinstance(dim, str) else dim for dim in dims])
+
+
+def _dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    return None if value is None or value.shape is None else dims_of(value)
+
+
+def _is_made_up(dim: Dim, own: set[str]) -> bool:
+    return isinstance(dim, str) and dim.startswith(_MADE_UP) and dim not in own

@@ -1,0 +1,141 @@
+"""How well a candidate does on samples, by the judge's own metrics: what choices and searches are made by.
+
+The judge measures the saved file again; nothing that is measured here is reported as its quality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from onnxport.core.arrays import Array
+from onnxport.core.resources import Closing
+from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.model import Model
+from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.samples.readers import SampleFile
+from onnxport.validate.budgets import Budgets, sentence
+from onnxport.validate.custom_metrics import Averages
+from onnxport.validate.metrics import Seen, figures
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.report import Figure
+
+# Bytes of the original's answers that are kept; samples beyond are not scored on.
+_KEPT = 512 * 2**20
+# dB beyond which more is no gain: the noise of float32 begins.
+_CEILING = 80.0
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a candidate reached on the samples.
+
+    Attributes:
+        sqnr: dB against the original, for each float output that is not all zeros.
+        limited: the figures that the user set a budget for, by output ("" for metrics of all outputs).
+    """
+
+    sqnr: Mapping[str, float]
+    limited: tuple[tuple[str, Figure], ...] = ()
+
+    @property
+    def mean_sqnr(self) -> float:
+        """The mean over the outputs in dB, each at most 80: one that is exact makes up for no other."""
+        values = [min(max(value, -_CEILING), _CEILING) for value in self.sqnr.values()]
+        return float(np.mean(values)) if values else _CEILING
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """The budgets that it does not keep, in words."""
+        missed = [(output, figure) for output, figure in self.limited if figure.met is False]
+        return tuple(
+            f"{output!r}: {sentence(figure)}" if output else sentence(figure) for output, figure in missed
+        )
+
+    @property
+    def meets(self) -> bool:
+        return not self.unmet
+
+    @property
+    def shortfall(self) -> float:
+        """How far from its budgets it is, as the largest share of a limit that is missing; 0 where all are met."""
+        shares = [
+            abs(figure.value - figure.budget) / max(abs(figure.budget), 1e-12)
+            for _, figure in self.limited
+            if figure.met is False and figure.budget is not None
+        ]
+        return max((share if math.isfinite(share) else 1e9 for share in shares), default=0.0)
+
+
+class Scorer(Closing):
+    """Scores candidates by the original's answers, which are computed once.
+
+    Args:
+        original: the float model; its answers are taken for right.
+        files: the samples; as many are used as have room for their answers (512 MiB).
+        validation: the user's budgets and metrics, where there are any.
+
+    Raises:
+        UsageError: a budget or metric that cannot be meant.
+    """
+
+    def __init__(
+        self, original: Model, files: Sequence[SampleFile], validation: ValidateParams | None = None
+    ) -> None:
+        self._budgets = Budgets({}) if validation is None else Budgets.of(validation)
+        self._files: list[SampleFile] = []
+        self._answers: list[dict[str, Array]] = []
+        kept = 0
+        with OrtRuntime.of_model(original) as runtime:
+            for file in files:
+                answers = runtime.run(file.load().feeds)
+                self._files.append(file)
+                self._answers.append(answers)
+                kept += sum(answer.nbytes for answer in answers.values())
+                if kept > _KEPT:
+                    break
+
+    @property
+    def has_budgets(self) -> bool:
+        return bool(self._budgets)
+
+    def score(self, candidate: Model) -> Score:
+        """Runs the candidate, which has the original's inputs and outputs, on every sample."""
+        seen: dict[str, Seen] = {}
+        specs: dict[str, TensorSpec] = {}
+        averages = Averages(self._budgets.user)
+        with OrtRuntime.of_model(candidate) as runtime:
+            for file, answers in zip(self._files, self._answers, strict=True):
+                given = runtime.run(file.load().feeds)
+                for name, answer in answers.items():
+                    specs[name] = TensorSpec(name, answer.dtype.name, answer.shape)
+                    seen.setdefault(name, Seen()).add(answer, given[name], 0.0)
+                averages.add(file.label, answers, given)
+        found = {name: figures(spec, seen[name]) for name, spec in specs.items()}
+        return Score(_sqnr(found), tuple(self._limited(found, averages.figures)))
+
+    def close(self) -> None:
+        """Lets go of the answers."""
+        self._answers.clear()
+
+    def _limited(
+        self, found: Mapping[str, Iterable[Figure]], own: Iterable[Figure]
+    ) -> Iterable[tuple[str, Figure]]:
+        of_outputs = [(name, self._budgets.on(each, name)) for name, group in found.items() for each in group]
+        of_all = [("", self._budgets.on(each, None)) for each in own]
+        return [(name, figure) for name, figure in (*of_outputs, *of_all) if figure.budget is not None]
+
+    def __enter__(self) -> Self:
+        return self
+
+
+def _sqnr(found: Mapping[str, Iterable[Figure]]) -> dict[str, float]:
+    """Of the outputs that have a signal: without one, every error is infinite."""
+    values = {
+        name: figure.value for name, group in found.items() for figure in group if figure.metric == "sqnr"
+    }
+    return {name: value for name, value in values.items() if value > -math.inf}

@@ -1,0 +1,162 @@
+"""The graph that is quantized: what ONNX Runtime computes once it has simplified the model, still in ONNX's operators.
+
+Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
+forms.py and folding.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
+that it writes is also the one that calibration loads.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+import onnxruntime
+from onnx_ir.passes import common
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+from onnxport.core.errors import InputError
+from onnxport.formats.model import Model
+from onnxport.optimizers import shape_inference
+from onnxport.optimizers.opset import lift
+from onnxport.quantize.canonical_operators import to_integer_forms
+from onnxport.quantize.channel_fusion import fold_into_products
+
+# DequantizeLinear has an axis since 13, int16 since 21.
+OLDEST_OPSET = 13
+INT16_OPSET = 21
+# An older model might as well have HardSwish.
+_LIFTED_TO = 14
+_SILENT = 4  # log severity "fatal": failures come as exceptions
+# Above this, weights go to a file beside the graph; protobuf holds 2 GB.
+_LARGE = 2**30  # bytes
+_CHUNK = 2**20
+# What ONNX Runtime raises for a model that it does not take.
+REFUSALS = (
+    state.EPFail,
+    state.Fail,
+    state.InvalidArgument,
+    state.InvalidGraph,
+    state.NotImplemented,
+    state.RuntimeException,
+)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A settled graph.
+
+    Attributes:
+        model: every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
+        path: a file of the same graph, with the same names of values; what calibration's sessions load.
+        notes: sentences for the user.
+    """
+
+    model: Model
+    path: Path
+    notes: tuple[str, ...] = ()
+
+
+def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled:
+    """Settles a copy of `model`.
+
+    Args:
+        model: as it was loaded; its file is what ONNX Runtime reads.
+        folder: where files may be put; they have to live as long as the result.
+        opset: the oldest that will do; an older model is lifted.
+
+    Raises:
+        LiftError: nodes that have no form in `opset`.
+        InputError: ONNX Runtime cannot load the model.
+    """
+    source, notes = model, list[str]()
+    if model.opset < opset:
+        source = _lifted(model, max(opset, _LIFTED_TO))
+        notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
+    if source.path is None or source is not model:
+        source.hand_over(folder / "source.onnx")
+        source.path = folder / "source.onnx"
+    path = folder / "settled.onnx"
+    _optimize(source, path)
+    graph_model = Model(ir.load(path), path)
+    _restore_signature(graph_model, model)
+    shape_inference.infer(graph_model)
+    _name_nodes(graph_model.graph)
+    changed = to_integer_forms(graph_model.graph, graph_model.opset)
+    if fold_into_products(graph_model.graph) or changed:
+        graph_model.save(path)
+    return Settled(graph_model, path, tuple(notes))
+
+
+def _lifted(model: Model, opset: int) -> Model:
+    copy = model.clone()
+    if copy.ir.functions:
+        common.InlinePass()(copy.ir)
+    lift(copy.ir, opset)
+    return copy
+
+
+def _optimize(model: Model, path: Path) -> None:
+    """Has ONNX Runtime write the simplified graph of `model` to `path`."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = _SILENT
+    options.intra_op_num_threads = 1
+    # The session never runs.
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    if model.weight_bytes > _LARGE:
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name", path.name + ".data"
+        )
+    try:
+        onnxruntime.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
+    except REFUSALS as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error
+    except state.InvalidProtobuf as error:  # it could not write
+        raise _why_not_written(path, model.path) from error
+
+
+def _why_not_written(path: Path, source: Path | None) -> OSError:
+    """What the operating system says to so many bytes at `path`, since ONNX Runtime keeps it to itself."""
+    size = source.stat().st_size if source is not None else 0
+    try:
+        with path.open("wb") as stream:
+            for _ in range(size // _CHUNK + 1):
+                stream.write(bytes(_CHUNK))
+    except OSError as refusal:
+        return refusal
+    return OSError(errno.EIO, "ONNX Runtime could not write the graph that it simplified")
+
+
+def _restore_signature(settled_model: Model, source: Model) -> None:
+    """Gives a settled graph what ONNX Runtime does not keep: the source's own declarations and its domains alone."""
+    graph = settled_model.graph
+    for own, theirs in zip(
+        (*graph.inputs, *graph.outputs), (*_run_time(source), *source.graph.outputs), strict=True
+    ):
+        own.type, own.shape = theirs.type, theirs.shape
+    used = {node.domain for node in graph.all_nodes()} | {""}
+    for domain in [each for each in settled_model.ir.opset_imports if each not in used]:
+        del settled_model.ir.opset_imports[domain]
+    settled_model.ir.metadata_props.update(source.ir.metadata_props)
+    graph.name = source.graph.name
+    for attribute in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
+        setattr(settled_model.ir, attribute, getattr(source.ir, attribute))
+
+
+def _run_time(model: Model) -> list[ir.Value]:
+    return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+
+
+def _name_nodes(graph: ir.Graph) -> None:
+    """Gives every node a name of its own: its own, or its operator's with that of its first result."""
+    taken: set[str] = set()
+    for node in graph:
+        name = node.name or f"{node.op_type}_{node.outputs[0].name}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        node.name = name

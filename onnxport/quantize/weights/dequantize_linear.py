@@ -1,0 +1,67 @@
+"""Weights behind DequantizeLinear: ONNX's own way, which every runtime and converter knows.
+
+Its result has the name that the weight had, so that a reader finds in the new graph what was in the old.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.quantize.weights.discovery import Weight
+from onnxport.quantize.weights.encoding import Encoding, Grids
+from onnxport.quantize.weights.graph_edits import discard, register
+from onnxport.quantize.weights.layout import Layout
+from onnxport.quantize.weights.shelf import Shelf
+
+# DequantizeLinear has an axis since 13; blocks and four bits since 21.
+PER_AXIS, BLOCKED = 13, 21
+
+
+def opset_for(layout: Layout, grids: Grids) -> int:
+    """The oldest opset whose DequantizeLinear holds weights of this layout on such grids."""
+    return PER_AXIS if grids.bits == 8 and _is_per_axis(layout, grids) else BLOCKED
+
+
+def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
+    """Stores `weight` as `encoding`, in place, for all that read it."""
+    layout, grids, name = weight.layout, encoding.grids, weight.name
+    operands = [
+        (f"{name}/int{grids.bits}", shelf.numbers(layout.restored(encoding.numbers), grids.bits)),
+        (
+            f"{name}/scale",
+            shelf.tensor(_placed(layout, grids, encoding.scales).astype(weight.dtype.numpy())),
+        ),
+    ]
+    if not grids.symmetric:
+        zero_points = _placed(layout, grids, encoding.zero_points)
+        operands.append((f"{name}/zero_point", shelf.numbers(zero_points, grids.bits)))
+    node = ir.node("DequantizeLinear", register(weight.graph, operands), _attributes(layout, grids))
+    _put_in_place(weight, node)
+
+
+def _put_in_place(weight: Weight, node: ir.Node) -> None:
+    """Has `node`, put in front of all others, give what the initializer was."""
+    value, result = weight.value, node.outputs[0]
+    result.type, result.shape = value.type, value.shape
+    value.replace_all_uses_with(result)
+    weight.graph.insert_before(weight.graph[0], node)
+    discard(weight)
+    result.name, node.name = weight.name, f"{weight.name}/dequantize"
+
+
+def _is_per_axis(layout: Layout, grids: Grids) -> bool:
+    """Whether there is one scale a row, and one axis that tells rows apart."""
+    return grids.block >= layout.row and layout.channel_axis is not None
+
+
+def _attributes(layout: Layout, grids: Grids) -> dict[str, int]:
+    if _is_per_axis(layout, grids):
+        assert layout.channel_axis is not None
+        return {"axis": layout.channel_axis}
+    (axis,) = layout.summed
+    return {"axis": axis, "block_size": min(grids.block, layout.row)}
+
+
+def _placed(layout: Layout, grids: Grids, of_blocks: Array) -> Array:
+    return of_blocks[:, 0] if _is_per_axis(layout, grids) else layout.restored(of_blocks)

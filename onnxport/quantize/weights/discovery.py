@@ -1,0 +1,269 @@
+"""Which weights of a model can be stored in fewer bits, who reads them, and why others are left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from onnxport.core.arrays import Array
+from onnxport.core.errors import CannotConvertError
+from onnxport.formats.model import Model
+from onnxport.optimizers import shape_inference
+from onnxport.quantize.weights.layout import Layout
+
+# A weight of fewer elements saves less than its scale and its operator take.
+SMALL = 512
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+_ONNX = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Use:
+    """One operand that is a weight.
+
+    Attributes:
+        node: the product, table look-up or recurrent layer.
+        position: which of its operands.
+        order: the axes of the stored weight in the order in which the node reads them: a Transpose may lie between.
+    """
+
+    node: ir.Node
+    position: int
+    order: tuple[int, ...]
+
+    @property
+    def is_plain_product(self) -> bool:
+        """Whether the node is x @ W with a W of two axes, transposed or not, and adds a bias at most."""
+        node = self.node
+        if node.op_type == "MatMul":
+            return self.position == 1 and len(self.order) == 2
+        if node.op_type != "Gemm" or self.position != 1 or node.attributes.get_int("transA", False):
+            return False
+        factors = ("alpha", "beta") if self.bias is not None else ("alpha",)
+        return all(node.attributes.get_float(name, 1.0) == 1 for name in factors)
+
+    @property
+    def bias(self) -> ir.Value | None:
+        """What a Gemm adds."""
+        return self.node.inputs[2] if self.node.op_type == "Gemm" and len(self.node.inputs) == 3 else None
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant that can be stored in fewer bits.
+
+    Attributes:
+        value: the initializer.
+        uses: all that read it.
+        layout: its rows.
+    """
+
+    value: ir.Value
+    uses: tuple[Use, ...]
+    layout: Layout
+
+    @property
+    def name(self) -> str:
+        return self.value.name or ""
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The graph whose initializer it is."""
+        assert self.value.graph is not None, "an initializer is of a graph"
+        return self.value.graph
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows are only looked up in it."""
+        return all(use.node.op_type == "Gather" for use in self.uses)
+
+    @property
+    def dtype(self) -> ir.DataType:
+        assert self.value.const_value is not None
+        return self.value.const_value.dtype
+
+    def rows(self) -> Array:
+        """[rows, row] float32, read when it is asked for."""
+        assert self.value.const_value is not None
+        return self.layout.rows(self.value.const_value.numpy()).astype(np.float32, copy=False)
+
+
+@dataclass
+class Found:
+    """What there is to store in fewer bits.
+
+    Attributes:
+        weights: in the order of the graph's nodes.
+        left: reason to how many weights stay as they are for it.
+    """
+
+    weights: list[Weight] = field(default_factory=list)
+    left: Counter[str] = field(default_factory=Counter)
+
+
+def _matmul(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
+    return (rank - 2 if position else rank - 1,) if rank > 1 else ()
+
+
+def _gemm(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
+    flipped = node.attributes.get_int("transB" if position else "transA", 0)
+    return ((0, 1)[flipped] if position else (1, 0)[flipped],)
+
+
+def _conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
+    return tuple(range(1, rank))
+
+
+def _transposed_conv(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
+    return tuple(axis for axis in range(rank) if axis != 1)
+
+
+def _table(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
+    return (1,) if rank == 2 and node.attributes.get_int("axis", 0) == 0 else ()
+
+
+def _recurrent(node: ir.Node, position: int, rank: int) -> tuple[int, ...]:
+    return (2,)
+
+
+# Operator -> operand -> the axes, of the operand as it is read, that are summed over; () for none that is known.
+_SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]]]] = {
+    "MatMul": {0: _matmul, 1: _matmul},
+    "Gemm": {0: _gemm, 1: _gemm},
+    "Conv": {1: _conv},
+    "ConvTranspose": {1: _transposed_conv},
+    "Gather": {0: _table},
+    **{op: {1: _recurrent, 2: _recurrent} for op in ("LSTM", "GRU", "RNN")},
+}
+
+
+def opened(model: Model) -> Model:
+    """A copy of `model` in which constants are initializers, no functions are left, and every node has a name.
+
+    Shapes of what lies inside are inferred anew, since files declare stale ones; the outputs keep theirs.
+    """
+    copy = model.clone()
+    if copy.ir.functions:
+        common.InlinePass()(copy.ir)
+    common.LiftConstantsToInitializersPass(size_limit=SMALL)(copy.ir)
+    common.RemoveInitializersFromInputsPass()(copy.ir)
+    copy.ir.ir_version = max(copy.ir.ir_version or 0, 4)  # initializers that are no inputs
+    for node in copy.graph.all_nodes():
+        node.name = node.name or f"{node.op_type}_{node.outputs[0].name}"
+    shape_inference.drop_declared(copy)
+    shape_inference.infer(copy)
+    keep_outputs(copy, model)
+    return copy
+
+
+def keep_outputs(model: Model, source: Model) -> None:
+    """Gives the outputs of `model` the types and shapes that `source` declares."""
+    for own, declared in zip(model.graph.outputs, source.graph.outputs, strict=True):
+        own.type, own.shape = declared.type or own.type, declared.shape or own.shape
+
+
+def find(model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()) -> Found:
+    """The weights of `operators` in `model`, branches and loop bodies included.
+
+    Args:
+        model: as `opened` gives it.
+        exclude: names of nodes whose weights stay.
+    """
+    found = Found()
+    met: set[ir.Value] = set()
+    for node in model.graph.all_nodes():
+        if node.domain not in _ONNX or node.op_type not in _SUMMED:
+            continue
+        for position in _SUMMED[node.op_type]:
+            value = _constant(node, position)
+            if value is None or value in met:
+                continue
+            met.add(value)
+            weight = _weight(value, operators, exclude)
+            if isinstance(weight, Weight):
+                found.weights.append(weight)
+            elif weight:
+                found.left[weight] += 1
+    return found
+
+
+def _constant(node: ir.Node, position: int) -> ir.Value | None:
+    """The initializer that an operand is, maybe behind a Transpose."""
+    value = node.inputs[position] if position < len(node.inputs) else None
+    while value is not None and (maker := value.producer()) is not None and maker.op_type in _MOVES:
+        value = maker.inputs[0]
+    return value if value is not None and value.is_initializer() and value.const_value is not None else None
+
+
+_MOVES = ("Transpose", "Identity")
+
+
+def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str]) -> Weight | str:
+    """The weight that `value` is, or why it stays; nothing said of what is no weight."""
+    tensor = value.const_value
+    assert tensor is not None
+    if tensor.dtype not in FLOATS:
+        return "stored in fewer bits already" if tensor.dtype.itemsize < 2 and tensor.size >= SMALL else ""
+    if tensor.size < SMALL:
+        return f"of fewer than {SMALL} elements"
+    uses = tuple(_uses(value, tuple(range(len(tensor.shape)))))
+    if value.is_graph_output():
+        return "an output of the model"
+    if any(use.node.name in exclude for use in uses):
+        return "excluded"
+    summed = {_summed(use) for use in uses} - {()}
+    if not summed or any(use.node.op_type not in operators for use in uses):
+        return f"read by {', '.join(sorted({use.node.op_type for use in uses}))}"
+    products = {_summed(use) for use in uses if use.node.op_type != "Gather"} or summed
+    if len(products) > 1:
+        return "summed over different axes by different operators"
+    if not np.isfinite(tensor.numpy()).all():
+        return "not finite"
+    return Weight(value, uses, Layout(tuple(tensor.shape.numpy()), next(iter(products))))
+
+
+def _uses(value: ir.Value, order: tuple[int, ...]) -> Iterator[Use]:
+    for node, position in value.uses():
+        if node.op_type in _MOVES and node.domain in _ONNX and not node.outputs[0].is_graph_output():
+            moved = (
+                node.attributes.get_ints("perm", range(len(order))[::-1])
+                if node.op_type == "Transpose"
+                else range(len(order))
+            )
+            yield from _uses(node.outputs[0], tuple(order[axis] for axis in moved))
+        else:
+            yield Use(node, position, order)
+
+
+def _summed(use: Use) -> tuple[int, ...]:
+    """The axes of the stored weight over which the use sums; () for a use that is none."""
+    rule = _SUMMED.get(use.node.op_type, {}).get(use.position) if use.node.domain in _ONNX else None
+    read = rule(use.node, use.position, len(use.order)) if rule else ()
+    return tuple(sorted(use.order[axis] for axis in read))
+
+
+def reasons(found: Found) -> str:
+    """Why weights stay, with how many do."""
+    return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """ "1 weight", "2 weights"."""
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def nothing_found(
+    model: Model, found: Found, purpose: str, fix: str = "give a float model"
+) -> CannotConvertError:
+    """The refusal of a model in which no weight is left for the purpose."""
+    why = (
+        f"they stay for these reasons: {reasons(found)}"
+        if found.left
+        else "no product or table reads a constant"
+    )
+    return CannotConvertError(f"{model.path} has no weights to {purpose}", why=why, fix=fix)

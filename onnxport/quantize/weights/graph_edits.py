@@ -1,0 +1,47 @@
+"""Changes to a graph: new tensors registered, nodes that take the place of one, weights that nobody reads any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from onnxport.quantize.weights.discovery import Weight
+
+
+def register(graph: ir.Graph, tensors: Sequence[tuple[str, ir.TensorProtocol]]) -> list[ir.Value]:
+    """Initializers of these names, made different where the graph has them already."""
+    made = []
+    for name, tensor in tensors:
+        while name in graph.initializers:
+            name += "_"
+        shape = ir.Shape(tensor.shape.numpy())
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
+        tensor.name = name
+        graph.register_initializer(value)
+        made.append(value)
+    return made
+
+
+def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
+    """Has the last of `made` give, under their names, what `node` gave, which is removed."""
+    graph, last = node.graph, made[-1]
+    assert graph is not None, "a node that was found is in a graph"
+    for each in made[:-1]:
+        for number, value in enumerate(each.outputs):
+            value.name = f"{each.name}/{number}" if number else each.name
+    graph.insert_before(node, made)
+    for old, new in zip(node.outputs, last.outputs, strict=True):
+        new.type, new.shape = old.type, old.shape
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    for old, new in zip(node.outputs, last.outputs, strict=True):
+        new.name = old.name
+
+
+def discard(weight: Weight) -> None:
+    """Removes the initializer, and what moved its axes, when nothing reads it any more."""
+    for mover in {node for node, _ in weight.value.uses()}:
+        assert mover.graph is not None
+        mover.graph.remove(mover, safe=True)
+    del weight.graph.initializers[weight.name]

@@ -1,0 +1,123 @@
+"""What the first nodes of a graph say about the numbers that an input holds: images, masks, positive values."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.samples.value_uses import CARRIERS, carried_on, constant, operand, uses
+
+Bounds = tuple[float, float]
+
+BYTES: Bounds = (0.0, 255.0)
+UNIT: Bounds = (0.0, 1.0)
+
+# What keeps a positive value positive, and what needs one.
+_KEEP_POSITIVE = CARRIERS | {"Add", "Mul", "Clip", "Max", "Relu"}
+_NEED_POSITIVE = frozenset({("Log", 0), ("Sqrt", 0), ("Reciprocal", 0), ("Div", 1)})
+# A factor that takes bytes to about 1 (1/255, 1/256, 1/127.5), as a divisor.
+_BYTE_DIVISORS = (100.0, 300.0)
+# Means of bytes, and of bytes divided by 255, that networks are trained with: ImageNet's are 104 to 124, 0.4 to 0.5.
+_BYTE_MEANS = (50.0, 200.0)
+_UNIT_MEANS = (0.1, 0.9)
+# Weaker than this, a factor hides nothing from a softmax.
+_HIDING = -1e3
+# What a mask that is added to scores holds where it hides.
+HIDDEN = -10000
+
+
+def bounds(value: ir.Value) -> Bounds | None:
+    """The range that an image has before the graph normalises it; None where the graph does not."""
+    for node, index in uses(value):
+        found = _of_normalisation(node, index)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_normalisation(node: ir.Node, index: int) -> Bounds | None:
+    if node.op_type == "BatchNormalization" and index == 0:
+        running = constant(node.inputs[3])
+        return BYTES if running is not None and _within(float(running.max()), _BYTE_MEANS) else None
+    other = operand(node, index)
+    if other is None or not other.size or other.size > 4 or other.dtype.kind != "f":
+        return None
+    if node.op_type in ("Mul", "Div") and np.all(other > 0):
+        divisor = 1.0 / other if node.op_type == "Mul" else other
+        scales = node.op_type == "Mul" or index == 0
+        return BYTES if scales and _within(float(np.max(divisor)), _BYTE_DIVISORS) else None
+    if node.op_type == "Sub" and index == 0:
+        return _of_mean(node, other)
+    return _of_mean(node, -other) if node.op_type == "Add" else None
+
+
+def _of_mean(node: ir.Node, mean: Array) -> Bounds | None:
+    """A mean that is subtracted, told by its size; a small one counts only when a division follows."""
+    if _within(float(np.max(mean)), _BYTE_MEANS):
+        return BYTES
+    divided = any(
+        after.op_type in ("Div", "Mul") and operand(after, index) is not None
+        for after, index in uses(node.outputs[0])
+    )
+    return UNIT if divided and _within(float(np.min(mean)), _UNIT_MEANS) else None
+
+
+def is_positive(value: ir.Value) -> bool:
+    """Whether the values go into a logarithm, a root, a fractional power or below a fraction bar.
+
+    On the way they may be scaled, cut or moved by a small positive constant.
+    """
+    reached = (
+        use for carried in carried_on(value, _KEEP_POSITIVE) if _keeps_sign(carried) for use in carried.uses()
+    )
+    return any((node.op_type, index) in _NEED_POSITIVE or _fractional(node, index) for node, index in reached)
+
+
+def _keeps_sign(value: ir.Value) -> bool:
+    """False for sums and products with anything but positive constants."""
+    producer = value.producer()
+    if producer is None or producer.op_type not in ("Add", "Mul", "Max"):
+        return True
+    others = [each for index in range(2) if (each := operand(producer, index)) is not None]
+    return bool(others) and all(np.all(other >= 0) and np.all(other <= 1) for other in others)
+
+
+def _fractional(node: ir.Node, index: int) -> bool:
+    if node.op_type != "Pow" or index != 0:
+        return False
+    exponent = operand(node, 0)
+    return exponent is not None and bool(np.any(exponent != np.round(exponent)))
+
+
+def is_mask(value: ir.Value) -> bool:
+    """Whether the values choose: in a Where, or times a large negative number, maybe after 1 - x."""
+    for node, index in uses(value):
+        if node.op_type == "Where" and index == 0:
+            return True
+        turned = node.op_type == "Sub" and index == 1 and _is_one(operand(node, 1))
+        after = uses(node.outputs[0]) if turned else iter([(node, index)])
+        if any(_hides(*use) for use in after):
+            return True
+    return False
+
+
+def _hides(node: ir.Node, index: int) -> bool:
+    other = operand(node, index) if node.op_type == "Mul" else None
+    return other is not None and other.size == 1 and bool(other.ravel()[0] <= _HIDING)
+
+
+def is_added_to_scores(value: ir.Value) -> bool:
+    """Whether the values are added to what a softmax takes, as masks of 0 and a large negative number are."""
+    return any(
+        node.op_type == "Add" and any(after.op_type == "Softmax" for after, _ in uses(node.outputs[0]))
+        for node, _ in uses(value)
+    )
+
+
+def _is_one(array: Array | None) -> bool:
+    return array is not None and array.size == 1 and bool(array.ravel()[0] == 1)
+
+
+def _within(number: float, limits: tuple[float, float]) -> bool:
+    return limits[0] <= number <= limits[1]

@@ -1,0 +1,85 @@
+"""What the two files round to beside float32, and what that does to one node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from onnxport.core.arrays import Array
+from onnxport.formats.model import Model
+from onnxport.validate.debug.graph import Network
+from onnxport.validate.report import Precision
+from onnxport.validate.rounded_reference import ROUNDINGS, rounded, to_dtype
+from onnxport.validate.tolerance import RULES
+
+# These give codes: whole numbers that are one off where rounding goes the other way.
+_CODES = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+_QUANTIZED = "QLinear"
+# What hands codes and multiples of a step on as they are.
+_MOVES = frozenset(
+    "Identity Reshape Transpose Squeeze Unsqueeze Flatten Slice Concat Split Gather Relu".split()
+)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What each node of the reference is run again with.
+
+    Attributes:
+        precision: whose tolerance holds (tolerance.RULES); "float32" for the usual one.
+        made: whether the reference's nodes have to be rounded to it first, since the candidate alone is.
+        kept: the values that the candidate computes in float32 in spite of that.
+    """
+
+    precision: Precision = "float32"
+    made: bool = False
+    kept: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, reference: Precision, candidate: Precision, kept: frozenset[str] = frozenset()) -> Rounds:
+        if reference == "float32" and candidate in ROUNDINGS:
+            return cls(candidate, made=True, kept=kept)
+        return cls(reference) if reference in RULES else cls()
+
+    def model(self, proto: onnx.ModelProto, folder: Path | None, dither: int | None) -> Model | None:
+        """A part of the reference with the roundings, its weights inside; None where ONNX cannot say so.
+
+        Args:
+            dither: see rounding.rounded.
+        """
+        copy = onnx.ModelProto.FromString(proto.SerializeToString())
+        if folder is not None:
+            onnx.load_external_data_for_model(copy, str(folder))
+        return rounded(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
+
+    def stored(self, values: Array) -> Array:
+        """float32 values as weights of this precision hold them."""
+        return to_dtype(values, ROUNDINGS[self.precision][0].numpy())
+
+
+def step(network: Network, value: str, group: Sequence[int]) -> float:
+    """What one rounding that goes the other way changes in `value`, the last of `group`; 0 where it is not quantized.
+
+    A group with several roundings in it may be that many steps off.
+    """
+    own, within = network.producers[value], set(group)
+    while (
+        network.nodes[own].op_type in _MOVES and network.producers.get(network.nodes[own].input[0]) in within
+    ):
+        own = network.producers[network.nodes[own].input[0]]
+    count = max(1, sum(_gives_codes(network.nodes[index]) for index in group))
+    if _gives_codes(network.nodes[own]):
+        return float(count)
+    if network.nodes[own].op_type != "DequantizeLinear":
+        return 0.0
+    inside = network.producers.get(network.nodes[own].input[0]) in within
+    scale = network.constant(network.nodes[own].input[1])
+    return count * float(scale.max()) if inside and scale is not None and scale.size else 0.0
+
+
+def _gives_codes(node: onnx.NodeProto) -> bool:
+    return node.op_type in _CODES or node.op_type.startswith(_QUANTIZED)

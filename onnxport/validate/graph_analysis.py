@@ -1,0 +1,218 @@
+"""What the graph says about rounding: how long its sums are, and which outputs hang on its inputs at all.
+
+The models here are without model-local functions (samples.domain.without_functions).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnxport.formats.model import Model
+from onnxport.samples.value_uses import CARRIERS, constant, constant_tensor
+from onnxport.validate.report import NodeRef
+
+# Assumed where there is no graph to read (`.ort`, `.tflite` as reference): a 3x3 convolution over 128 channels.
+UNKNOWN_LENGTH = 1152
+
+_CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvTranspose", "DeformConv", "QLinearConv"})
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+# What sees of a value no more than how large it is.
+_SIZES = frozenset(("Shape", "Size"))
+_NOTHING = frozenset[str]()
+_REDUCTIONS = frozenset(
+    "ReduceSum ReduceMean GlobalAveragePool ReduceL2 ReduceSumSquare ReduceLogSumExp".split()
+)
+# Saturating functions that ONNX Runtime computes around their middle, so that what they give near 0 is exact to
+# eps absolutely, not relatively: MLAS evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
+_SATURATING = frozenset({"Sigmoid", "HardSigmoid"})
+# What passes such a value on without shrinking its error.
+_KEEPERS = CARRIERS.union(
+    "ReduceMean ReduceMax ReduceMin MaxPool AveragePool GlobalAveragePool GlobalMaxPool".split()
+)
+
+
+def accumulation_length(model: Model) -> int:
+    """The longest sum of products in the network, told by the shapes of its weights; at least 1."""
+    lengths = (node_length(node) for graph in _graphs(model) for node in graph)
+    return max((length for length in lengths if length is not None), default=1)
+
+
+def _graphs(model: Model) -> Iterator[ir.Graph]:
+    yield model.graph
+    yield from model.graph.subgraphs()
+
+
+def node_length(node: ir.Node) -> int | None:
+    """The number of terms in one output element's sum; None for nodes that sum nothing, or of unknown sizes."""
+    if node.op_type in _CONVOLUTIONS:
+        weights = _dims(node.inputs[3 if node.op_type == "QLinearConv" else 1])
+        return None if weights is None else math.prod(weights[1:])
+    if node.op_type in ("MatMul", "Gemm", "FusedMatMul"):
+        return _contracted(node)
+    if node.op_type in _RECURRENT:
+        weights, recurrence = _dims(node.inputs[1]), _dims(node.inputs[2])
+        return None if weights is None or recurrence is None else weights[-1] + recurrence[-1]
+    if node.op_type in _REDUCTIONS:
+        return _reduced(node)
+    if node.op_type in ("TreeEnsembleRegressor", "TreeEnsembleClassifier"):
+        return len(set(node.attributes["nodes_treeids"].as_ints()))
+    return None
+
+
+def _contracted(node: ir.Node) -> int | None:
+    """The axis that both factors share, from whichever of them is known."""
+    transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+    right, left = _dims(node.inputs[1]), _dims(node.inputs[0])
+    if right is not None:
+        return right[-1] if transposed else right[-2] if len(right) > 1 else right[0]
+    return (
+        left[-1]
+        if left and not ("transA" in node.attributes and node.attributes["transA"].as_int())
+        else None
+    )
+
+
+def _reduced(node: ir.Node) -> int | None:
+    dims, result = _dims(node.inputs[0]), _dims(node.outputs[0])
+    if dims is None or result is None:
+        return None
+    return math.prod(dims) // max(math.prod(result), 1)
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
+    """The sizes of a value when all are known; of quantized weights before their DequantizeLinear."""
+    producer = None if value is None else value.producer()
+    if producer is not None and producer.op_type == "DequantizeLinear":
+        value = producer.inputs[0]
+    weights = constant_tensor(value)
+    if weights is not None:
+        return tuple(int(size) for size in weights.shape.numpy())
+    if value is None or value.shape is None:
+        return None
+    sizes = tuple(dim for dim in value.shape if isinstance(dim, int))
+    return sizes if len(sizes) == len(value.shape) else None
+
+
+def output_nodes(model: Model) -> dict[str, NodeRef]:
+    """Graph output to the node that makes it; none for an output that is an input or a constant."""
+    made = ((value, value.producer()) for value in model.graph.outputs)
+    return {
+        value.name: NodeRef(name=node.name or "", op=node.op_type, value=value.name)
+        for value, node in made
+        if value.name and node is not None
+    }
+
+
+def output_steps(model: Model) -> dict[str, float]:
+    """Graph output to its quantization step, for those that a DequantizeLinear makes, maybe moved or joined.
+
+    The largest scale where there are several. An output's finer grid tells nothing where others in the model are
+    coarser: what these round otherwise reaches it in steps of theirs.
+    """
+    quantized = [node for node in model.graph if node.op_type == "QuantizeLinear"]
+    coarsest = min(map(_bytes_of_grid, quantized), default=0)
+    steps = {value.name or "": _step(value, coarsest) for value in model.graph.outputs}
+    return {name: step for name, step in steps.items() if step}
+
+
+def _bytes_of_grid(node: ir.Node) -> int:
+    """Of a number on the grid of a QuantizeLinear or DequantizeLinear."""
+    point = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    return 1 if point is None else point.dtype.itemsize
+
+
+def _step(value: ir.Value, coarsest: int) -> float:
+    """The step of an output's grid, of `coarsest` bytes or fewer; 0 for none."""
+    found = 0.0
+    for source in _sources(value, CARRIERS):
+        producer = source.producer()
+        if (
+            producer is not None
+            and producer.op_type == "DequantizeLinear"
+            and not 0 < coarsest < _bytes_of_grid(producer)
+        ):
+            scale = constant(producer.inputs[1])
+            found = max(found, float(scale.max())) if scale is not None and scale.size else found
+    return found
+
+
+def constant_outputs(model: Model) -> frozenset[str]:
+    """Graph outputs that no input reaches, or only through its shape."""
+    inputs = {id(given) for given in model.graph.inputs if given.name not in model.graph.initializers}
+    return frozenset(
+        value.name
+        for value in model.graph.outputs
+        if value.name and not any(id(source) in inputs for source in _sources(value, None))
+    )
+
+
+def unread_inputs(model: Model) -> frozenset[str]:
+    """Inputs that no output depends on, not through their shape either."""
+    read = {id(source) for output in model.graph.outputs for source in _sources(output, None, _NOTHING)}
+    return frozenset(
+        value.name
+        for value in model.graph.inputs
+        if value.name and value.name not in model.graph.initializers and id(value) not in read
+    )
+
+
+def saturating_outputs(model: Model) -> frozenset[str]:
+    """Graph outputs that hold what a saturating function gave, maybe moved, averaged or joined with others."""
+    return frozenset(
+        value.name
+        for value in model.graph.outputs
+        if value.name
+        and any(
+            producer is not None and producer.op_type in _SATURATING
+            for producer in (source.producer() for source in _sources(value, _KEEPERS))
+        )
+    )
+
+
+def has_16_bit_activations(model: Model) -> bool:
+    """Whether values are quantized to 16 bits anywhere in the main graph."""
+    return any(
+        node.op_type == "QuantizeLinear" and _zero_point_type(node) in _SIXTEEN_BITS for node in model.graph
+    )
+
+
+def _zero_point_type(node: ir.Node) -> ir.DataType | None:
+    if len(node.inputs) < 3 or node.inputs[2] is None:
+        return node.outputs[0].dtype
+    tensor = ir.convenience.get_const_tensor(node.inputs[2])
+    return node.inputs[2].dtype if tensor is None else tensor.dtype
+
+
+_SIXTEEN_BITS = frozenset((ir.DataType.INT16, ir.DataType.UINT16))
+
+
+def _sources(
+    value: ir.Value, through: frozenset[str] | None, never: frozenset[str] = _SIZES
+) -> Iterator[ir.Value]:
+    """`value` and the values it is made from, back to the inputs; only through the operators named, if any are.
+
+    The way leads into the bodies of If and Loop, and not through the operators in `never`.
+    """
+    pending, seen = [value], {id(value)}
+    while pending:
+        current = pending.pop()
+        yield current
+        producer = current.producer()
+        if producer is None or producer.op_type in never:
+            continue
+        inner = _inner_outputs(producer)
+        needed: list[ir.Value | None] = list(inner)
+        if through is None or producer.op_type in through:
+            needed.extend(producer.inputs)
+        fresh = {id(other): other for other in needed if other is not None and id(other) not in seen}
+        seen.update(fresh)
+        pending.extend(fresh.values())
+
+
+def _inner_outputs(node: ir.Node) -> Iterator[ir.Value]:
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield from attribute.as_graph().outputs

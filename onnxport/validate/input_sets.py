@@ -1,0 +1,200 @@
+"""Which inputs a model is tried on: the user's, or generated sets at more than one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from onnxport.core.errors import UsageError
+from onnxport.formats.artifact import Dim, TensorSpec
+from onnxport.runtimes.base import MemoryFullError, RunError
+from onnxport.samples.domain import Domain
+from onnxport.samples.generator import COMPANIONS, FURTHER_KINDS, KINDS, FloatKind, generate
+from onnxport.samples.preprocessing import preprocessing
+from onnxport.samples.readers import Sample, SampleFile, find_samples, holds_images
+from onnxport.samples.sizes import OpenSizes, Shapes
+from onnxport.samples.split import EVERYTHING, FEWEST, held_back
+from onnxport.samples.states import States
+from onnxport.samples.tables import ROWS as TABLE_ROWS
+from onnxport.samples.tables import SUFFIX
+from onnxport.validate.params import GENERATED, READ, ValidateParams
+from onnxport.validate.size_search import Search
+
+# Makes or reads one set of inputs; called again it gives the same one.
+Loader = Callable[[], Sample]
+# Runs the reference on a set, with the seconds that one run may take, None for any number. Raises RunError when the
+# model refuses its sizes, MemoryFullError when it takes too much memory.
+Try = Callable[[Loader, float | None], None]
+
+BATCH = 3  # of the sets that are not of batch 1
+ROWS = 256  # of a table: trees have many branches
+# Further sets made, one at a time, for outputs about which the planned ones say nothing.
+_FURTHER = 6
+
+
+def feed_from_folder(
+    inputs: Iterable[TensorSpec],
+    shapes: Mapping[str, tuple[Dim, ...]],
+    params: ValidateParams,
+    states: States,
+    run: Try,
+    features: tuple[str, ...] | None = None,
+) -> tuple[str, ...]:
+    """Runs every set of inputs in the user's folder; returns what the report is to note.
+
+    Args:
+        features: of a model of tables its columns, see find_samples: rows of a file then come many at a time.
+    """
+    assert params.inputs is not None
+    specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
+    settings = preprocessing(params.preprocess, params.inputs)
+    rows = TABLE_ROWS if features is not None or _is_table(params.inputs) else 1
+    files = find_samples(
+        params.inputs,
+        specs,
+        EVERYTHING,
+        settings=settings,
+        optional=frozenset(states),
+        rows=rows,
+        features=features,
+    )
+    if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
+        raise UsageError(
+            f"--preprocess is for images, and {params.inputs} holds none",
+            fix="prepare the arrays so, and leave it out",
+        )
+    notes: list[str] = []
+    if params.part == "held-back":
+        spared = held_back(files)
+        if not spared:
+            same = f"{len(files)} samples" if len(files) > 1 else "sample"
+            notes.append(
+                f"calibrated and judged on the same {same}: of fewer than {FEWEST} none is held back"
+            )
+        files = spared or files
+    most = params.samples or READ
+    if rows > 1 and len(files) > most:
+        notes.append(f"{most} of {len(files)} sets of up to {rows} rows were fed; --samples N feeds more")
+    files = files[:most]
+    lacking: dict[str, str] = {}
+
+    def load(file: SampleFile) -> Sample:
+        sample = file.load()
+        lacking.update(dict.fromkeys(sample.begun, sample.label))
+        return sample
+
+    for file in files:
+        run(partial(load, file), None)
+    notes += [f"preprocessing of images: {settings}"] if holds_images(files) else []
+    notes += [f"the state {name!r} began with zeros, {label} gives none" for name, label in lacking.items()]
+    return tuple(notes)
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() == SUFFIX or any(path.glob(f"*{SUFFIX}"))
+
+
+class GeneratedInputs:
+    """Sets of inputs made for a model.
+
+    Planned are sets of every kind at one size and batch 1, then others at another size and batch 3 where the model
+    leaves these open (of a table many rows, then one), then adversarial companions, then a few more for as long as all
+    say nothing about some output.
+
+    Args:
+        inputs: the model's inputs.
+        domains: input name to the values that it may hold.
+        seed: the user's seed.
+        run: tries a set on the reference.
+        sizes: what is open of the shapes.
+        search: the search for such sizes.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[TensorSpec, ...],
+        domains: Mapping[str, Domain],
+        seed: int,
+        run: Try,
+        sizes: OpenSizes,
+        search: Search,
+    ) -> None:
+        self._inputs, self._domains, self._seed, self._run = inputs, domains, seed, run
+        self._sizes, self._search = sizes, search
+        is_table = any(domain.kind == "table" for domain in domains.values())
+        self._batch, self._other_batch = (ROWS, 1) if is_table else (1, BATCH)
+        self._count, self._further = 0, 0
+        self._accepted: Shapes | None = None
+        self.notes: list[str] = []
+
+    def feed(self, samples: int | None, doubtful: Callable[[], bool], blind: Callable[[], bool]) -> None:
+        """Runs the sets: `samples` at batch 1, and further ones while `doubtful` or, at batch 3, `blind` says so.
+
+        The larger sets come early: the first two decide whether an optimizer's pass may stay (Judge.differs).
+        """
+        planned = samples or GENERATED
+        shapes = self._first_accepted(KINDS[0], self._sizes.proposals(self._batch))
+        for number in range(max(1, planned // GENERATED) if self._sizes.is_open else 0):
+            self._feed_another_size(_kind(number), shapes)
+        for number in range(1, planned):
+            self._first_accepted(_kind(number), [shapes, *self._sizes.proposals(self._batch)])
+        for other in KINDS[1:]:
+            if blind():
+                self._feed_another_size(other, shapes)
+        for kind in COMPANIONS if self._inputs else ():
+            self._feed_companion(kind, shapes)
+        self._accepted = shapes
+        while doubtful() and self.feed_further():
+            pass
+
+    def feed_further(self) -> bool:
+        """Runs one set beyond those that were planned; False when there have been enough of them."""
+        if self._further == _FURTHER or not self._inputs or self._accepted is None:
+            return False
+        kind = FURTHER_KINDS[self._further % len(FURTHER_KINDS)]
+        self._further += 1
+        self._first_accepted(kind, [self._accepted, *self._sizes.proposals(self._batch)])
+        return True
+
+    def _feed_another_size(self, kind: FloatKind, shapes: Shapes) -> None:
+        """A set at another batch, and at other sizes that the model accepts, odd ones if it does, if there are any."""
+        batch = self._other_batch if self._sizes.has_batch else 1
+        proposed = list(self._sizes.proposals(batch))
+        odd = [each for each in self._sizes.proposals(batch, odd=True) if each not in proposed]
+        before = list(self._sizes.proposals(self._batch))
+        used = before.index(shapes) if shapes in before else 0
+        try:
+            self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])
+        except (UsageError, MemoryFullError) as refusal:
+            self.notes.append(f"the reference was tried at one size only: {refusal.why}")
+
+    def _feed_companion(self, kind: FloatKind, shapes: Shapes) -> None:
+        """One more set; a model that refuses it (a division by zero) has none, since nobody promised that it runs."""
+        try:
+            self._run(partial(self._sample, self._count, kind, shapes), None)
+        except (RunError, MemoryFullError):
+            return
+        self._count += 1
+
+    def _first_accepted(self, kind: FloatKind, proposals: Iterable[Shapes]) -> Shapes:
+        """Runs the next set in the first of the proposed sizes that the model accepts."""
+        for shapes in self._search.worthwhile(proposals):
+            if self._search.accepts(
+                shapes, partial(self._run, partial(self._sample, self._count, kind, shapes))
+            ):
+                self._count += 1
+                return shapes
+        raise self._search.failed()
+
+    def _sample(self, index: int, kind: FloatKind, shapes: Shapes) -> Sample:
+        inputs = {spec.name: (spec, shapes[spec.name]) for spec in self._inputs}
+        feeds = generate(inputs, self._domains, kind=kind, seed=self._seed, index=index)
+        has_floats = any(domain.kind == "real" for domain in self._domains.values())
+        telling = has_floats or kind in COMPANIONS
+        label = f"set {index + 1} ({kind})" if telling else f"set {index + 1}"
+        return Sample(label, feeds, "generated", adversarial=kind in COMPANIONS)
+
+
+def _kind(number: int) -> FloatKind:
+    return KINDS[number % len(KINDS)]

@@ -1,0 +1,137 @@
+"""Rows of a table that a candidate answers otherwise: which, what they hold, and what both sides say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import printable
+from onnxport.formats.artifact import TensorSpec
+from onnxport.runtimes.base import RunError
+from onnxport.validate.comparison import compare
+from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.rollout import Run
+
+_SHOWN = 5
+_COLUMNS = 12  # of a row
+_SCORES = 6
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row that differs.
+
+    Attributes:
+        label, number: the set that it is from, and its number in the file or set.
+        feeds: its values, of every input [1, ...].
+        differing: output to what both sides say of it.
+    """
+
+    label: str
+    number: int
+    feeds: Mapping[str, Array]
+    differing: Mapping[str, tuple[Array, Array]]
+
+
+def differing_rows(reference: Reference, candidate: Run, features: Sequence[str]) -> tuple[str, ...]:
+    """Notes on the rows that differ, a few of them in full, and on whether float32 explains them."""
+    try:
+        rows = [row for each in reference.sets for row in _rows(reference, candidate, each)]
+    except RunError:
+        return ()
+    if not rows:
+        return ()
+    ordinary = [row for row in rows if row.label] or rows
+    total = sum(next(iter(each.shapes.values()), (1,))[0] for each in reference.sets)
+    shown = ordinary[:_SHOWN]
+    first = f", the first {len(shown)}:" if len(rows) > len(shown) else ":"
+    plural = "" if len(rows) == 1 else "s"
+    notes = [f"{len(rows)} row{plural} of {total} differ{'s' if len(rows) == 1 else ''}{first}"]
+    notes += [_said(row, features) for row in shown]
+    return (*notes, *_explained(reference, shown))
+
+
+def _rows(reference: Reference, candidate: Run, answered: Answered) -> Iterator[Row]:
+    feeds, answers = reference.answers(answered)
+    given = candidate.run(feeds)
+    found: dict[int, dict[str, tuple[Array, Array]]] = {}
+    for name, answer in answers.items():
+        compared = compare(name, answer, given[name], answered.noise[name], reference.tolerance)
+        for row in compared.rows:
+            found.setdefault(row, {})[name] = answer[row], given[name][row]
+    for row, differing in sorted(found.items()):
+        values = {name: array[row : row + 1] for name, array in feeds.items()}
+        yield Row(answered.label, answered.first_row + row, values, differing)
+
+
+def _said(row: Row, features: Sequence[str]) -> str:
+    answers = "; ".join(
+        f"{name} {_shown(ours)}, in ONNX {_shown(theirs)}" for name, (ours, theirs) in row.differing.items()
+    )
+    return printable(f"row {row.number} of {row.label}: {_values(row, features)}: {answers}")
+
+
+def _values(row: Row, features: Sequence[str]) -> str:
+    if len(row.feeds) == 1:
+        ((name, array),) = row.feeds.items()
+        cells = array.ravel().tolist()
+        if len(features) == len(cells):
+            return _listed([f"{feature}={cell!r}" for feature, cell in zip(features, cells, strict=True)])
+        return f"{name}=[{_listed([repr(cell) for cell in cells])}]"
+    return _listed([f"{name}={array.ravel()[0]!r}" for name, array in row.feeds.items()])
+
+
+def _listed(cells: Sequence[str]) -> str:
+    more = f", … {len(cells) - _COLUMNS} more" if len(cells) > _COLUMNS else ""
+    return ", ".join(cells[:_COLUMNS]) + more
+
+
+def _shown(answer: Array) -> str:
+    values = np.asarray(answer).ravel()
+    texts = [
+        f"{value:.7g}" if values.dtype.kind == "f" else str(value) for value in values[:_SCORES].tolist()
+    ]
+    if values.size == 1:
+        return texts[0]
+    return f"[{', '.join(texts)}{', …' if values.size > _SCORES else ''}]"
+
+
+def _explained(reference: Reference, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Whether the reference itself answers as the candidate does when the rows are rounded to float32."""
+    if not any(spec.dtype == "float64" for spec in reference.inputs):
+        return ()
+    rounded: Feeds = {spec.name: _as_float32(spec, rows) for spec in reference.inputs}
+    try:
+        answers = reference.ask(rounded)
+    except RunError:
+        return ()
+    same = all(
+        _alike(answers[name][place], theirs)
+        for place, row in enumerate(rows)
+        for name, (_, theirs) in row.differing.items()
+    )
+    if not same:
+        return ()
+    which = "this row" if len(rows) == 1 else "these rows"
+    return (
+        f"{reference.name} itself answers so when {which} is rounded to float32: "
+        "a value lies on the other side of a threshold then",
+    )
+
+
+def _as_float32(spec: TensorSpec, rows: Sequence[Row]) -> Array:
+    values = np.concatenate([row.feeds[spec.name] for row in rows])
+    if spec.dtype != "float64":
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
+
+
+def _alike(ours: Array, theirs: Array) -> bool:
+    if np.asarray(ours).dtype.kind != "f":
+        return bool(np.all(ours == theirs))
+    scale = float(np.max(np.abs(theirs), initial=0.0))
+    return bool(np.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * scale, equal_nan=True))

@@ -1,0 +1,126 @@
+"""A native crash, a hang and an interrupt in a child are errors of the parent, never its end."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+import pytest
+
+from onnxport.core.child_process import Child, ChildBug, Parent, borrowed, give_back, sparing
+from onnxport.core.errors import CannotConvertError, MachineError, Refusal
+
+
+class Served:
+    """What the tests put into a child."""
+
+    parent: Parent | None = None
+
+    def double(self, value: int) -> int:
+        return 2 * value
+
+    def chatter(self) -> str:
+        os.write(1, b"noise on stdout\n")
+        os.write(2, b"noise on stderr\n")
+        return "clean"
+
+    def refuse(self) -> None:
+        raise CannotConvertError("no", refusals=[Refusal("Loop", "decode", "carries a sequence")])
+
+    def stumble(self) -> None:
+        raise KeyError("unforeseen")
+
+    def crash(self) -> None:
+        os.write(2, b"fatal: the last thing it said\n")
+        ctypes.string_at(0)
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def remember(self, value: int) -> list[int]:
+        self.remembered = [*getattr(self, "remembered", []), value]
+        return self.remembered
+
+    def consult(self) -> str:
+        assert self.parent is not None
+        self.parent.tell("half way")
+        return f"heard {self.parent.word()}"
+
+    def hang(self) -> None:
+        time.sleep(60)
+
+
+def child(timeout: float = 60.0) -> Child:
+    return Child("tests.core.test_child_process:Served", purpose="the test's child", timeout=timeout)
+
+
+def test_many_calls_reach_one_object_and_library_chatter_corrupts_nothing() -> None:
+    with child() as running:
+        assert running.call("double", 21) == 42
+        assert running.call("chatter") == "clean"
+        assert running.call("double", 2) == 4
+
+
+def test_an_error_of_ours_arrives_whole() -> None:
+    with child() as running, pytest.raises(CannotConvertError) as caught:
+        running.call("refuse")
+    assert caught.value.refusals == (Refusal("Loop", "decode", "carries a sequence"),)
+    assert caught.value.exit_code == 3
+
+
+def test_an_unforeseen_error_is_a_bug_with_the_childs_traceback() -> None:
+    with child() as running, pytest.raises(ChildBug, match="KeyError: 'unforeseen'"):
+        running.call("stumble")
+
+
+def test_a_segmentation_fault_is_a_machine_error_with_the_last_words() -> None:
+    with child() as running, pytest.raises(MachineError, match=r"SIGSEGV.*the last thing it said"):
+        running.call("crash")
+
+
+def test_a_hang_ends_at_the_time_limit() -> None:
+    started = time.monotonic()
+    with child(timeout=1.0) as running, pytest.raises(MachineError, match="hung"):
+        running.call("hang")
+    assert time.monotonic() - started < 20
+
+
+def test_leaving_by_an_error_ends_the_child_at_once() -> None:
+    running = child()
+    assert running.call("double", 1) == 2
+    running.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert running._process.poll() is not None
+
+
+def test_a_child_and_its_parent_can_talk_during_a_call() -> None:
+    with child() as running:
+        running.ask("consult")
+        assert running.hear() == (False, "half way")
+        running.reply("go on")
+        assert running.hear() == (True, "heard go on")
+
+
+def borrow() -> Child:
+    return borrowed("tests.core.test_child_process:Served", purpose="the test's child")
+
+
+def test_what_is_given_back_serves_again_and_remembers_nothing() -> None:
+    with sparing():
+        first = borrow()
+        assert first.call("remember", 1) == [1]
+        process = first.call("process")
+        give_back(first)
+        second = borrow()
+        assert second.call("process") == process
+        assert second.call("remember", 2) == [2]
+        second.ask("hang")  # what is torn from a call is not kept
+        give_back(second)
+        third = borrow()
+        assert third.call("process") != process
+        give_back(third)
+    assert third._process.poll() is not None, "it outlived the block"
+    fourth = borrow()
+    fourth.call("process")
+    give_back(fourth)
+    assert fourth._process.poll() is not None, "nobody asked for it to be kept"

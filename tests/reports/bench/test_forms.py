@@ -1,0 +1,138 @@
+"""A bench in each form that is no page: the document, Markdown, JUnit XML, and the words that they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+from lxml import etree
+from markdown_it import MarkdownIt
+
+from fixtures import models
+from onnxport.bench.report import BenchReport
+from onnxport.core.errors import UsageError
+from onnxport.reports import bench as views
+from onnxport.reports import saving
+from onnxport.reports.bench import figures, junit, markdown
+from onnxport.reports.bench.figures import Bench
+from tests.reports.bench.handmade import REPORTS, gated, hostile, nothing, settings, whole
+from tests.reports.handmade import NASTY
+
+
+@pytest.fixture(params=REPORTS)
+def report(request: pytest.FixtureRequest) -> BenchReport:
+    return REPORTS[request.param]()
+
+
+def test_every_form_is_written_and_others_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / f"bench{suffix}" for suffix in views.FORMATS]
+    with saving(paths, "bench", views.__name__) as save:
+        save(whole())
+    assert all(path.stat().st_size > 1000 for path in paths)
+    with (
+        pytest.raises(UsageError, match=r"known suffixes are \.html, \.json, \.md, \.xml$"),
+        saving([tmp_path / "bench.sarif"], "bench", views.__name__),
+    ):
+        pytest.fail("the work began")
+
+
+def test_markdown_has_a_table_of_the_rows_that_were_measured(report: BenchReport) -> None:
+    source = markdown.view(report)
+    rendered = MarkdownIt("commonmark", {"html": False}).enable("table").render(source)
+    bench = Bench(report)
+    assert rendered.count("<tr>") == len(bench.measured) + bool(bench.measured)
+    assert "<script" not in rendered
+    assert "\x1b" not in source
+
+
+def test_markdown_says_what_could_not_run_and_why() -> None:
+    source = markdown.view(whole())
+    assert "not here, Core ML runs on macOS only: run this command there" in source.replace("\\", "")
+    assert "mobilenetv2_int8.onnx is fastest: 4.52 ms" in source.replace("\\", "")
+
+
+def test_columns_without_any_figure_are_left_out() -> None:
+    assert "energy" not in markdown.view(whole())
+    assert "settings" not in markdown.view(gated())
+
+
+@pytest.mark.parametrize(
+    ("make", "failures", "errors", "skipped"),
+    [(gated, 1, 0, 0), (whole, 0, 0, 1), (hostile, 0, 2, 0), (settings, 0, 0, 0), (nothing, 0, 1, 0)],
+)
+def test_junit_has_a_case_per_row_that_fails_as_the_row_does(
+    make: object, failures: int, errors: int, skipped: int
+) -> None:
+    report = make()  # type: ignore[operator]
+    found = JUnitXml.fromstring(junit.view(report).encode())
+    assert (found.tests, found.failures, found.errors) == (len(report.rows), failures, errors)
+    assert next(iter(found)).skipped == skipped
+    assert (failures + errors > 0) == (report.exit_code != 0)
+
+
+@pytest.mark.real
+def test_junit_keeps_jenkins_schema(report: BenchReport) -> None:
+    etree.XMLSchema(etree.parse(models.schema("junit-10.xsd"))).assertValid(
+        etree.fromstring(junit.view(report).encode())
+    )
+
+
+def test_junit_tells_the_ratio_of_a_slower_row() -> None:
+    found = JUnitXml.fromstring(junit.view(gated()).encode())
+    failing = [case for suite in found for case in suite if case.result]
+    assert [case.result[0].message for case in failing] == [
+        "b.onnx: slower: 1.17 times as long as then (1.13-1.22) where 1.1 is the most"
+    ]
+
+
+def test_rows_that_the_noise_does_not_tell_from_the_fastest_are_counted() -> None:
+    report = whole()
+    slow, *others = report.rows
+    assert slow.latency is not None
+    noisy = slow.model_copy(update={"latency": slow.latency.model_copy(update={"low": 4.1})})
+    summary = Bench(report.model_copy(update={"rows": (noisy, *others)})).summary
+    assert summary.endswith("is fastest: 4.52 ms; mobilenetv2.onnx is as fast within the noise")
+    assert Bench(report).summary.endswith("is fastest: 4.52 ms")
+
+
+def test_rows_are_called_by_what_tells_them_apart() -> None:
+    several, one_each = Bench(settings()), Bench(whole())
+    assert several.label(several.rows[0]) == "mobilenetv2.onnx, 1 thread, level basic, batch 1"
+    assert len({several.label(row) for row in several.rows}) == 16
+    assert several.shared == "cpu"
+    assert one_each.label(one_each.rows[1]) == "mobilenetv2.ort"
+    assert one_each.settings(one_each.rows[4]) == "xnnpack"
+    assert one_each.shared == "1 thread, level all, batch 1"
+
+
+def test_artefacts_of_one_name_are_called_by_their_paths() -> None:
+    report = whole()
+    first, second, *_ = report.rows
+    twins = [row.model_copy(update={"artifact": f"{at}/m.onnx"}) for at, row in enumerate((first, second))]
+    bench = Bench(report.model_copy(update={"rows": tuple(twins)}))
+    assert [bench.label(row) for row in bench.rows] == ["0/m.onnx", "1/m.onnx"]
+
+
+def test_rows_of_several_batches_compare_by_the_sample() -> None:
+    bench = Bench(settings())
+    (fastest,) = (lead for lead in bench.leads if lead.what == "fastest")
+    assert fastest.label == "mobilenetv2_int8.onnx, 2 threads, level all, batch 8"
+    row = next(row for row in bench.rows if bench.label(row) == fastest.label)
+    assert row.latency is not None
+    assert fastest.figure == f"{row.latency.median / 8:.3g} ms a sample"
+
+
+def test_names_lose_what_is_no_text() -> None:
+    bench = Bench(hostile())
+    assert all("\x1b" not in bench.label(row) and "\x00" not in bench.label(row) for row in bench.rows)
+    assert NASTY.encode()[:8] in junit.view(hostile()).encode() or "&lt;script" in junit.view(hostile())
+
+
+def test_standing_says_what_the_comparison_said() -> None:
+    kept, slower, unclear, new = map(figures.standing, gated().rows)
+    assert kept == "kept: 1.01 times as long as then (0.98-1.04)"
+    assert slower.endswith("where 1.1 is the most")
+    assert unclear == "unclear: 1.08 times as long as then (0.95-1.21): the noise hides which"
+    assert new == "new: the baseline has no such row"
+    assert [figures.ratio(row) for row in gated().rows][2:] == ["1.08x (0.95–1.21)", ""]

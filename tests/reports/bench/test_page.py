@@ -1,0 +1,102 @@
+"""The page of a bench: what it says, and in headless Chromium that it fits, asks for nothing, and no labels touch."""
+
+from __future__ import annotations
+
+import html.parser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onnxport.bench.report import BenchReport
+from onnxport.reports.bench import html as view
+from tests.reports import chromium
+from tests.reports.bench.handmade import REPORTS, crowd, gated, hostile, nothing, settings, whole
+from tests.reports.handmade import NASTY
+
+
+class Text(html.parser.HTMLParser):
+    """The text of a page, its elements counted."""
+
+    def __init__(self, report: BenchReport) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[str] = []
+        self.feed(view.view(report))
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_pages_fit_a_phone_complain_of_nothing_ask_for_nothing_and_no_labels_touch(tmp_path: Path) -> None:
+    chromium.check_on_a_phone(tmp_path, {name: view.view(make()) for name, make in REPORTS.items()})
+
+
+def test_page_says_all_that_was_found() -> None:
+    page = Text(whole())
+    for said in (
+        "mobilenetv2_int8.onnx is fastest: 4.52 ms",
+        "7 artefacts, 7 rows: 6 measured, 1 not here",
+        "Size against latency against accuracy",
+        "all of it at 60 dB SQNR and more",
+        "Core ML runs on macOS only",
+        "9.32–9.60 ms",
+        "SQNR 24.3 dB",
+        "AMD EPYC 7R13",
+        "onnxport bench mobilenetv2.onnx 'out/mobilenetv2 int8.onnx' --report bench.html",
+        "the machine was busy before",
+        "exit code 0",
+    ):
+        assert said in page.text
+    assert page.tags.count("svg") >= 2 + 6 + 6
+
+
+def test_page_beside_a_baseline_says_who_is_slower() -> None:
+    page = Text(gated())
+    for said in (
+        "✗ slower",
+        "b.onnx is slower than the baseline allows",
+        "1.17x (1.13–1.22)",
+        "the noise hides which",
+        "Red diamonds",
+    ):
+        assert said in page.text
+    assert "Dotted: nobody compared the answers." in page.text
+    assert "The ring" not in page.text
+
+
+def test_rows_of_several_batches_are_drawn_by_the_sample() -> None:
+    page = Text(settings())
+    assert "Time of a sample" in page.text
+    assert "Small marks are slower settings" in page.text
+
+
+def test_page_without_any_figure_has_no_drawing() -> None:
+    page = Text(nothing())
+    assert "nothing could be measured" in page.text
+    assert "svg" not in page.tags
+
+
+def test_forty_artefacts_are_numbered_and_the_numbers_explained() -> None:
+    assert "Numbers:" in Text(crowd()).text
+
+
+def test_names_from_files_are_text_wherever_they_stand() -> None:
+    page = Text(hostile())
+    assert "script" not in page.tags
+    assert "\x1b" not in page.text
+    assert page.text.count(NASTY.replace("\x1b", "\\x1b").replace("\x00", "\\x00")) > 4
+
+
+@pytest.mark.parametrize("make", REPORTS.values())
+def test_strips_stay_within_their_drawing(make: Any) -> None:
+    bench = view.Bench(make())
+    for strip in view.strips(bench):
+        assert 0 <= strip.low <= strip.median <= strip.high <= view.LENGTH
+        assert strip.median <= strip.p90 <= strip.p99 <= view.LENGTH
+    for held in view.held(bench):
+        assert held.layers[-1].at + held.layers[-1].length <= view.LENGTH + 0.2
+        assert [layer.at for layer in held.layers] == sorted(layer.at for layer in held.layers)

@@ -1,0 +1,151 @@
+"""A profile in each of its forms: the document, Markdown, and the page, in headless Chromium too."""
+
+from __future__ import annotations
+
+import html.parser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from onnxport.core.errors import UsageError
+from onnxport.profiling.report import ProfileReport
+from onnxport.reports import profile as views
+from onnxport.reports import saving
+from onnxport.reports.profile import flame, markdown
+from onnxport.reports.profile import html as view
+from tests.reports import chromium
+from tests.reports.handmade import NASTY
+from tests.reports.profile.handmade import REPORTS, hostile, large, node, nothing, report, whole
+
+
+class Text(html.parser.HTMLParser):
+    """The text of a page, its elements counted."""
+
+    def __init__(self, found: ProfileReport) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[str] = []
+        self.feed(view.view(found))
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(params=REPORTS)
+def found(request: pytest.FixtureRequest) -> ProfileReport:
+    return REPORTS[request.param]()
+
+
+def test_every_form_is_written_and_others_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / f"profile{suffix}" for suffix in views.FORMATS]
+    with saving(paths, "profile", views.__name__) as save:
+        save(whole())
+    assert all(path.stat().st_size > 1000 for path in paths)
+    with (
+        pytest.raises(UsageError, match=r"known suffixes are \.html, \.json, \.md$"),
+        saving([tmp_path / "profile.xml"], "profile", views.__name__),
+    ):
+        pytest.fail("the work began")
+
+
+def test_markdown_has_the_hottest_and_the_groups(found: ProfileReport) -> None:
+    source = markdown.view(found)
+    rendered = MarkdownIt("commonmark", {"html": False}).enable("table").render(source)
+    assert rendered.count("<table>") >= 3
+    assert "<script" not in rendered
+    assert "\x1b" not in source
+
+
+def test_pages_fit_a_phone_complain_of_nothing_and_ask_for_nothing(tmp_path: Path) -> None:
+    chromium.check_on_a_phone(tmp_path, {name: view.view(make()) for name, make in REPORTS.items()})
+
+
+def test_page_says_all_that_was_found() -> None:
+    page = Text(whole())
+    for said in (
+        "mobilenetv2.onnx: Conv takes 90 % of 31.6 ms",
+        "106 nodes",
+        "The 10 hottest",
+        "By operator",
+        "By ONNX node",
+        "/classifier/MatMul, /classifier/Add, /classifier/Relu and 1 more",
+        "ONNX Runtime put it in",
+        "onnxport profile models/mobilenetv2.onnx --report profile.html",
+        "4.00 µs",
+    ):
+        assert said in page.text
+    assert "By who ran it" not in page.text
+    assert "By who ran it" in Text(large()).text
+
+
+def test_page_of_two_thousand_nodes_stays_below_a_megabyte_and_names_each() -> None:
+    source = view.view(large())
+    assert len(source.encode()) < 1_000_000
+    assert all(f"op_{number}_of_many<" in source for number in range(2000))
+
+
+def test_names_from_files_are_text_wherever_they_stand() -> None:
+    page = Text(hostile())
+    assert "script" not in page.tags
+    assert "\x1b" not in page.text
+    assert page.text.count(NASTY.replace("\x1b", "\\x1b").replace("\x00", "\\x00")) > 4
+
+
+def test_model_without_any_time_has_no_drawing() -> None:
+    assert "rect" not in Text(nothing()).tags or flame.flames(nothing()) == {}
+
+
+def leaves(drawing: flame.Flame) -> list[flame.Bar]:
+    return [bar for bar in drawing.bars if bar.kind != "scope"]
+
+
+@pytest.mark.parametrize("make", [whole, large, hostile])
+def test_bars_fill_their_lines_in_the_order_of_execution(make: Any) -> None:
+    for drawing in flame.flames(make()).values():
+        bars = leaves(drawing)
+        assert [(bar.y, bar.x) for bar in bars] == sorted((bar.y, bar.x) for bar in bars)
+        lines = {bar.y for bar in bars}
+        assert sum(bar.width for bar in bars) == pytest.approx(drawing.width * len(lines), rel=0.01)
+        assert max(bar.x + bar.width for bar in drawing.bars) <= drawing.width + 0.2
+        assert max(bar.y + bar.height for bar in drawing.bars) < drawing.height
+
+
+def test_width_is_time_and_colour_is_the_operator() -> None:
+    made = report([node("a", "Conv", 3.0), node("b", "Add", 1.0), node("c", "Conv", 4.0)])
+    for drawing in flame.flames(made).values():
+        first, second, third = leaves(drawing)
+        assert first.width == pytest.approx(3 * second.width, rel=0.01)
+        assert third.width == pytest.approx(4 * second.width, rel=0.01)
+        assert [bar.kind for bar in (first, second, third)] == ["op0", "op1", "op0"]
+
+
+def test_bands_above_are_what_names_are_nested_in() -> None:
+    made = report([node(f"/net/block.{at // 3}/{at}", "Conv", 1.0) for at in range(6)])
+    for drawing in flame.flames(made).values():
+        scopes = [bar for bar in drawing.bars if bar.kind == "scope"]
+        assert [bar.says.partition(":")[0] for bar in scopes] == ["block.0", "block.1"]
+        assert [bar.width for bar in scopes] == [drawing.width / 2] * 2
+
+
+def test_names_below_which_hardly_any_time_is_spent_have_no_band() -> None:
+    nested = [node(f"/block/{at // 3}/{at}", "Conv", 1.0) for at in range(6)]
+    for drawing in flame.flames(report([*nested, node("long", "Gemm", 100.0)])).values():
+        assert [bar.kind for bar in drawing.bars if bar.kind == "scope"] == []
+
+
+def test_thin_nodes_are_joined_and_counted() -> None:
+    made = report([node("long", "Conv", 1000.0), *(node(f"n{at}", "Add", 0.01) for at in range(70))])
+    for drawing in flame.flames(made).values():
+        _, joined = leaves(drawing)
+        assert joined.says.startswith("70 nodes")
+
+
+def test_a_node_is_told_by_what_it_computes() -> None:
+    fused = node("fused 3", "FusedGemm", 1.0, sources=("/MatMul", "/Add"))
+    assert flame.said(fused) == "FusedGemm /MatMul, /Add: 1.00 ms, 0.0 %"
+    assert flame.origin(node("a", "Conv", 1.0)) == ""
