@@ -27,4 +27,4 @@ def load(path: str | os.PathLike[str], options: RuntimeOptions = _DEFAULT) -> Ru
         MissingDependencyError: the runtime is not installed.
     """
     artifact = Artifact.open(path)
-    return registry.find(artifact.format, options.runtime).load()(artifact.path, options)
+    return registry.find_runtime(artifact.format, options.runtime).load()(artifact.path, options)

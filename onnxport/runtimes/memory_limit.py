@@ -82,7 +82,7 @@ class MemoryLimit:
             least: bytes that would do.
         """
         machine = machine_memory()
-        more = f"allow more: --memory-limit {size_of(_rounded_up(least))} or above"
+        more = f"allow more: --memory-limit {format_size(_rounded_up(least))} or above"
         if machine is not None and least > machine:
             more = "use a larger machine"
         ways = "give smaller sizes (--shape) or inputs (--inputs DIR)"
@@ -90,10 +90,10 @@ class MemoryLimit:
             return OverLimitError(
                 f"{what} does not keep --memory-limit {self.given}", why=why, fix=f"{ways}, or {more}"
             )
-        there = f", of the machine's {size_of(machine)}" if machine is not None else ""
+        there = f", of the machine's {format_size(machine)}" if machine is not None else ""
         return MemoryFullError(
             f"{what} takes too much memory",
-            why=f"{why}; the limit is {size_of(self.bytes or 0)}{there}",
+            why=f"{why}; the limit is {format_size(self.bytes or 0)}{there}",
             fix=f"{ways}, or {more}",
         )
 
@@ -104,7 +104,7 @@ def needed(estimate: Estimate) -> int:
     return _LIBRARIES + estimate.graph + copies
 
 
-def size_of(number: int) -> str:
+def format_size(number: int) -> str:
     """A number of bytes as the user would write it: "750MB", "3.9GB"."""
     return f"{number / 1e9:.1f}GB" if number >= 1_000_000_000 else f"{number / 1e6:.0f}MB"
 

@@ -18,7 +18,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.artifact import FORMATS, SUFFIXES, TensorSpec
 from onnxport.runtimes import registry
 from onnxport.runtimes.base import MemoryFullError, Runtime, SlowRunError
-from onnxport.runtimes.memory_limit import MemoryLimit, size_of
+from onnxport.runtimes.memory_limit import MemoryLimit, format_size
 from onnxport.runtimes.options import RuntimeOptions
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class IsolatedRuntime(Closing):
             limit,
             role,
         )
-        self._kind = registry.find(FORMATS[path.suffix.lower()], options.runtime)
+        self._kind = registry.find_runtime(FORMATS[path.suffix.lower()], options.runtime)
         self._kind.check()
         target = f"{__name__}:{_TARGETS.get(self._kind.name, Host.__name__)}"
         purpose = f"{self._kind.title} running {path}"
@@ -271,7 +271,7 @@ class IsolatedRuntime(Closing):
         side = f"the {self._role} " if self._role else ""
         return self._limit.exceeded(
             f"running {side}{self.path} on {_shapes(feeds)}",
-            f"it had taken {size_of(large.taken)} when it was ended",
+            f"it had taken {format_size(large.taken)} when it was ended",
             2 * max(large.taken, self._limit.bytes or 0),
         )
 

@@ -139,7 +139,7 @@ def names(format_: Format) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ours, *(plugin.name for plugin in plugins.installed("runtime")))))
 
 
-def find(format_: Format, name: str = AUTO, option: str = "runtime") -> Kind:
+def find_runtime(format_: Format, name: str = AUTO, option: str = "runtime") -> Kind:
     """The runtime of that name for files of a format.
 
     Args:

@@ -36,7 +36,7 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
         UsageError: a name that the runtime does not know, or a value that it cannot have.
         MissingDependencyError: a runtime of a plugin that cannot be used.
     """
-    kind = registry.find(format_, given.get("runtime", AUTO), option)
+    kind = registry.find_runtime(format_, given.get("runtime", AUTO), option)
     known = sorted((*kind.settings, "runtime"))
     for name in given:
         if name not in known:

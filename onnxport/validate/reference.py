@@ -18,7 +18,7 @@ from onnxport.formats.artifact import Referent, TensorSpec
 from onnxport.formats.input_shapes import apply_shapes, limits
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, Runtime
-from onnxport.runtimes.memory_limit import MemoryLimit, needed, size_of
+from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.samples.columns import is_odd_nan
 from onnxport.samples.domain import Domain, declared_domains, domains, without_functions
@@ -386,7 +386,7 @@ class Reference:
         estimate = self._footprint.at({name: array.shape for name, array in sample.feeds.items()})
         if not self._limit.allows(estimate):
             least = needed(estimate)
-            why = f"it takes at least {size_of(least)}"
+            why = f"it takes at least {format_size(least)}"
             raise self._limit.exceeded(f"running the reference on {sample.label}", why, least)
 
 

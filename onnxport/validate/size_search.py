@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from onnxport.core.errors import OnnxportError
 from onnxport.runtimes.base import MemoryFullError, RunError, SlowRunError
-from onnxport.runtimes.memory_limit import MemoryLimit, needed, size_of
+from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.sizes import OpenSizes, Shapes
 
@@ -143,7 +143,7 @@ class Search:
         if isinstance(self._refusal, SlowRunError) or self._is_over:
             told += f", which is the time for it ({self._seconds:.0f} s)"
         if self._large:
-            told += f"; {len(self._large)} would take more memory than the limit of {size_of(self._limit.bytes or 0)}"
+            told += f"; {len(self._large)} would take more memory than the limit of {format_size(self._limit.bytes or 0)}"
         return told
 
     def _too_large(self) -> MemoryFullError:
@@ -152,10 +152,10 @@ class Search:
         )
         inputs = self._footprint.at(shapes).inputs
         at = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        of_inputs = f", of which {size_of(inputs)} are the inputs" if 20 * inputs > least else ""
+        of_inputs = f", of which {format_size(inputs)} are the inputs" if 20 * inputs > least else ""
         others = f"the least of {len(self._large)} proposed sizes " if len(self._large) > 1 else "it "
         return self._limit.exceeded(
-            f"running the reference on {at}", f"{others}takes at least {size_of(least)}{of_inputs}", least
+            f"running the reference on {at}", f"{others}takes at least {format_size(least)}{of_inputs}", least
         )
 
 

@@ -65,11 +65,11 @@ def test_every_extra_of_a_kind_brings_its_distributions() -> None:
 
 
 def test_the_first_of_a_format_answers_unless_another_is_named() -> None:
-    assert registry.find("onnx").name == "ort"
-    assert registry.find("ort").name == "ort"
-    assert registry.find("tflite").name == "litert"
-    assert registry.find("coreml").name == ("predict" if sys.platform == "darwin" else "evaluator")
-    assert registry.find("onnx", "tract").title == "tract"
+    assert registry.find_runtime("onnx").name == "ort"
+    assert registry.find_runtime("ort").name == "ort"
+    assert registry.find_runtime("tflite").name == "litert"
+    assert registry.find_runtime("coreml").name == ("predict" if sys.platform == "darwin" else "evaluator")
+    assert registry.find_runtime("onnx", "tract").title == "tract"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ FAULTS = {
 def test_what_is_no_kind_is_refused_by_its_distribution(site: Site, code: str, says: str) -> None:
     site.plugin("acme-runtime", "runtimes", "acme", code)
     with pytest.raises(MissingDependencyError) as refused:
-        registry.find("onnx", "acme")
+        registry.find_runtime("onnx", "acme")
     said = str(refused.value)
     assert said.startswith("the plugin acme-runtime 3.1 cannot be used as runtime 'acme': ")
     assert says in said
@@ -183,18 +183,18 @@ def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     with pytest.raises(
         MissingDependencyError, match=r"acme-runtime 3\.1 and other-runtime 3\.1 bring one of"
     ):
-        registry.find("onnx", "acme")
+        registry.find_runtime("onnx", "acme")
     with pytest.raises(MissingDependencyError, match=r"third-runtime 3\.1 and onnxport bring one of"):
-        registry.find("onnx", "tract")
-    assert registry.find("onnx").name == "ort"
+        registry.find_runtime("onnx", "tract")
+    assert registry.find_runtime("onnx").name == "ort"
     assert "cannot be used beside that of onnxport" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
 def test_a_plugin_runs_the_formats_that_it_says(site: Site) -> None:
     site.plugin("acme-runtime", "runtimes", "acme", plugin(formats=("ort", "onnx")))
-    assert registry.find("ort", "acme").title == "Acme"
+    assert registry.find_runtime("ort", "acme").title == "Acme"
     with pytest.raises(UsageError, match=r"Acme runs no \.tflite files, it runs \.onnx, \.ort"):
-        registry.find("tflite", "acme")
+        registry.find_runtime("tflite", "acme")
 
 
 def test_a_factory_that_is_missing_is_the_plugins_lack(site: Site) -> None:

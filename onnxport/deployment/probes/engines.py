@@ -32,7 +32,7 @@ _BROKEN = ("crashed (", "did not end within")
 
 def ask(path: Path, options: AskOptions) -> Placement:
     """Raises MissingDependencyError where the engine is not installed."""
-    kind = registry.find("onnx", options.runtime)
+    kind = registry.find_runtime("onnx", options.runtime)
     factory = kind.load()
     model = Model.load(path)
     graph = graph_of(model)

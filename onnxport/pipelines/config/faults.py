@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from onnxport.core.errors import BadPipelineError, OnnxportError
 from onnxport.pipelines.config.document import Document, Part
-from onnxport.reports.pipeline.option_keys import in_keys
+from onnxport.reports.pipeline.option_keys import spell_as_keys
 
 
 class Faults:
@@ -57,5 +57,5 @@ def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
 
 def _keyed(error: OnnxportError) -> OnnxportError:
     """`error` with options of a command line named as the keys that they are in the file."""
-    error.what, error.why, error.fix = map(in_keys, (error.what, error.why, error.fix))
+    error.what, error.why, error.fix = map(spell_as_keys, (error.what, error.why, error.fix))
     return error

@@ -18,7 +18,7 @@ from onnxport.pipelines.config.options import proof_fields
 from onnxport.pipelines.config.schema import ModelSpec, PipelineSpec, Section, StageSpec, TargetSpec, keys_of
 from onnxport.pipelines.stages import Stage
 from onnxport.quantize.params import QuantizeParams, calibrated_fields
-from onnxport.reports.pipeline.option_keys import in_keys
+from onnxport.reports.pipeline.option_keys import spell_as_keys
 from onnxport.validate.params import ValidateParams
 
 Schema = dict[str, Any]
@@ -165,7 +165,7 @@ def _in_yaml(told: Schema) -> Schema:
     kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
     forms: list[Schema] = [form for kind in kinds for form in _forms(kind)]
     unique = [form for number, form in enumerate(forms) if form not in forms[:number]]
-    found: Schema = {"description": in_keys(told["description"])}
+    found: Schema = {"description": spell_as_keys(told["description"])}
     if told.get("default") not in (None, {}, []):
         found["default"] = told["default"]
     return found | (unique[0] if len(unique) == 1 else {"anyOf": unique})

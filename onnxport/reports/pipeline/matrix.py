@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.reports import wording
-from onnxport.reports.pipeline.option_keys import in_keys
+from onnxport.reports.pipeline.option_keys import spell_as_keys
 from onnxport.reports.pipeline_report import CellRecord, NodeRecord, PipelineReport, PlaceRecord
 from onnxport.reports.run_report import ArtifactRecord, Latency, RunReport, accusation, ways_out
 from onnxport.reports.wording import text
@@ -250,7 +250,7 @@ def reason_of(node: NodeRecord) -> str:
     """Why a node failed, without its name."""
     made = artifact_of(node)
     if node.failure is not None:
-        return in_keys(node.failure.message)
+        return spell_as_keys(node.failure.message)
     return made.report.reason if made is not None else node.why
 
 
@@ -260,7 +260,7 @@ def sentence_of(node: NodeRecord) -> str:
     if node.failure is not None or made is None:
         return f"{node.name}: {reason_of(node)}"
     return "; ".join(
-        (f"{accusation(made.report)}: {made.report.reason}", *map(in_keys, ways_out(made.report)))
+        (f"{accusation(made.report)}: {made.report.reason}", *map(spell_as_keys, ways_out(made.report)))
     )
 
 
@@ -336,6 +336,6 @@ def _called(made: ArtifactRecord, name: str) -> ArtifactRecord:
             each.model_copy(update={"path": PurePath(each.path).name}) for each in made.companions
         ),
         "report": made.report.model_copy(update={"candidate": candidate}),
-        "notes": tuple(map(in_keys, made.notes)),
+        "notes": tuple(map(spell_as_keys, made.notes)),
     }
     return made.model_copy(update=update)

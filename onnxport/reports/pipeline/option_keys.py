@@ -21,7 +21,7 @@ _OPTION = re.compile(
 _OF_THE_RUN = ("--no-cache",)
 
 
-def in_keys(said: str) -> str:
+def spell_as_keys(said: str) -> str:
     """`said` with the options that are keys named as such; those of other programs stay."""
     return _OPTION.sub(_as_key, said)
 

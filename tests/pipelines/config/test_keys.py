@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxport.reports.pipeline.option_keys import in_keys
+from onnxport.reports.pipeline.option_keys import spell_as_keys
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from onnxport.reports.pipeline.option_keys import in_keys
     ],
 )
 def test_options_that_are_keys_are_named_so_and_no_others(said: str, told: str) -> None:
-    assert in_keys(said) == told
+    assert spell_as_keys(said) == told
