@@ -143,7 +143,8 @@ class Search:
         if isinstance(self._refusal, SlowRunError) or self._is_over:
             told += f", which is the time for it ({self._seconds:.0f} s)"
         if self._large:
-            told += f"; {len(self._large)} would take more memory than the limit of {format_size(self._limit.bytes or 0)}"
+            limit = format_size(self._limit.bytes or 0)
+            told += f"; {len(self._large)} would take more memory than the limit of {limit}"
         return told
 
     def _too_large(self) -> MemoryFullError:
