@@ -1,4 +1,4 @@
-"""Biases in int32, of the scales of the products that they are added to (Jacob et al. 2018, section 2.4)."""
+"""Biases in int32, at the scales of the products that they are added to (Jacob et al. 2018, section 2.4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class QuantizedBias:
 
 
 def quantized(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
-    """The bias of a product of what lies on the grid `data` with a weight on the grid `weight`."""
+    """Quantize the bias of a product of data on the grid `data` and a weight on the grid `weight`."""
     scales = (data.scale * weight.scales).astype(np.float32)
     limits = np.iinfo(np.int32)
     rounded = np.clip(np.rint(np.float64(bias) / scales), limits.min, limits.max)
@@ -35,7 +35,7 @@ def quantized(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
 
 
 def holding(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
-    """`weight` with the scales made larger where `bias` would not fit into int32 at them.
+    """Return `weight` with larger scales where `bias` would not fit into int32.
 
     This is so for channels whose weights are next to nothing: what they lose is far below a step of the result.
     """

@@ -1,4 +1,4 @@
-"""Operators written as others that are better to quantize, in the settled graph: the same function, in float too.
+"""Operators rewritten into equivalent ones that quantize better.
 
     x - c                               x + (-c)
     x / c                               x * (1 / c)
@@ -27,7 +27,7 @@ _FLOAT32 = 1e-6
 
 
 def to_integer_forms(graph: ir.Graph, opset: int) -> bool:
-    """Rewrites the nodes whose operand comes from what computes in integers; whether there were any."""
+    """Rewrite the nodes whose operand is computed in integers; return whether there were any."""
     changed = False
     for node in list(graph):
         form = _FORMS.get(node.op_type) if node.domain == "" else None
@@ -45,13 +45,13 @@ _INTEGERS = frozenset((*PRODUCTS, *KERNELS, "Relu", "Clip", "Sub", "Div", "HardS
 
 
 class _Place:
-    """Where a node stands: what takes its place is added before it, then gets its name, result and users."""
+    """The place of a node: its replacement is inserted before it and takes its name, result and users."""
 
     def __init__(self, graph: ir.Graph, node: ir.Node, opset: int) -> None:
         self.node, self.opset, self._graph, self._count = node, opset, graph, 0
 
     def constant(self, index: int) -> Array | None:
-        """The value of an input that is a constant."""
+        """Return the value of a constant input."""
         value = self.node.inputs[index]
         if value is None or value.const_value is None or value.is_graph_input():
             return None
@@ -61,7 +61,7 @@ class _Place:
         return self.node.attributes.get_float(name, default)
 
     def add(self, op: str, *operands: ir.Value | Array | None) -> ir.Value:
-        """A node before this one; arrays among its operands become initializers."""
+        """Add a node before this one; array operands become initializers."""
         inputs = [
             self._initializer(each) if isinstance(each, np.ndarray | np.generic) else each
             for each in operands
@@ -72,7 +72,7 @@ class _Place:
         return result
 
     def done(self, result: ir.Value) -> bool:
-        """Puts `result` in place of the node's."""
+        """Replace the node's result by `result`."""
         old = self.node.outputs[0]
         name, old.name = old.name, None
         result.name = name
@@ -84,7 +84,7 @@ class _Place:
         return True
 
     def _remove(self, node: ir.Node) -> None:
-        """Removes a node, and what nobody else needs."""
+        """Remove a node and everything only it needs."""
         makers = [value.producer() for value in node.inputs if value is not None]
         self._graph.remove(node, safe=True)
         for maker in dict.fromkeys(makers):
@@ -135,7 +135,7 @@ def _product(place: _Place) -> bool:
 
 
 def _hard_sigmoid(place: _Place) -> bool:
-    """Clip(alpha * x + beta, 0, 1)."""
+    """Rewrite HardSigmoid as Clip(alpha * x + beta, 0, 1)."""
     alpha, beta = place.attribute("alpha", 0.2), place.attribute("beta", 0.5)
     value = place.node.inputs[0]
     maker = None if value is None else value.producer()
@@ -147,7 +147,7 @@ def _hard_sigmoid(place: _Place) -> bool:
 
 
 def _gated(product: ir.Value | None) -> ir.Value | None:
-    """x of x * Clip(x + 3, 0, 6), where nobody else reads what is in between."""
+    """Return x of x * Clip(x + 3, 0, 6) where nothing else reads the values between."""
     mul = _only_for_this(product, "Mul")
     if mul is None:
         return None

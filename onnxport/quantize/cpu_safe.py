@@ -1,4 +1,4 @@
-"""Weights whose sums no CPU saturates: for x86 without VNNI, where pairs of products are added in 16 bits.
+"""Weights whose sums saturate on no CPU: x86 without VNNI adds pairs of products in 16 bits.
 
 Weights of 7 bits never leave 16 bits (`reduce_range`), and lose 6 dB. What has to fit is less: 255 times the sum of two
 neighbours along the depth. So a channel's step is made larger only as far as its largest such sum asks, and only in the
@@ -27,7 +27,7 @@ _MARGIN = 0.5
 
 
 def saturating(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
-    """The names of the products of a quantized model that saturate on samples, and lose by it."""
+    """Return the names of products that saturate on the samples and lose accuracy by it."""
     made = saturation.emulated(model)
     if made is None:
         return frozenset()
@@ -36,7 +36,7 @@ def saturating(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
 
 
 def widened(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
-    """`grid` with steps so large that no two neighbouring weights of `node` can saturate."""
+    """Return `grid` with steps so large that no two neighbouring weights of `node` can saturate."""
     transposed = "transB" in node.attributes and node.attributes["transB"].as_int() == 1
     codes = saturation.depth_first(grid.quantized(values), node.op_type, transposed=transposed)
     largest = np.abs(saturation.pair_sums(codes)).max(axis=1, initial=0)
@@ -50,5 +50,5 @@ def widened(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
 
 
 def reduced(grid: WeightGrid) -> WeightGrid:
-    """`grid` with 7 bits: the integers -63 to 63."""
+    """Return `grid` with 7 bits: the integers -63 to 63."""
     return replace(grid, scales=(grid.scales * np.float32(127 / 63)).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Dynamic quantization: weights of 8 bits, and activations whose scale is found for every tensor at run time.
+"""Dynamic quantization: 8-bit weights, and activations whose scale is computed at run time.
 
 A product becomes DynamicQuantizeLinear, MatMulInteger, Cast and Mul, which ONNX Runtime fuses to one operator
 (DynamicQuantizeMatMul, or MatMulIntegerToFloat where several products share what they read). LSTM becomes its
@@ -42,7 +42,7 @@ _BITS, _REDUCED = 8, 7
 
 
 def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """Puts the products, LSTM layers and tables of `model` on weights of 8 bits, and on activations of as many.
+    """Quantize the products, LSTM layers and tables of `model` dynamically.
 
     What the file declares of values inside it is dropped, since it is often stale, and inferred anew.
 
@@ -81,7 +81,7 @@ def _is_product(weight: Weight) -> bool:
 
 
 def _reason(weight: Weight) -> str:
-    """Why a weight that could be stored in fewer bits is not multiplied by in fewer."""
+    """Return why a weight that could be stored in fewer bits is not multiplied in fewer."""
     operators = sorted({use.node.op_type for use in weight.uses})
     if operators == ["Conv"]:
         return "of Conv, which is slower on integers"
@@ -96,7 +96,7 @@ def _notes(plan: list[Weight], layers: recurrent.Layers, found: Found) -> tuple[
 
 
 class _Writer:
-    """Writes products on integers; what several of them read is quantized once."""
+    """Writes integer products; shared operands are quantized once."""
 
     def __init__(self, bits: int, shelf: Shelf) -> None:
         self._bits, self._shelf = bits, shelf
@@ -111,7 +111,7 @@ class _Writer:
                 self._multiply(weight, encoding)
 
     def _multiply(self, weight: Weight, encoding: Encoding) -> None:
-        """As ONNX Runtime's fusions expect it: (Cast(x @ W) * (scale of x * scales of W)) + bias."""
+        """Write (Cast(x @ W) * (scale of x * scales of W)) + bias, the form that ONNX Runtime fuses."""
         tensors = [
             (f"{weight.name}/int8", self._shelf.tensor(encoding.numbers.T.copy())),
             (f"{weight.name}/scale", self._shelf.tensor(encoding.scales[:, 0])),
@@ -139,7 +139,7 @@ class _Writer:
         take_over(node, made)
 
     def _quantize(self, node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Integers, scale and zero point of what `node` reads."""
+        """Return the integers, scale and zero point of the operand of `node`."""
         source = node.inputs[0]
         assert source is not None, "a product has operands"
         if source not in self._quantized:

@@ -1,4 +1,4 @@
-"""The graph that is quantized: what ONNX Runtime computes once it has simplified the model, still in ONNX's operators.
+"""The float graph that is quantized: the model as ONNX Runtime simplifies it, in ONNX's operators.
 
 Its basic optimizations fold constants and BatchNormalization and remove what does nothing; what they leave, with
 forms.py and folding.py applied, is what integers have to be placed in. A session is the dearest part of this: the file
@@ -45,7 +45,7 @@ REFUSALS = (
 
 @dataclass(frozen=True)
 class Settled:
-    """A settled graph.
+    """A simplified float graph.
 
     Attributes:
         model: every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
@@ -59,7 +59,7 @@ class Settled:
 
 
 def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled:
-    """Settles a copy of `model`.
+    """Simplify a copy of `model`.
 
     Args:
         model: as it was loaded; its file is what ONNX Runtime reads.
@@ -98,7 +98,7 @@ def _lifted(model: Model, opset: int) -> Model:
 
 
 def _optimize(model: Model, path: Path) -> None:
-    """Has ONNX Runtime write the simplified graph of `model` to `path`."""
+    """Have ONNX Runtime write the simplified graph of `model` to `path`."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
@@ -120,7 +120,7 @@ def _optimize(model: Model, path: Path) -> None:
 
 
 def _why_not_written(path: Path, source: Path | None) -> OSError:
-    """What the operating system says to so many bytes at `path`, since ONNX Runtime keeps it to itself."""
+    """Return the operating system's reason for a failed write, which ONNX Runtime does not report."""
     size = source.stat().st_size if source is not None else 0
     try:
         with path.open("wb") as stream:
@@ -132,7 +132,7 @@ def _why_not_written(path: Path, source: Path | None) -> OSError:
 
 
 def _restore_signature(settled_model: Model, source: Model) -> None:
-    """Gives a settled graph what ONNX Runtime does not keep: the source's own declarations and its domains alone."""
+    """Restore the declarations and domains that ONNX Runtime does not keep."""
     graph = settled_model.graph
     for own, theirs in zip(
         (*graph.inputs, *graph.outputs), (*_run_time(source), *source.graph.outputs), strict=True
@@ -152,7 +152,7 @@ def _run_time(model: Model) -> list[ir.Value]:
 
 
 def _name_nodes(graph: ir.Graph) -> None:
-    """Gives every node a name of its own: its own, or its operator's with that of its first result."""
+    """Give every node a unique name: its own, or its operator's with its first result's."""
     taken: set[str] = set()
     for node in graph:
         name = node.name or f"{node.op_type}_{node.outputs[0].name}"

@@ -1,4 +1,4 @@
-"""FP16 and BF16: what optimizers/float16 makes of a model, measured on the samples there are."""
+"""FP16 and BF16, by optimizers/float16 on the samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEASURED = 16
 
 
 def to_float16(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """`model` in float16, but for what the samples say that float16 does not hold.
+    """Convert `model` to float16, except what exceeds float16 on the samples.
 
     They are those to calibrate on, else those to judge on, else generated ones.
 
@@ -35,7 +35,7 @@ def to_float16(model: Model, params: QuantizeParams, setting: Setting) -> Quanti
 
 
 def to_bfloat16(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """`model` with its weights in bfloat16, computed in float32.
+    """Store the weights of `model` in bfloat16; arithmetic stays float32.
 
     Raises:
         CannotConvertError: it has no weights to round, or is quantized.

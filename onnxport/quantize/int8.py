@@ -1,4 +1,4 @@
-"""Integers of 8 bits, 16 for activations on request: settle, place, calibrate, round, write."""
+"""INT8, and INT16 activations on request: simplify, place, calibrate, round, write."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _SLOW = {
 
 @dataclass(frozen=True)
 class Placed:
-    """A settled graph and the plan for it."""
+    """A float graph and its quantization plan."""
 
     graph: Settled
     placement: Placement
 
 
 def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """See setting.Quantization.
+    """Quantize `model`; see contract.Quantization.
 
     Raises:
         CannotConvertError: the model is quantized already, or nothing in it can be.
@@ -83,7 +83,7 @@ def _chosen(
     files: Sequence[SampleFile],
     watch: Watch,
 ) -> tuple[Measured, tuple[str, ...]]:
-    """The only candidate, or the one that does best on samples, with a sentence for the user."""
+    """Return the only candidate, or the best on samples with a sentence for the user."""
     if len(candidates) == 1:
         (only,) = candidates.values()
         return only, ()
@@ -96,7 +96,7 @@ def _chosen(
 def _within_budgets(
     model: Model, placed: Placed, write: Callable[[Placement], Model], setting: Setting
 ) -> Quantized:
-    """The model with as little in higher precision as the user's budgets allow, or the best that was reached.
+    """Return the model with the least higher precision that meets the budgets, or the best one reached.
 
     Raises:
         UsageError: a budget that cannot be meant.
@@ -116,7 +116,7 @@ def _within_budgets(
 
 @dataclass(frozen=True)
 class WeightRule:
-    """How steps of weights are chosen beside their largest magnitudes.
+    """How weights choose their steps beyond their largest magnitudes.
 
     Attributes:
         reduced: whether to 7 bits.
@@ -133,7 +133,7 @@ _PLAIN = WeightRule()
 def _weights(
     placed: Placed, seen: Measured, params: QuantizeParams, files: Sequence[SampleFile], watch: Watch
 ) -> WeightRule:
-    """What the user wants of weights, or what the CPUs ask for that the file is made for."""
+    """Return the weight rule of the user's options and target CPUs."""
     if params.reduce_range:
         return WeightRule(reduced=True)
     if params.for_cpu != "any" or placed.placement.dtype != "uint8":
@@ -143,7 +143,7 @@ def _weights(
 
 
 def written(graph: Settled, seen: Measured, placement: Placement, weights: WeightRule = _PLAIN) -> Model:
-    """The model of a plan."""
+    """Build the model of a plan."""
     grids = activation_grids(placement, seen.ranges)
     rounded = rounded_weights(graph.model, placement, grids, weights)
     corrections = corrected_biases(graph.model, placement, rounded, seen.means)
@@ -151,7 +151,7 @@ def written(graph: Settled, seen: Measured, placement: Placement, weights: Weigh
 
 
 def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Placed:
-    """The graph that is quantized, and what of it."""
+    """Return the float graph and its plan."""
     check_float(model)
     wide = params.precision == "int16x8" or params.activations == "s16"
     graph = settled(model, setting.folder, opset=INT16_OPSET if wide else OLDEST_OPSET)
@@ -163,7 +163,7 @@ def placed_graph(model: Model, params: QuantizeParams, setting: Setting) -> Plac
 
 
 def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
-    """The grid of every activation: what its operator tells, else what holds the ranges of all that share it."""
+    """Return the grid of every activation: the operator's own, else one that covers all ranges of its group."""
     grids: dict[str, Grid] = {}
     for group in placement.groups:
         fixed = placement.fixed.get(group[0])
@@ -177,7 +177,7 @@ def activation_grids(placement: Placement, ranges: Ranges) -> dict[str, Grid]:
 
 
 def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, float]:
-    """An activation's range, as numbers of the first in its group."""
+    """Return an activation's range in units of the first of its group."""
     factor, shift = placement.affine[name]
     low, high = _limited(ranges[name], placement.bounds.get(name))
     return (low - shift) / factor, (high - shift) / factor
@@ -186,7 +186,7 @@ def _of_first(name: str, placement: Placement, ranges: Ranges) -> tuple[float, f
 def rounded_weights(
     model: Model, placement: Placement, grids: Mapping[str, Grid], rule: WeightRule = _PLAIN
 ) -> dict[Weight, QuantizedWeight]:
-    """Every weight rounded to the nearest on the grid of its largest magnitudes, or on what the rule makes of it."""
+    """Round every weight to the grid of its largest magnitudes, or as the rule says."""
     found, nodes = {}, {node.name: node for node in model.graph}
     for weight, units in placement.weights.items():
         values = values_of(model, weight)
@@ -204,7 +204,7 @@ def rounded_weights(
 def corrected_biases(
     model: Model, placement: Placement, weights: Mapping[Weight, QuantizedWeight], means: Mapping[str, Array]
 ) -> dict[str, Floats]:
-    """Name of a product's node to its corrected bias, for all whose operand's means are known."""
+    """Return corrected biases by product name, for all whose operand's means are known."""
     nodes = {node.name: node for node in model.graph}
     found = {}
     for unit in placement.units:
@@ -221,7 +221,7 @@ def corrected_biases(
 
 
 def values_of(model: Model, weight: Weight) -> Floats:
-    """A weight's float32 values."""
+    """Return a weight's float32 values."""
     tensor = model.graph.initializers[weight.tensor].const_value
     assert tensor is not None
     return tensor.numpy()
@@ -237,7 +237,7 @@ def _limited(span: tuple[float, float], bounds: tuple[float, float] | None) -> t
 
 
 def notes_on(placed: Placed) -> tuple[str, ...]:
-    """How much computes in integers, and what does not and why."""
+    """Return notes: how much computes in integers, what does not, and why."""
     nodes = {node.name or "": node.op_type for node in placed.graph.model.graph}
     floats = placed.placement.floats
     inside = sum(unit.op in PRODUCTS for unit in placed.placement.units)
@@ -254,7 +254,7 @@ def notes_on(placed: Placed) -> tuple[str, ...]:
 
 
 def facts_on(placement: Placement) -> dict[str, Any]:
-    """The plan in figures, and every node that stays in float with the reason."""
+    """Return the plan in figures, and every float node with its reason."""
     return {"integer_nodes": len(placement.units), "islands": dict(placement.floats)}
 
 

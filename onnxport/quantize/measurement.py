@@ -1,4 +1,4 @@
-"""What calibration has to measure for the methods that the user wants, and what it measured."""
+"""The measurements that the chosen methods need, and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Measured:
-    """What the samples tell.
+    """The measurements of the samples.
 
     Attributes:
         ranges: of every activation whose grid they have to tell.
@@ -41,7 +41,7 @@ class Measured:
 def measured(
     graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting
 ) -> Mapping[str, Measured]:
-    """Calibrates, and reads off what is asked for: by one method, or by each that `auto` tries, by its name.
+    """Calibrate and read the ranges of one method, or of each that `auto` tries.
 
     Raises:
         InputError, UsageError, MachineError: see calibrate.
@@ -76,7 +76,7 @@ def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
 
 
 def _between(one: Ranges, other: Ranges) -> Ranges:
-    """The ranges whose ends lie in the middle."""
+    """Return the ranges whose ends lie in the middle."""
     return {
         name: ((low + other[name][0]) / 2, (high + other[name][1]) / 2) for name, (low, high) in one.items()
     }
@@ -85,7 +85,7 @@ def _between(one: Ranges, other: Ranges) -> Ranges:
 def _taps(
     graph: ir.Graph, placement: Placement, params: QuantizeParams, samples: int
 ) -> dict[str, Sequence[Observer]]:
-    """What watches which activation.
+    """Return the observers of each activation.
 
     16 bits have steps enough for the strongest places, too; what is left of an error there is what is cut off.
     """
@@ -106,7 +106,7 @@ def _taps(
 
 
 def _range(observers: Sequence[Observer], method: str, levels: int) -> tuple[float, float]:
-    """The range of an activation; mse by its rows where it has some, all else by its histogram."""
+    """Return the range of an activation: mse by its rows where it has some, else by its histogram."""
     histogram, *others = observers
     assert isinstance(histogram, Histogram)
     if method == "mse":

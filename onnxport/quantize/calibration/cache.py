@@ -1,4 +1,4 @@
-"""Calibrations that are kept: one that is done is not done again, and one that was interrupted goes on where it was.
+"""The cache of calibrations: a finished one is reused, an interrupted one continues.
 
 An entry is found by a digest of everything that the result follows from: the model, the samples' contents and how they
 are read, what is watched, and the versions of what computes. So an entry never has to be declared stale.
@@ -32,7 +32,7 @@ _MOST = 2**30  # bytes of all entries; the oldest go first
 
 @dataclass
 class State:
-    """How far a calibration has come.
+    """The progress of a calibration.
 
     Attributes:
         done: the items that the observers have seen.
@@ -44,7 +44,7 @@ class State:
 
 
 class Entry:
-    """The place of one calibration in the cache.
+    """One calibration in the cache.
 
     Nothing here fails a calibration: a cache that cannot be written keeps nothing, and an entry that is damaged is
     removed and counts as none.
@@ -54,7 +54,7 @@ class Entry:
         self.path = folder() / f"{key}{_SUFFIX}"
 
     def load(self) -> State | None:
-        """What was kept."""
+        """Load the stored state."""
         try:
             data = self.path.read_bytes()
         except OSError:
@@ -67,7 +67,7 @@ class Entry:
             return None
 
     def keep(self, state: State) -> None:
-        """Puts `state` in the place of what was kept."""
+        """Store `state` in place of the earlier one."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
@@ -82,7 +82,7 @@ class Entry:
 
 
 def key_of(task: Task) -> str | None:
-    """The digest of all that the result follows from; None where a sample is read by what cannot be told.
+    """Return the digest of everything the result follows from; None where a sample's reader cannot be digested.
 
     Every part is the digest of a file's content or a pickle in which files are named by their contents.
     """
@@ -103,7 +103,7 @@ def key_of(task: Task) -> str | None:
 
 
 def _sources(task: Task) -> Iterable[Path]:
-    """The files that the observers are written in: between two releases of ours they change, too."""
+    """Return the source files of the observers: they change between releases."""
     kinds = {type(observer) for part in task.parts for each in part.values() for observer in each}
     modules = {kind.__module__ for kind in kinds} | {__name__, Task.__module__}
     files = (getattr(sys.modules[name], "__file__", None) for name in sorted(modules))
@@ -111,7 +111,7 @@ def _sources(task: Task) -> Iterable[Path]:
 
 
 class _ByContents(pickle.Pickler):
-    """Pickles a path as the digest of what lies there."""
+    """A pickler that writes a path as the digest of its contents."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=4)
@@ -142,7 +142,7 @@ def _digest(path: Path, size: int, changed: int) -> bytes:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what observers are made of, and nothing that would run code of another kind."""
+    """An unpickler that builds observers and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("onnxport.quantize.") or (module, name) in _NUMPYS or module == "collections":
@@ -182,7 +182,7 @@ def _encoded(state: State) -> bytes:
 
 
 def _decoded(data: bytes) -> State:
-    """Reads what `_encoded` wrote; one of _DAMAGED otherwise."""
+    """Read what `_encoded` wrote; raise one of _DAMAGED otherwise."""
     head, payload = data[: len(_FORM) + _DIGEST], data[len(_FORM) + _DIGEST :]
     if head != _FORM + hashlib.sha256(payload).digest():
         raise ValueError("damaged")
@@ -191,7 +191,7 @@ def _decoded(data: bytes) -> State:
 
 
 def _drop_oldest(place: Path) -> None:
-    """Removes entries until the rest take no more than _MOST."""
+    """Remove the oldest entries until the rest take at most _MOST."""
     entries = sorted(place.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     taken = 0
     for entry in entries:

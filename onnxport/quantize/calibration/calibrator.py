@@ -28,7 +28,7 @@ _KEPT_EVERY = 30.0
 
 @dataclass(frozen=True)
 class Resources:
-    """What a calibration may use; none of it changes the result.
+    """The resources of a calibration; none changes the result.
 
     Attributes:
         jobs: processes; with one the samples are run in this process.
@@ -44,7 +44,7 @@ class Resources:
 
     @classmethod
     def of(cls, params: QuantizeParams) -> Self:
-        """What the user allows."""
+        """Read the resources from the user's options."""
         memory = None if params.memory_limit is None else bytes_of(params.memory_limit)
         return cls(params.jobs, memory, params.cache, params.scheduler)
 
@@ -57,7 +57,7 @@ def calibrate(
     watch: Watch,
     resources: Resources = Resources(),
 ) -> Observed:
-    """What the observers saw of their tensors on all samples: the same bits whatever the resources.
+    """Observe tensors on all samples: the same bits whatever the resources.
 
     Samples are read and run one at a time, so memory does not grow with their number; they may differ in size where the
     model's inputs are open. After a Ctrl-C or a kill the same call goes on where it was.
@@ -104,7 +104,7 @@ def _nothing(task: Task) -> State:
 
 
 def _workers(task: Task, jobs: int, resources: Resources) -> Cluster | Workers | None:
-    """What does it in other processes; None for this one. A limit is for processes that do nothing else."""
+    """Start the worker processes or cluster; None to calibrate in this process, which a memory limit excludes."""
     if resources.scheduler is not None:
         return Cluster(task, resources.scheduler)
     return Workers(task, jobs) if jobs > 1 or resources.memory is not None else None
@@ -113,7 +113,7 @@ def _workers(task: Task, jobs: int, resources: Resources) -> Cluster | Workers |
 def _progress(
     task: Task, left: Sequence[Item], state: State, workers: Cluster | Workers | None
 ) -> Iterator[None]:
-    """Does what is left; at every step `state` is that of whole samples."""
+    """Do the remaining items; `state` covers whole samples at every step."""
     if workers is None:
         with Bench() as bench:
             bench.begin(task)
@@ -134,7 +134,7 @@ def _progress(
 
 @contextmanager
 def _counting(item: Item, state: State) -> Iterator[None]:
-    """Around the showing of an item: it is done when all observers have seen it."""
+    """Count an item as done when all observers have seen it."""
     with _undisturbed():
         yield
         state.done.add(item)
@@ -142,7 +142,7 @@ def _counting(item: Item, state: State) -> Iterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Puts off a Ctrl-C that arrives inside: an observer that has seen half a sample is of no use."""
+    """Delay Ctrl-C inside the block: an observer that saw half a sample is useless."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals interrupt the main thread alone
         return

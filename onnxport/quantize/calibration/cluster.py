@@ -1,4 +1,4 @@
-"""Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as alone.
+"""Calibration on a Dask cluster (https://distributed.dask.org): shards of the samples, the same bits as locally.
 
 The model and the samples travel with the work, so the workers need no file of the user's: only onnxport, and the same
 versions of what computes. What a worker that dies leaves undone the scheduler gives to another.
@@ -49,7 +49,7 @@ class Cluster(Closing):
         self._threads = sum(self._client.nthreads().values())
 
     def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
-        """What is seen on `items`, a shard at a time, in the order in which they are done.
+        """Observe `items` shard by shard; yield results in the order in which they finish.
 
         Raises:
             InputError: what a worker met with, see Bench.observe.
@@ -91,11 +91,11 @@ class Cluster(Closing):
             yield running.pop(future), seen
 
     def close(self) -> None:
-        """Leaves the cluster, which forgets what it was asked."""
+        """Disconnect from the cluster and cancel pending work."""
         self._client.close(timeout=_CONNECTING)
 
     def _portion(self, shard: Shard) -> Task:
-        """The task with no other samples than a shard's, which are read here."""
+        """Return the task with a shard's samples only, read here."""
         numbers = {number for _, number in shard}
         files = {number: self._task.files[number] for number in numbers}
         held = {number: replace(file, read=partial(dict, file.read())) for number, file in files.items()}
@@ -103,7 +103,7 @@ class Cluster(Closing):
 
 
 def connected(address: str) -> Client:
-    """A client of the scheduler at `address`, which has workers.
+    """Return a client of the scheduler at `address`, once it has workers.
 
     Raises:
         MissingDependencyError: Dask is not installed here.
@@ -133,14 +133,14 @@ def connected(address: str) -> Client:
 
 
 def versions() -> dict[str, str]:
-    """Of what a result's bits depend on, here."""
+    """Return the local versions of all libraries that the bits of a result depend on."""
     return {"onnxport": __version__} | {name: metadata.version(name) for name in _LIBRARIES}
 
 
 def observed_there(
     model: Mapping[str, bytes], portion: Task, shard: Shard, wanted: Mapping[str, str]
 ) -> Observed:
-    """A worker's side: what is seen on `shard`, the samples of `portion`.
+    """Observe `shard`, the samples of `portion`; runs on a worker.
 
     Args:
         model: the files of the tapped models, by name.
@@ -166,7 +166,7 @@ _UNPACKING = threading.Lock()
 
 
 def _bench() -> Bench:
-    """The bench of this thread of the worker, whose session stays for the next shard."""
+    """Return this worker thread's bench, whose session is kept for the next shard."""
     if not hasattr(_OF_THREAD, "bench"):
         _OF_THREAD.bench = Bench()
     bench: Bench = _OF_THREAD.bench
@@ -174,7 +174,7 @@ def _bench() -> Bench:
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """SHA-256 over names and contents."""
+    """Return the SHA-256 over names and contents."""
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(name.encode() + hashlib.sha256(content).digest())
@@ -182,7 +182,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 def unpacked(files: Mapping[str, bytes], digest: str = "") -> Path:
-    """The folder of the worker's own where `files` lie; Dask removes it with the worker.
+    """Return the worker's own folder with `files`; Dask removes it with the worker.
 
     Args:
         files: contents by names relative to the folder.

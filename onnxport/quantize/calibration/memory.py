@@ -1,4 +1,4 @@
-"""Calibration within a limit of memory: fewer processes first, then fewer tensors at a time.
+"""Calibration within a memory limit: fewer processes first, then fewer tensors at a time.
 
 What a process takes to start and to run the model is measured, once, in a process of its own. Beside that it holds the
 watched tensors of one sample, which live until all observers have seen them; these alone are ours to divide. A sample
@@ -29,7 +29,7 @@ _PROCESS = 300 * 2**20
 def parted(
     path: Path, taps: Taps, example: SampleFile, limit: int | None, jobs: int
 ) -> tuple[tuple[Taps, ...], int]:
-    """The taps in parts that fit, and how many processes do.
+    """Split the taps into parts that fit, and return the number of processes that fit.
 
     Args:
         example: a sample as large as they come.
@@ -56,7 +56,7 @@ def parted(
 
 
 def _filled(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, Sequence[Observer]]]:
-    """The taps, in their order, in parts of at most `room` bytes."""
+    """Return the taps, in order, in parts of at most `room` bytes."""
     parts: list[dict[str, Sequence[Observer]]] = [{}]
     taken = 0
     for name, observers in taps.items():
@@ -69,10 +69,10 @@ def _filled(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, S
 
 
 class Gauge(Bench):
-    """A bench that knows what its process has taken."""
+    """A bench that measures its process's memory."""
 
     def peak(self) -> int:
-        """The most bytes that this process has had in memory so far."""
+        """Return the peak memory of this process, in bytes."""
         # Not getrusage's figure: on Linux a process inherits that of the one that started it.
         try:
             status = Path("/proc/self/status").read_text()
@@ -82,7 +82,7 @@ class Gauge(Bench):
 
 
 def _measured(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int:
-    """Bytes that a process takes which shows the smallest tap alone."""
+    """Return the bytes of a process that shows only the smallest tap."""
     others = {name: observers for name, observers in taps.items() if name != smallest}
     task = Task(path, ({smallest: taps[smallest]}, others), {0: example})
     task.write()
@@ -94,7 +94,7 @@ def _measured(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int
 
 
 def _sizes(path: Path, taps: Taps, example: SampleFile) -> Mapping[str, int]:
-    """Bytes of each tap on the example; one whose shape cannot be told counts as the largest that can."""
+    """Return the bytes of each tap on the example; an unknown shape counts as the largest known."""
     model = onnx.load(path, load_external_data=False)
     feeds = example.load().feeds
     for value in model.graph.input:

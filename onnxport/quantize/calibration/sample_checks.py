@@ -1,4 +1,4 @@
-"""What looks wrong with the samples that a model is to be calibrated on.
+"""Checks of calibration samples for signs of a mistake.
 
 A finding is no error: the model is quantized all the same, unless the user asks for --strict. So nothing is said that
 the right samples of a network could cause as well; the thresholds stand well between what the fixtures' networks show
@@ -36,7 +36,7 @@ _ORDER_NEARER, _ORDER_ALIKE, _ORDER_SAMPLES = 1.4, 0.08, 16
 
 @dataclass(frozen=True)
 class Lint:
-    """What was found.
+    """The findings.
 
     Attributes:
         findings: a sentence each.
@@ -49,7 +49,7 @@ class Lint:
 
 @dataclass
 class _Seen:
-    """What one input held in the samples looked at."""
+    """Statistics of one input over the samples read."""
 
     low: float = np.inf
     high: float = -np.inf
@@ -66,7 +66,7 @@ class _Seen:
 
 
 def lint(model: Model, calibration: Sequence[SampleFile], held_back: Sequence[SampleFile] = ()) -> Lint:
-    """Looks at the samples.
+    """Check the samples.
 
     Args:
         model: the float model, before anything is folded into anything; without functions.
@@ -91,7 +91,7 @@ def lint(model: Model, calibration: Sequence[SampleFile], held_back: Sequence[Sa
 
 
 class _Look:
-    """One reading of the samples chosen, and more in other forms where the model tells which it was trained on."""
+    """One reading of the samples, and more in other encodings where the model implies its training data."""
 
     def __init__(
         self, inputs: Sequence[TensorSpec], files: Sequence[SampleFile], expectation: Expectation | None
@@ -117,7 +117,7 @@ class _Look:
                 self._expectation.measure(self._moments, array)
 
     def unlike(self) -> Iterator[str]:
-        """Values, or an order of channels, that are not those of training."""
+        """Report values, or a channel order, unlike those of training."""
         expectation = self._expectation
         spread = expectation.spread(self._moments) if expectation and self._moments.count else None
         if expectation is None or spread is None:
@@ -133,7 +133,7 @@ class _Look:
             yield found
 
     def _scale(self, expectation: Expectation, spread: float) -> str | None:
-        """Numbers far too large or too small, whatever they are of."""
+        """Report values far too large or too small."""
         limit = _SPREAD["Conv" if expectation.mean is None else "BatchNormalization"]
         if 1 / limit <= spread <= limit:
             return None
@@ -144,7 +144,7 @@ class _Look:
         )
 
     def _form(self, expectation: Expectation, own: float) -> str | None:
-        """Another form of images than the model was trained on, where one fits it far better."""
+        """Report another image encoding where it fits the model far better."""
         source, axis = self._source()
         if source is None or axis is None:
             return None
@@ -162,7 +162,7 @@ class _Look:
         return f"{self._said(expectation)}, while node {expectation.node!r} was trained on {best.name}; {fix}"
 
     def _order(self, expectation: Expectation, own: float) -> str | None:
-        """BGR for RGB, or the other way round."""
+        """Report BGR for RGB, or the reverse."""
         source, axis = self._source()
         if source is None or axis is None or self._channels(axis) != 3 or len(self.files) < _ORDER_SAMPLES:
             return None
@@ -178,7 +178,7 @@ class _Look:
     def _divergence(
         self, expectation: Expectation, source: Form, form: Form, *, turned: bool = False
     ) -> float:
-        """What it would be in another form or, turned, in the other order of channels."""
+        """Return the divergence in another encoding or channel order."""
         _, axis = self._source()
         assert axis is not None
         moments = Moments()
@@ -192,7 +192,7 @@ class _Look:
         return found
 
     def _source(self) -> tuple[Form | None, int | None]:
-        """The form that the samples seem to have, and the axis of their channels."""
+        """Return the samples' apparent encoding and channel axis."""
         axis = None if self._spec is None else channel_axis(self._spec)
         if self._spec is None or axis is None:
             return None, None

@@ -1,4 +1,4 @@
-"""From a settled graph to a plan: each node is asked for its unit, and says why where it has none."""
+"""From a float graph to a plan: each node gets a unit, or a reason why it stays float."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ EXCLUDED = "excluded by --exclude"
 
 
 class Floats(Exception):
-    """Why a node stays in float."""
+    """The reasons why nodes stay in float."""
 
 
 def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] = frozenset()) -> Placement:
-    """The plan for a settled graph; nodes inside of If and Loop stay in float.
+    """Plan a float graph; nodes inside If and Loop stay in float.
 
     Args:
         excluded: the names of nodes that the user wants in float.
@@ -43,7 +43,7 @@ def place(graph: ir.Graph, params: QuantizeParams, *, excluded: Collection[str] 
 
 
 class Placer:
-    """Asks every node of a graph for its unit.
+    """Computes the unit of every node of a graph.
 
     Args:
         dtype: of activations.
@@ -80,7 +80,7 @@ class Placer:
         return Placement(kept, dict(sorted(floats.items(), key=lambda item: order[item[0]])), self._dtype)
 
     def _unit(self, node: ir.Node) -> Unit | None:
-        """The node's unit; None for one that computes no floats.
+        """Return the node's unit; None for a node without floats.
 
         Raises:
             Floats: it computes floats and stays so.
@@ -178,7 +178,7 @@ class Placer:
         )
 
     def _affine(self, node: ir.Node) -> tuple[float, float] | None:
-        """What a Mul or Add of one number is, where a change of the grid does the same."""
+        """Return the Mul or Add of one number that a change of the grid replaces."""
         if node.op_type not in ("Add", "Mul"):
             return None
         constants = [value for value in node.inputs if value is not None and _is_constant(value)]
@@ -197,7 +197,7 @@ class Placer:
         return (1.0, number) if alone and not limited and self._dtype != "int16" else None
 
     def _operands(self, node: ir.Node, number: int) -> tuple[str, ...]:
-        """The activations among the first `number` inputs, each once."""
+        """Return the activations among the first `number` inputs, each once."""
         found: dict[str, None] = {}
         for value in node.inputs[:number]:
             if value is None:
@@ -214,7 +214,7 @@ class Placer:
     def _result(
         self, node: ir.Node, *, folds: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, float] | None]:
-        """What a node writes: its results, or what a Relu or Clip behind it gives; with their names and bounds.
+        """Return a node's results, or those of a Relu or Clip behind it, with names and bounds.
 
         What all readers make the same of is out of bounds, too.
         """
@@ -232,7 +232,7 @@ class Placer:
         return (value.name or "",), tuple(folded), (low, high) if bounded else None
 
     def _foldable(self, value: ir.Value) -> tuple[ir.Node, tuple[float, float]] | None:
-        """The Relu or Clip that alone takes a value, and its bounds; None where there is none that holds 0."""
+        """Return the Relu or Clip that is a value's only reader, and its bounds; None where no such keeps 0."""
         uses = value.uses()
         if value.is_graph_output() or len(uses) != 1:
             return None
@@ -244,14 +244,14 @@ class Placer:
 
 
 def _least_needed(value: ir.Value) -> float:
-    """Below it all numbers are the same to those that read a value: HardSwish makes 0 of what is less than -3."""
+    """Return the bound below which readers do not distinguish values: HardSwish is 0 below -3."""
     readers = [node for node, _ in value.uses()]
     saturate = all(node.domain == "" and node.op_type == "HardSwish" for node in readers)
     return -3.0 if readers and saturate and not value.is_graph_output() else -math.inf
 
 
 def _gated(units: Sequence[Unit]) -> list[Unit]:
-    """The units, those with all of their range for a grid whose result is a gate: what only multiplies another tensor.
+    """Give units whose result is a gate a grid of their whole range.
 
     A gate that is cut short scales down the largest of what it lets through, which no measure of its own shows.
     """
@@ -288,7 +288,7 @@ def _is_constant(value: ir.Value | None) -> bool:
 
 
 def _is_map(value: ir.Value) -> bool:
-    """Whether an activation is more than a number for each channel: to quantize it takes as long as that saves."""
+    """Return whether an activation has more than one number per channel: else quantizing it saves nothing."""
     if value.const_value is not None:
         return False
     dims = value.shape[2:] if value.shape is not None else (0,)
@@ -296,7 +296,7 @@ def _is_map(value: ir.Value) -> bool:
 
 
 def _limits(node: ir.Node) -> tuple[float, float] | None:
-    """What a Relu or Clip limits its operand to; None for another node, or bounds that are no constants."""
+    """Return the bounds of a Relu or Clip; None for other nodes and computed bounds."""
     if node.op_type == "Relu":
         return 0.0, math.inf
     if node.op_type != "Clip":
@@ -312,7 +312,7 @@ def _limits(node: ir.Node) -> tuple[float, float] | None:
 
 
 def _axis_of_gemm(node: ir.Node) -> int:
-    """Of a Gemm's weight, where its channels lie.
+    """Return the channel axis of a Gemm's weight.
 
     Raises:
         Floats: a form that no integer kernel has.
@@ -325,7 +325,7 @@ def _axis_of_gemm(node: ir.Node) -> int:
 
 
 def _unfit(node: ir.Node) -> str:
-    """Why this node has no integer kernel although its operator has one; empty where it has."""
+    """Return why this node has no integer kernel although its operator has one; empty where it has."""
     if node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         return "it interpolates, which ONNX Runtime does in float"
     if node.op_type == "MaxPool" and len(node.outputs) > 1:

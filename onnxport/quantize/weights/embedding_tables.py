@@ -1,4 +1,4 @@
-"""Tables that rows are looked up in, a byte an element: only the rows that are looked up become floats.
+"""Embedding tables with one byte an element: only the rows that are looked up become floats.
 
 DequantizeLinear in front of the Gather would make floats of the whole table in every run.
 """
@@ -14,7 +14,7 @@ from onnxport.quantize.weights.shelf import Shelf
 
 
 def look_up(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
-    """Stores the table `weight` as `encoding`, which has one scale a row and no zero points, in place."""
+    """Store the table `weight` as `encoding`, which has one scale a row and no zero points, in place."""
     tensors = [
         (f"{weight.name}/int8", shelf.numbers(encoding.numbers, 8)),
         (f"{weight.name}/scale", shelf.tensor(encoding.scales.astype(weight.dtype.numpy()))),
@@ -26,7 +26,7 @@ def look_up(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
 
 
 def _replace(node: ir.Node, numbers: ir.Value, scales: ir.Value, dtype: ir.DataType) -> None:
-    """Gathers numbers and scales instead of rows, and multiplies them."""
+    """Gather integers and scales instead of rows, and multiply them."""
     rows, factors = (
         ir.node("Gather", [table, node.inputs[1]], {"axis": 0}, name=f"{node.name}/{kind}")
         for table, kind in ((numbers, "int8"), (scales, "scale"))

@@ -1,4 +1,4 @@
-"""What GPTQ needs to know of a product's inputs: the sum of x.T @ x over all samples, without rounding between them."""
+"""The Gram matrix of a product's inputs for GPTQ: the sum of x.T @ x over all samples, without rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = 1024
 
 
 class Gram:
-    """An observer of the Gram matrix of rows of length n: the float64 [n, n] sum of x.T @ x.
+    """An observer of the Gram matrix of rows of length n: float64 [n, n].
 
     Attributes:
         axis: along which a row lies.

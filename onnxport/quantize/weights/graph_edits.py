@@ -1,4 +1,4 @@
-"""Changes to a graph: new tensors registered, nodes that take the place of one, weights that nobody reads any more."""
+"""Graph edits: register tensors, replace a node, remove unused weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.quantize.weights.discovery import Weight
 
 
 def register(graph: ir.Graph, tensors: Sequence[tuple[str, ir.TensorProtocol]]) -> list[ir.Value]:
-    """Initializers of these names, made different where the graph has them already."""
+    """Register initializers, renamed where the graph has the name already."""
     made = []
     for name, tensor in tensors:
         while name in graph.initializers:
@@ -24,7 +24,7 @@ def register(graph: ir.Graph, tensors: Sequence[tuple[str, ir.TensorProtocol]]) 
 
 
 def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
-    """Has the last of `made` give, under their names, what `node` gave, which is removed."""
+    """Replace `node` by `made`, whose last node gets its output names."""
     graph, last = node.graph, made[-1]
     assert graph is not None, "a node that was found is in a graph"
     for each in made[:-1]:
@@ -40,7 +40,7 @@ def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
 
 
 def discard(weight: Weight) -> None:
-    """Removes the initializer, and what moved its axes, when nothing reads it any more."""
+    """Remove an unused initializer and the Transpose behind it."""
     for mover in {node for node, _ in weight.value.uses()}:
         assert mover.graph is not None
         mover.graph.remove(mover, safe=True)

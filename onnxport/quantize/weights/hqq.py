@@ -1,4 +1,4 @@
-"""Half-quadratic quantization (Badri and Shaji 2023): grids that leave most weights nearly where they were.
+"""Half-quadratic quantization (Badri and Shaji 2023): grids robust to outliers.
 
 The error counts by its 0.7th power, so that a few weights may be far off. It is split in two: a sparse part, which a
 generalized soft threshold gives, and the rest, for which the best zero point is a mean and the best scale a
@@ -20,7 +20,7 @@ _BETA, _GROWTH = 10.0, 1.01
 
 
 def robust(rows: Array, grids: Grids) -> Encoding:
-    """The numbers nearest to `rows` [rows, n] float32 on grids with the least sum of |error|^0.7 that were met."""
+    """Round `rows` [rows, n] float32 on the grids with the least sum of |error|^0.7."""
     return joined(grids, [_portion(rows[part], grids) for part in portions(rows)])
 
 
@@ -45,7 +45,7 @@ def _portion(rows: Array, grids: Grids) -> Encoding:
 
 
 def _shrunk(errors: Array, sizes: Array, beta: float) -> Array:
-    """The sparse part of the errors: what is left beyond a threshold, which falls as an error grows."""
+    """Return the sparse part of the errors: what exceeds a threshold that falls as an error grows."""
     typical = sizes.mean(axis=1, keepdims=True) + np.finfo(np.float32).tiny
     relative = sizes / typical
     kept = np.maximum(relative - (relative + np.float32(1e-4)) ** (_NORM - 1) / beta, 0)
@@ -55,7 +55,7 @@ def _shrunk(errors: Array, sizes: Array, beta: float) -> Array:
 def _fitted(
     dense: Array, steps: Array, scales: Array, zero_points: Array, grids: Grids
 ) -> tuple[Array, Array]:
-    """The scales, then the zero points, that are nearest to `dense` for the numbers as they are."""
+    """Fit the scales, then the zero points, to `dense` for the given integers."""
     scales = rtn.fitted(dense, steps, scales)
     if grids.symmetric:
         return scales, zero_points

@@ -1,4 +1,4 @@
-"""Weights inside com.microsoft's operators, which ONNX Runtime multiplies by as they are stored.
+"""Weights inside com.microsoft's operators, which ONNX Runtime multiplies as they are stored.
 
 MatMulNBits and GatherBlockQuantized (contrib operators of ONNX Runtime, docs/ContribOperators.md there) hold unsigned
 numbers, of which 4 bits lie two to a byte, the first in the lower half. Signed ones are shifted by half their range,
@@ -23,12 +23,12 @@ _BYTE, _NIBBLE = 8, 4
 
 
 def fits(weight: Weight) -> bool:
-    """Whether all that read `weight` have such a form."""
+    """Return whether all readers of `weight` have such a form."""
     return weight.is_table or all(use.is_plain_product for use in weight.uses)
 
 
 def replace(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
-    """Puts `encoding` in the place of `weight` and of the products or look-ups that read it."""
+    """Replace `weight` and the products or look-ups that read it by `encoding`."""
     tensors = [(f"{weight.name}/{kind}", shelf.tensor(array)) for kind, array in _stored(weight, encoding)]
     operands = register(weight.graph, tensors)
     for use in weight.uses:
@@ -38,7 +38,7 @@ def replace(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
 
 
 def _stored(weight: Weight, encoding: Encoding) -> list[tuple[str, Array]]:
-    """The operands' names and contents: numbers, scales and maybe zero points."""
+    """Return the operands' names and contents: integers, scales and possibly zero points."""
     grids, count = encoding.grids, len(encoding.numbers)
     shift = 0 if not grids.symmetric else -grids.lowest
     shifted = (encoding.numbers.astype(np.int16) + shift).astype(np.uint8)
@@ -58,7 +58,7 @@ def _stored(weight: Weight, encoding: Encoding) -> list[tuple[str, Array]]:
 
 
 def _packed(numbers: Array, bits: int) -> Array:
-    """[rows, n] uint8 of `bits` bits each in [rows, bytes]."""
+    """Pack [rows, n] uint8 of `bits` bits each into [rows, bytes]."""
     if bits == _BYTE:
         return numbers
     even = blocked(numbers, 2)

@@ -1,4 +1,4 @@
-"""How each weight is stored: in what operator, on what grids."""
+"""The storage of each weight: operator and grids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Form = Literal["DequantizeLinear", "contrib", "rows"]
 
 @dataclass(frozen=True)
 class Planned:
-    """How a weight is to be stored.
+    """The planned storage of a weight.
 
     Attributes:
         weight: with the layout that its blocks lie in.
@@ -45,11 +45,11 @@ class Planned:
 
     @property
     def opset(self) -> int:
-        """The oldest that has the operators."""
+        """The oldest opset with the operators."""
         return opset_for(self.weight.layout, self.grids) if self.form == "DequantizeLinear" else 1
 
     def encoding(self, method: str, gram: Array | None) -> Encoding:
-        """The numbers; by GPTQ where the Gram matrix of the inputs is known."""
+        """Return the integers; by GPTQ where the Gram matrix of the inputs is known."""
         rows = self.weight.rows()
         encoded = rtn.nearest(rows, self.grids)
         if self.may_shift:
@@ -60,14 +60,14 @@ class Planned:
         return hqq.robust(rows, encoded.grids) if method == "hqq" else encoded
 
     def store(self, encoding: Encoding, shelf: Shelf) -> None:
-        """Puts the numbers into the graph."""
+        """Write the integers into the graph."""
         {"DequantizeLinear": dequantize, "contrib": nbits.replace, "rows": look_up}[self.form](
             self.weight, encoding, shelf
         )
 
 
 def planned(weight: Weight, params: QuantizeParams) -> Planned:
-    """The form and the grids of one weight."""
+    """Choose the form and the grids of one weight."""
     bits, row = BITS[params.precision], weight.layout.row
     if params.weights_format == "nbits" and nbits.fits(weight):
         return Planned(weight, Grids(bits, params.block or BLOCK, symmetric=True), "contrib", may_shift=True)

@@ -1,4 +1,4 @@
-"""What the products read on the user's samples, as GPTQ needs it."""
+"""Inputs of products on the user's samples, for GPTQ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = 16  # bytes of one element of a Gram
 
 @dataclass(frozen=True)
 class Batch:
-    """Weights whose inputs are watched in one pass.
+    """Weights whose inputs are observed in one pass.
 
     Attributes:
         plan: those, and any whose inputs cannot be watched, in the order of the model.
@@ -34,7 +34,7 @@ class Batch:
     taps: frozenset[tuple[str, int]]
 
     def grams(self, path: Path, params: QuantizeParams, setting: Setting) -> Mapping[tuple[str, int], Array]:
-        """The Gram matrix of each tap over the samples."""
+        """Return the Gram matrix of each tap over the samples."""
         if not self.taps:
             return {}
         watched: dict[str, tuple[Gram, ...]] = {}
@@ -48,7 +48,7 @@ class Batch:
 
 
 def batches(plan: Sequence[Planned], graph: ir.Graph) -> Iterator[Batch]:
-    """All of `plan`, in portions whose Gram matrices fit into memory."""
+    """Split `plan` into batches whose Gram matrices fit into memory."""
     held: list[Planned] = []
     taps: set[tuple[str, int]] = set()
     size = 0
@@ -65,7 +65,7 @@ def batches(plan: Sequence[Planned], graph: ir.Graph) -> Iterator[Batch]:
 
 
 def tap_of(planned: Planned, graph: ir.Graph) -> tuple[str, int] | None:
-    """The tensor that the first product with the weight reads, and the axis of its rows; None where none is watched."""
+    """Return the tensor that the first product with the weight reads, and the axis of its rows; None for none."""
     use = planned.weight.uses[0]
     axis = _axis(use)
     source = use.node.inputs[0]
@@ -92,6 +92,6 @@ def _axis(use: Use) -> int | None:
 
 
 def _is_pointwise(node: ir.Node) -> bool:
-    """Whether the filter is of size 1, so that a product with each pixel's channels is all that there is."""
+    """Return whether the filter has size 1, so that it is a product with each pixel's channels."""
     kernel = node.inputs[1]
     return kernel is not None and kernel.shape is not None and all(size == 1 for size in kernel.shape[2:])

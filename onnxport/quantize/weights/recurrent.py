@@ -1,4 +1,4 @@
-"""LSTM layers on weights of 8 bits: com.microsoft's DynamicQuantizeLSTM, which quantizes what it reads at run time."""
+"""LSTM layers with 8-bit weights: com.microsoft's DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPERANDS = 8  # of ONNX's LSTM: X, W, R, B, sequence_lens, initial_h, initial_c
 
 
 def layers(weights: Sequence[Weight]) -> Layers:
-    """The LSTM layers that have such a form, with the weights of their input and of their state."""
+    """Return the LSTM layers that have such a form, with their input and state weights."""
     of_node: dict[ir.Node, dict[int, Weight]] = {}
     for weight in weights:
         use, *others = weight.uses
@@ -30,7 +30,7 @@ def layers(weights: Sequence[Weight]) -> Layers:
 
 
 def replace(node: ir.Node, pair: tuple[Weight, Weight], bits: int, shelf: Shelf) -> None:
-    """Puts DynamicQuantizeLSTM in the place of the layer `node`."""
+    """Replace the layer `node` by DynamicQuantizeLSTM."""
     numbers, scaling = [], list[ir.Value | None]()
     for weight in pair:
         directions, gates, _ = weight.layout.shape

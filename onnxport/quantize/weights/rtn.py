@@ -1,4 +1,4 @@
-"""Round to nearest, on the grid that leaves the least squared error.
+"""Round to nearest, on the grid with the least squared error.
 
 The scale that just reaches the largest weight of a block rounds all others coarsely; one that cuts it off is nearer to
 most. Some are tried, and the best is refined: the numbers that a scale gives have a scale that is the least-squares fit
@@ -21,12 +21,12 @@ _REFINEMENTS = 3
 
 
 def nearest(rows: Array, grids: Grids) -> Encoding:
-    """The numbers nearest to `rows` [rows, n] float32 on the best grid for each block."""
+    """Round `rows` [rows, n] float32 to the best grid of each block."""
     return joined(grids, [_portion(rows[part], grids) for part in portions(rows)])
 
 
 def grid_of(blocks: Array, grids: Grids) -> tuple[Array, Array]:
-    """Scale and zero point of each of `blocks` [blocks, n] float32; float32 both, [blocks, 1]."""
+    """Return scale and zero point of each of `blocks` [blocks, n] float32; float32 both, [blocks, 1]."""
     scales, zero_points = _best(blocks, grids, _FEW if grids.bits <= _FEW_BITS else _MANY)
     for _ in range(_REFINEMENTS):
         scales = fitted(blocks, steps(blocks, scales, zero_points, grids), scales)
@@ -34,7 +34,7 @@ def grid_of(blocks: Array, grids: Grids) -> tuple[Array, Array]:
 
 
 def on_grid(rows: Array, scales: Array, zero_points: Array, grids: Grids) -> Encoding:
-    """The numbers nearest to `rows` on the grids of its blocks, as `grid_of` gives them."""
+    """Round `rows` to the grids of their blocks, as `grid_of` returns them."""
     count, n = rows.shape
     numbers = steps(blocked(rows, grids.block), scales, zero_points, grids) + zero_points
     return Encoding(
@@ -64,7 +64,7 @@ def _best(blocks: Array, grids: Grids, cuts: Sequence[float] | Array) -> tuple[A
 
 
 def _reach(blocks: Array, grids: Grids) -> tuple[Array, Array]:
-    """The scale with which the numbers just reach the largest weight, and the least weight or 0; [blocks, 1] each."""
+    """Return the scale that just reaches the largest weight, and the least weight or 0; [blocks, 1] each."""
     least = np.minimum(blocks.min(axis=1, keepdims=True), np.float32(0))
     most = np.maximum(blocks.max(axis=1, keepdims=True), np.float32(0))
     if grids.symmetric:
@@ -91,14 +91,14 @@ def _error(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Ar
 
 
 def steps(blocks: Array, scales: Array, zero_points: Array, grids: Grids) -> Array:
-    """The nearest numbers, without their zero point, float32."""
+    """Return the nearest integers, without their zero point, float32."""
     found = blocks / scales
     np.rint(found, out=found)
     return np.clip(found, grids.lowest - zero_points, grids.highest - zero_points, out=found)
 
 
 def fitted(blocks: Array, numbers: Array, scales: Array) -> Array:
-    """The scales by which `numbers`, without their zero point, are nearest to `blocks`; `scales` where none is."""
+    """Return the scales by which `numbers`, without zero point, are nearest to `blocks`; `scales` where none is."""
     squares = np.einsum("bn,bn->b", numbers, numbers)[:, None]
     products = np.einsum("bn,bn->b", numbers, blocks)[:, None]
     found = np.divide(products, squares, out=scales.copy(), where=squares > 0)

@@ -30,7 +30,7 @@ from onnxport.quantize.weights.shelf import Shelf
 
 
 def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantized:
-    """Stores the weights of products, tables and recurrent layers in 8 or 4 bits.
+    """Store the weights of products, tables and recurrent layers in 8 or 4 bits.
 
     One weight at a time is in memory; finished ones of more than a megabyte wait in a file.
 
@@ -66,8 +66,7 @@ def quantize(model: Model, params: QuantizeParams, setting: Setting) -> Quantize
 
 
 def _without_normalization(model: Model, setting: Setting) -> Model:
-    """The model with BatchNormalization in the weights of the convolutions: in front of what is stored in fewer bits no
-    runtime can put it there any more."""
+    """Fold BatchNormalization into the convolutions first: behind packed weights nothing can fold it."""
     if not any(node.op_type == "BatchNormalization" for node in model.graph):
         return model
     with setting.watch.phase("settle"):
@@ -80,7 +79,7 @@ def _plan(model: Model, params: QuantizeParams, exclude: frozenset[str]) -> tupl
 
 
 def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, setting: Setting) -> Counter[str]:
-    """Stores all weights of the plan in place; gives how many as what."""
+    """Store all weights of the plan in place; return counts by kind."""
     kinds: Counter[str] = Counter()
     graph, shelf = model.graph, Shelf(setting.folder)
     source = setting.folder / "observed.onnx"
@@ -100,7 +99,7 @@ def _store(model: Model, plan: Sequence[Planned], params: QuantizeParams, settin
 
 
 def _kind(encoding: Encoding) -> str:
-    """What the report calls such weights."""
+    """Return the report's name of such weights."""
     grids = encoding.grids
     group = "row" if encoding.scales.shape[1] == 1 else f"block of {grids.block}"
     return f"{'' if grids.symmetric else 'u'}int{grids.bits} with a scale per {group}"
