@@ -26,7 +26,7 @@ class QuantizedBias:
     scales: Floats
 
 
-def quantized(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
+def quantize_bias(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
     """Quantize the bias of a product of data on the grid `data` and a weight on the grid `weight`."""
     scales = (data.scale * weight.scales).astype(np.float32)
     limits = np.iinfo(np.int32)
@@ -34,7 +34,7 @@ def quantized(bias: Floats, data: Grid, weight: WeightGrid) -> QuantizedBias:
     return QuantizedBias(rounded.astype(np.int32), scales)
 
 
-def holding(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
+def widen_for_bias(weight: WeightGrid, bias: Floats, data: Grid) -> WeightGrid:
     """Return `weight` with larger scales where `bias` would not fit into int32.
 
     This is so for channels whose weights are next to nothing: what they lose is far below a step of the result.

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     """Return the folder of entries: `$ONNXPORT_CACHE`, else the user's cache folder."""
     chosen = os.environ.get("ONNXPORT_CACHE")
     if chosen:

@@ -41,8 +41,8 @@ def _fold_backward(graph: ir.Graph, node: ir.Node) -> bool:
     weight = _array(product.inputs[1])
     along = [-1 if each == axis else 1 for each in range(weight.ndim)]
     if not np.all(scale == 1):
-        _put(graph, product, 1, weight * scale.reshape(along))
-    _put(graph, product, 2, _bias(product) * scale + shift)
+        _set_constant(graph, product, 1, weight * scale.reshape(along))
+    _set_constant(graph, product, 2, _bias(product) * scale + shift)
     result, old = product.outputs[0], node.outputs[0]
     name, old.name = old.name, None
     result.name = name
@@ -72,7 +72,7 @@ def _fold_forward(graph: ir.Graph, node: ir.Node) -> bool:
         )  # (channels, channels of a group)
         shifts = affine[1].reshape(groups, -1)
         made = np.einsum("gci,gi->gc", sums.reshape(groups, -1, sums.shape[1]), shifts).reshape(-1)
-        _put(graph, user, 2, _bias(user) + made)
+        _set_constant(graph, user, 2, _bias(user) + made)
     result.replace_all_uses_with(data)
     graph.remove(node, safe=True)
     return True
@@ -147,7 +147,7 @@ def _bias(product: ir.Node) -> Any:
     return np.zeros(_channels(product)) if given is None else np.float64(_array(given))
 
 
-def _put(graph: ir.Graph, node: ir.Node, index: int, array: Any) -> None:
+def _set_constant(graph: ir.Graph, node: ir.Node, index: int, array: Any) -> None:
     """Give a node its own constant, and remove an unused old one."""
     node.resize_inputs(max(index + 1, len(node.inputs)))
     old = node.inputs[index]

@@ -28,7 +28,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True)
-class Setting:
+class QuantizationInputs:
     """The inputs of a quantization beside the model and the params.
 
     Attributes:
@@ -62,4 +62,4 @@ class Quantized:
 
 
 # A quantization; it leaves the model that it is given alone.
-Quantization = Callable[["Model", "QuantizeParams", Setting], Quantized]
+Quantization = Callable[["Model", "QuantizeParams", QuantizationInputs], Quantized]

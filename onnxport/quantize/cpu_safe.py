@@ -26,7 +26,7 @@ _SAMPLES = 8
 _MARGIN = 0.5
 
 
-def saturating(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
+def find_saturating_products(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
     """Return the names of products that saturate on the samples and lose accuracy by it."""
     made = saturation.emulated(model)
     if made is None:
@@ -35,7 +35,7 @@ def saturating(model: Model, files: Sequence[SampleFile]) -> frozenset[str]:
     return frozenset(each.node for each in saturation.losses(*made, sets) if each.sqnr_db < _HARMLESS)
 
 
-def widened(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
+def widen_grid(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
     """Return `grid` with steps so large that no two neighbouring weights of `node` can saturate."""
     transposed = "transB" in node.attributes and node.attributes["transB"].as_int() == 1
     codes = saturation.depth_first(grid.quantized(values), node.op_type, transposed=transposed)
@@ -46,9 +46,9 @@ def widened(grid: WeightGrid, values: Floats, node: ir.Node) -> WeightGrid:
     if not beyond.any():
         return grid
     factor = np.where(beyond, (largest + _MARGIN) / (saturation.MOST - _MARGIN), 1.0)
-    return widened(replace(grid, scales=(grid.scales * factor).astype(np.float32)), values, node)
+    return widen_grid(replace(grid, scales=(grid.scales * factor).astype(np.float32)), values, node)
 
 
-def reduced(grid: WeightGrid) -> WeightGrid:
+def reduce_grid(grid: WeightGrid) -> WeightGrid:
     """Return `grid` with 7 bits: the integers -63 to 63."""
     return replace(grid, scales=(grid.scales * np.float32(127 / 63)).astype(np.float32))

@@ -30,11 +30,11 @@ def excluded_nodes(source: Model, settled: Model, names: Iterable[str]) -> froze
             raise _unknown(name, source)
         if meant and all(node.op_type == name for node in meant):
             own = []  # an operator means those that are still there, not a Conv that has taken one in
-        found |= {node.name or "" for node in (*meant, *_became(own, settled.graph))}
+        found |= {node.name or "" for node in (*meant, *_map_to_float_graph(own, settled.graph))}
     return frozenset(found)
 
 
-def _became(nodes: Sequence[ir.Node], settled: ir.Graph) -> list[ir.Node]:
+def _map_to_float_graph(nodes: Sequence[ir.Node], settled: ir.Graph) -> list[ir.Node]:
     """Map each node to the float graph's node with its result, or the first result behind it that still exists."""
     makers = {value.name: node for node in settled for value in node.outputs}
     found = []

@@ -20,7 +20,7 @@ from onnxport.core.errors import InputError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
-from onnxport.quantize.canonical_operators import to_integer_forms
+from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products
 
 # DequantizeLinear has an axis since 13, int16 since 21.
@@ -44,7 +44,7 @@ REFUSALS = (
 
 
 @dataclass(frozen=True)
-class Settled:
+class FloatGraph:
     """A simplified float graph.
 
     Attributes:
@@ -58,7 +58,7 @@ class Settled:
     notes: tuple[str, ...] = ()
 
 
-def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled:
+def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> FloatGraph:
     """Simplify a copy of `model`.
 
     Args:
@@ -72,7 +72,7 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     """
     source, notes = model, list[str]()
     if model.opset < opset:
-        source = _lifted(model, max(opset, _LIFTED_TO))
+        source = _upgrade(model, max(opset, _LIFTED_TO))
         notes.append(f"lifted from opset {model.opset} to {source.opset}: quantized operators need {opset}")
     if source.path is None or source is not model:
         source.hand_over(folder / "source.onnx")
@@ -83,13 +83,13 @@ def settled(model: Model, folder: Path, *, opset: int = OLDEST_OPSET) -> Settled
     _restore_signature(graph_model, model)
     shape_inference.infer(graph_model)
     _name_nodes(graph_model.graph)
-    changed = to_integer_forms(graph_model.graph, graph_model.opset)
+    changed = canonicalize_operators(graph_model.graph, graph_model.opset)
     if fold_into_products(graph_model.graph) or changed:
         graph_model.save(path)
-    return Settled(graph_model, path, tuple(notes))
+    return FloatGraph(graph_model, path, tuple(notes))
 
 
-def _lifted(model: Model, opset: int) -> Model:
+def _upgrade(model: Model, opset: int) -> Model:
     copy = model.clone()
     if copy.ir.functions:
         common.InlinePass()(copy.ir)
@@ -116,10 +116,10 @@ def _optimize(model: Model, path: Path) -> None:
         said = " ".join(str(error).split())
         raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error
     except state.InvalidProtobuf as error:  # it could not write
-        raise _why_not_written(path, model.path) from error
+        raise _write_error(path, model.path) from error
 
 
-def _why_not_written(path: Path, source: Path | None) -> OSError:
+def _write_error(path: Path, source: Path | None) -> OSError:
     """Return the operating system's reason for a failed write, which ONNX Runtime does not report."""
     size = source.stat().st_size if source is not None else 0
     try:

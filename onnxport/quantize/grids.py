@@ -102,10 +102,10 @@ def weight_grid(values: Floats, axis: int | None) -> WeightGrid:
         None if axis is None else tuple(each for each in range(values.ndim) if each != axis % values.ndim)
     )
     largest = np.abs(values).max(axis=others, initial=0.0)
-    return of_limits(largest, axis)
+    return symmetric_grid(largest, axis)
 
 
-def of_limits(limits: Floats, axis: int | None) -> WeightGrid:
+def symmetric_grid(limits: Floats, axis: int | None) -> WeightGrid:
     """Return the grid from -limits to limits.
 
     A channel of zeros, or of next to nothing, has the largest of the scales: its bias is as precise as the others'

@@ -47,7 +47,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Speedup:
     """The speedup and its interval.
 
     Attributes:
@@ -61,14 +61,14 @@ class Ratio:
     confidence: float
 
 
-def ratio(times: Times) -> Ratio:
+def speedup(times: Times) -> Speedup:
     """Return the speedup with its interval: at least 95 % from six rounds on."""
     found = [before / after for before, after in zip(times.before, times.after, strict=True)]
     interval = median_interval(found)
-    return Ratio(statistics.median(found), interval.low, interval.high, interval.confidence)
+    return Speedup(statistics.median(found), interval.low, interval.high, interval.confidence)
 
 
-def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
+def measure_latency(before: Path, after: Path, feeds: Feeds, folder: Path | None = None) -> Times:
     """Time both models on `feeds`, each in its own process, in rounds (bench/engine.py).
 
     Args:
@@ -98,7 +98,7 @@ def measured(before: Path, after: Path, feeds: Feeds, folder: Path | None = None
         if first > BUDGET:
             return _times(contest, [(lane.first,) for lane in contest.lanes])
         contest.warm_up(1)
-        contest.run(lambda rounds: rounds.rounds > 0 and _is_over(rounds, ends))
+        contest.run(lambda rounds: rounds.rounds > 0 and _has_enough_rounds(rounds, ends))
         _check(contest)
         return _times(
             contest, [tuple(statistics.fmean(turn.times) for turn in lane.turns) for lane in contest.lanes]
@@ -112,7 +112,7 @@ def _settings(path: Path) -> Settings:
     return Settings(runtime="ort")
 
 
-def _is_over(contest: Contest, ends: float) -> bool:
+def _has_enough_rounds(contest: Contest, ends: float) -> bool:
     """Decide whether there are enough rounds; a busy machine needs time to warm up."""
     now = time.monotonic()
     late = now >= ends and (contest.rounds >= _ROUNDS or now >= ends + BUDGET)

@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.accuracy.ranges import weighted_mse
+from onnxport.quantize.accuracy.ranges import weighted_mse_range
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
 from onnxport.quantize.calibration.observers import ChannelMeans, Histogram, Observer, elements_per_sample
-from onnxport.quantize.calibration.ranges import range_of
+from onnxport.quantize.calibration.ranges import find_range
 from onnxport.quantize.calibration.shards import Observed
-from onnxport.quantize.contract import Setting
-from onnxport.quantize.float_graph import Settled
+from onnxport.quantize.contract import QuantizationInputs
+from onnxport.quantize.float_graph import FloatGraph
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.placement import Placement
-from onnxport.quantize.placement.channels import answers, axis_of_inputs, channel_axes
+from onnxport.quantize.placement.channels import axis_of_inputs, channel_axes, output_region
 
 # Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """The measurements of the samples.
 
     Attributes:
@@ -38,9 +38,9 @@ class Measured:
     means: Mapping[str, Array] = field(default_factory=dict)
 
 
-def measured(
-    graph: Settled, placement: Placement, params: QuantizeParams, setting: Setting
-) -> Mapping[str, Measured]:
+def measure(
+    graph: FloatGraph, placement: Placement, params: QuantizeParams, setting: QuantizationInputs
+) -> Mapping[str, Measurements]:
     """Calibrate and read the ranges of one method, or of each that `auto` tries.
 
     Raises:
@@ -58,8 +58,8 @@ def measured(
     tried = _TRIED.get(params.method, (params.method,))
     found: dict[str, Ranges] = {method: _ranges(placement, seen, method) for method in tried}
     if params.method == "auto":
-        found[_BETWEEN] = _between(found["mse"], found["plain mse"])
-    return {name: Measured(ranges, means) for name, ranges in found.items()}
+        found[_BETWEEN] = _middle_ranges(found["mse"], found["plain mse"])
+    return {name: Measurements(ranges, means) for name, ranges in found.items()}
 
 
 # Method to the ranges of which the best is kept: mse counts every place alike, plain mse does not. `mse` itself does
@@ -75,7 +75,7 @@ def _ranges(placement: Placement, seen: Observed, method: str) -> Ranges:
     }
 
 
-def _between(one: Ranges, other: Ranges) -> Ranges:
+def _middle_ranges(one: Ranges, other: Ranges) -> Ranges:
     """Return the ranges whose ends lie in the middle."""
     return {
         name: ((low + other[name][0]) / 2, (high + other[name][1]) / 2) for name, (low, high) in one.items()
@@ -90,7 +90,7 @@ def _taps(
     16 bits have steps enough for the strongest places, too; what is left of an error there is what is cut off.
     """
     by_rows = params.method in ("mse", "auto")
-    axes, results = channel_axes(graph, placement), answers(graph)
+    axes, results = channel_axes(graph, placement), output_region(graph)
     taps: dict[str, list[Observer]] = {}
     for name in placement.observed:
         if by_rows and name not in results and placement.dtype_of(name) != "int16":
@@ -112,5 +112,5 @@ def _range(observers: Sequence[Observer], method: str, levels: int) -> tuple[flo
     if method == "mse":
         for other in others:
             if isinstance(other, RowSample):
-                return weighted_mse(other.rows(), histogram, levels)
-    return range_of(histogram, method.removeprefix("plain "), levels)
+                return weighted_mse_range(other.rows(), histogram, levels)
+    return find_range(histogram, method.removeprefix("plain "), levels)

@@ -13,7 +13,7 @@ from onnxport.quantize.search import Level
 WHY = "the budgets are not kept with it in 8 bits"
 
 
-class Restorable:
+class MixedPrecisionSpace:
     """The models of one calibration, by their restored nodes. See search.Space.
 
     Args:

@@ -20,7 +20,7 @@ _HOMES: Mapping[Precision, str] = {
 }
 
 
-def quantization_to(precision: Precision) -> Quantization:
+def find_quantization(precision: Precision) -> Quantization:
     """Return the function that quantizes to `precision`."""
     module, _, function = _HOMES[precision].partition(":")
     found: Quantization = getattr(importlib.import_module(module), function)

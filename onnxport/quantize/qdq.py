@@ -76,7 +76,7 @@ class _Writer:
         if (
             not unit.folded
             or unit.bounds is None
-            or not _ends_within(self._grids[unit.writes[0]], unit.bounds)
+            or not _fits_bounds(self._grids[unit.writes[0]], unit.bounds)
         ):
             return
         raw, last = self._nodes[unit.node].outputs[0], self._nodes[unit.folded[-1]].outputs[0]
@@ -115,16 +115,16 @@ class _Writer:
     def _store_bias(
         self, unit: Unit, node: ir.Node, weight: QuantizedWeight, corrected: Floats | None
     ) -> None:
-        values = bias_of(self._graph, unit) if corrected is None else corrected
+        values = read_bias(self._graph, unit) if corrected is None else corrected
         if unit.bias is None:
             return
         left = self._left_over(unit.reads[0])
         if left:
             own = np.zeros(unit.bias.channels, np.float32) if values is None else values
-            values = own + left * _sums(weight, unit)
+            values = own + left * _channel_sums(weight, unit)
         if values is None:
             return
-        stored = biases.quantized(values, self._grids[unit.reads[0]], weight.grid)
+        stored = biases.quantize_bias(values, self._grids[unit.reads[0]], weight.grid)
         name = unit.bias.tensor or f"{unit.node}.bias"
         points = np.zeros(stored.scales.shape, np.int32)
         axis = None if stored.scales.ndim == 0 else 0
@@ -264,13 +264,13 @@ class _Writer:
         return name
 
 
-def _ends_within(grid: Grid, bounds: tuple[float, float]) -> bool:
+def _fits_bounds(grid: Grid, bounds: tuple[float, float]) -> bool:
     """Return whether values on a grid lie within bounds, up to the half step that rounding adds."""
     slack = 0.501 * float(grid.scale)
     return bounds[0] - slack <= grid.low and grid.high <= bounds[1] + slack
 
 
-def _sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
+def _channel_sums(weight: QuantizedWeight, unit: Unit) -> Floats | float:
     """Return a product's result for ones, per channel; 0 where its channels are unknown."""
     floats, axis = weight.floats, weight.grid.axis
     if axis is None and unit.op == "Conv":
@@ -285,7 +285,7 @@ def _ir_dtype(dtype: str) -> ir.DataType:
     return ir.DataType.from_numpy(np.dtype(dtype))
 
 
-def bias_of(graph: ir.Graph, unit: Unit) -> Floats | None:
+def read_bias(graph: ir.Graph, unit: Unit) -> Floats | None:
     """Return a unit's own bias, float32 (channels,); None where it has none."""
     if unit.bias is None or unit.bias.tensor is None:
         return None

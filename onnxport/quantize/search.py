@@ -58,7 +58,7 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of the search.
 
     Attributes:
@@ -164,9 +164,9 @@ class _Search:
         return dict(key), score
 
 
-def search(
+def restore_for_budgets(
     space: Space, scorer: Scorer, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Found:
+) -> SearchResult:
     """Restore the fewest units so that the model meets the scorer's budgets.
 
     Args:
@@ -178,7 +178,7 @@ def search(
     run = _Search(space, scorer, progress)
     before = run.score({})
     if before.meets:
-        return Found(space.built({}), (), before, before, True, run.scored)
+        return SearchResult(space.built({}), (), before, before, True, run.scored)
     harms = run.ranking()
     ranked = list(harms)
     heads = [head for level in LEVELS if (head := run.shortest(ranked, level)) is not None]
@@ -189,7 +189,7 @@ def search(
     else:
         chosen, score = run.best(ranked)
     restored = tuple(Restored(unit, chosen[unit], harms[unit]) for unit in ranked if unit in chosen)
-    return Found(space.built(chosen), restored, score, before, score.meets, run.scored)
+    return SearchResult(space.built(chosen), restored, score, before, score.meets, run.scored)
 
 
 def _head(ranked: Iterable[str], count: int, level: Level) -> dict[str, Level]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.arrays import Feeds
-from onnxport.quantize.latency import OPTIMIZED, Ratio, Times, measured, milliseconds, ratio
+from onnxport.quantize.latency import OPTIMIZED, Speedup, Times, measure_latency, milliseconds, speedup
 from onnxport.validate.precision import onnx
 from onnxport.validate.precision.graphs import Graph, Operation
 
@@ -186,7 +186,7 @@ UNKNOWN = Finding(
 
 
 @dataclass(frozen=True)
-class Worth:
+class PrecisionEffect:
     """The effect of a lower precision on this CPU.
 
     Attributes:
@@ -194,11 +194,11 @@ class Worth:
     """
 
     times: Times
-    ratio: Ratio
+    ratio: Speedup
     findings: tuple[Finding, ...]
 
 
-def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> Worth:
+def measure_effect(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> PrecisionEffect:
     """Time two models; where the second is no faster, find reasons in ONNX Runtime's graph.
 
     Args:
@@ -209,19 +209,19 @@ def worth(before: Path, after: Path, feeds: Feeds, folder: Path, words: str) -> 
     Raises:
         OnnxportError, ChildBug: see latency.measured.
     """
-    times = measured(before, after, feeds, folder)
-    found = ratio(times)
+    times = measure_latency(before, after, feeds, folder)
+    found = speedup(times)
     if found.value >= PAYS:
-        return Worth(times, found, ())
+        return PrecisionEffect(times, found, ())
     # What is slower in nearly every round is not so because of other programs.
     is_unsure = found.high >= 1 and (found.high > _UNSURE * found.low or times.load > _BUSY)
     if after.suffix.lower() not in (".onnx", ".ort"):
-        return Worth(times, found, (UNSURE,) if is_unsure else ())
-    facts = facts_of(*_graphs(after, folder), milliseconds(times.before), words)
-    return Worth(times, found, findings(facts) or (UNSURE if is_unsure else UNKNOWN,))
+        return PrecisionEffect(times, found, (UNSURE,) if is_unsure else ())
+    facts = read_facts(*_graphs(after, folder), milliseconds(times.before), words)
+    return PrecisionEffect(times, found, find_reasons(facts) or (UNSURE if is_unsure else UNKNOWN,))
 
 
-def findings(facts: Facts) -> tuple[Finding, ...]:
+def find_reasons(facts: Facts) -> tuple[Finding, ...]:
     """Return every reason that applies, in the table's order."""
     return tuple(
         Finding(rule.reason.format(f=facts), rule.setting.format(f=facts))
@@ -230,7 +230,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-def facts_of(file: Graph, graph: Graph, before: float, words: str) -> Facts:
+def read_facts(file: Graph, graph: Graph, before: float, words: str) -> Facts:
     """Read facts from the graph that ONNX Runtime makes of a result.
 
     Args:

@@ -14,7 +14,7 @@ from onnxport.core.arrays import Array
 from onnxport.quantize.grids import Floats, QuantizedWeight
 
 
-def corrected(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Array, axis: int) -> Floats:
+def correct_bias(bias: Floats, weight: Floats, rounded: QuantizedWeight, means: Array, axis: int) -> Floats:
     """Return the bias that keeps a product's mean over the samples as it was before its weight was rounded.
 
     The zeros that a Conv pads with are left out: inside of an image every tap of a filter meets the mean.

@@ -35,7 +35,7 @@ class Choice(Generic[T]):
         return f"ranges are those of {self.name}; on the samples tried they reached: {reached}"
 
 
-def best(
+def select_best(
     candidates: Mapping[str, T],
     build: Callable[[T], Model],
     scorer: Scorer,

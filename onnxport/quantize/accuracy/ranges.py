@@ -13,14 +13,14 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.calibration.observers import BINS, Histogram
-from onnxport.quantize.calibration.ranges import Range, range_of
+from onnxport.quantize.calibration.ranges import Range, find_range
 
 # Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
 FLOOR = 0.1
 _UNIT = float(1 << 16)  # what a place of mean strength counts
 
 
-def weighted_mse(rows: Array, histogram: Histogram, levels: int) -> Range:
+def weighted_mse_range(rows: Array, histogram: Histogram, levels: int) -> Range:
     """Find the range with the least error of rounding and clipping, relative to the signal of each place.
 
     Args:
@@ -28,11 +28,11 @@ def weighted_mse(rows: Array, histogram: Histogram, levels: int) -> Range:
         levels: integers of the grid.
     """
     if not rows.size:
-        return range_of(histogram, "minmax", levels)
-    return range_of(Weighted(rows), "mse", levels)
+        return find_range(histogram, "minmax", levels)
+    return find_range(WeightedHistogram(rows), "mse", levels)
 
 
-class Weighted:
+class WeightedHistogram:
     """A histogram of rows' values, each weighted by the strength of its row.
 
     Attributes:

@@ -19,7 +19,7 @@ ELEMENTS = 1 << 18
 _LOOKED_AT = 16  # values that decide which rows are taken
 
 
-def per_sample(samples: int, channels: int) -> int:
+def rows_per_sample(samples: int, channels: int) -> int:
     """Return how many rows to keep of each sample, so that memory does not grow with the number of samples."""
     wanted = min(ROWS, ELEMENTS // max(channels, 1))
     return max(1, wanted // max(samples, 1))
@@ -46,12 +46,12 @@ class RowSample:
         if not values.size:
             return
         rows = _rows(values, self.axis)  # a view, wherever it can be
-        count = per_sample(self.samples, rows.shape[-1])
+        count = rows_per_sample(self.samples, rows.shape[-1])
         places = math.prod(rows.shape[:-1])
         stride = _stride(places, count)
-        start = _drawn(values) % stride
+        start = _random_offset(values) % stride
         taken = np.unravel_index(np.arange(start, places, stride), rows.shape[:-1])
-        self._kept.append(_rounded(np.asarray(rows[taken], np.float32)))
+        self._kept.append(_round_to_upper_half(np.asarray(rows[taken], np.float32)))
 
     def merge(self, other: RowSample) -> None:
         """See Observer."""
@@ -74,7 +74,7 @@ class RowSample:
         return (kept.astype(np.uint32) << 16).view(np.float32)
 
 
-def _drawn(values: Array) -> int:
+def _random_offset(values: Array) -> int:
     """Return a number that is determined by some of the values."""
     some = np.asarray(values.reshape(-1)[:: max(1, values.size // _LOOKED_AT)], np.float32)
     return int(some.view(np.uint32).sum(dtype=np.uint64))
@@ -87,7 +87,7 @@ def _rows(values: Array, axis: int) -> Array:
     return np.moveaxis(values, axis, -1)
 
 
-def _rounded(values: Array) -> Array:
+def _round_to_upper_half(values: Array) -> Array:
     """Return uint16: the upper halves of float32, rounded half up; values that would become infinite are clipped."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     rounded = np.minimum(bits & 0x7FFFFFFF, 0x7F7F0000) + 0x8000

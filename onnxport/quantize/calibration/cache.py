@@ -22,7 +22,7 @@ from typing import Any
 from onnxport.quantize.calibration.cluster import versions
 from onnxport.quantize.calibration.session import external_files
 from onnxport.quantize.calibration.shards import Item, Observed, Task
-from onnxport.quantize.calibration_store import folder
+from onnxport.quantize.calibration_store import cache_folder
 
 _SUFFIX = ".calibration"
 _FORM = b"onnxport calibration 1\n"
@@ -51,7 +51,7 @@ class Entry:
     """
 
     def __init__(self, key: str) -> None:
-        self.path = folder() / f"{key}{_SUFFIX}"
+        self.path = cache_folder() / f"{key}{_SUFFIX}"
 
     def load(self) -> State | None:
         """Load the stored state."""
@@ -60,7 +60,7 @@ class Entry:
         except OSError:
             return None
         try:
-            return _decoded(data)
+            return _decode(data)
         except _DAMAGED:
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -73,7 +73,7 @@ class Entry:
             handle, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_encoded(state))
+                    file.write(_encode(state))
                 os.replace(name, self.path)
             except BaseException:
                 os.unlink(name)
@@ -94,9 +94,9 @@ def key_of(task: Task) -> str | None:
     for file in (task.path, *external_files(task.path)):
         digest.update(_content(file))
     try:
-        digest.update(_named_by_contents([dict(part) for part in task.parts]))
+        digest.update(_digest_of_pickle([dict(part) for part in task.parts]))
         for sample in task.files.values():
-            digest.update(_named_by_contents((sample.read, sorted(sample.optional))))
+            digest.update(_digest_of_pickle((sample.read, sorted(sample.optional))))
     except (pickle.PicklingError, AttributeError, TypeError, OSError):
         return None
     return digest.hexdigest()
@@ -124,7 +124,7 @@ class _ByContents(pickle.Pickler):
         return [(file.name if found.is_dir() else "", _content(file)) for file in files if file.is_file()]
 
 
-def _named_by_contents(value: Any) -> bytes:
+def _digest_of_pickle(value: Any) -> bytes:
     written = io.BytesIO()
     _ByContents(written).dump(value)
     return written.getvalue()
@@ -176,12 +176,12 @@ _DAMAGED = (
 )
 
 
-def _encoded(state: State) -> bytes:
+def _encode(state: State) -> bytes:
     payload = pickle.dumps((sorted(state.done), state.observed), protocol=pickle.HIGHEST_PROTOCOL)
     return _FORM + hashlib.sha256(payload).digest() + payload
 
 
-def _decoded(data: bytes) -> State:
+def _decode(data: bytes) -> State:
     """Read what `_encoded` wrote; raise one of _DAMAGED otherwise."""
     head, payload = data[: len(_FORM) + _DIGEST], data[len(_FORM) + _DIGEST :]
     if head != _FORM + hashlib.sha256(payload).digest():

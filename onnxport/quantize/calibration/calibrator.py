@@ -15,7 +15,7 @@ from typing import Self
 from onnxport.core.memory import bytes_of
 from onnxport.quantize.calibration.cache import Entry, State, key_of
 from onnxport.quantize.calibration.cluster import Cluster
-from onnxport.quantize.calibration.memory import parted
+from onnxport.quantize.calibration.memory import split_taps
 from onnxport.quantize.calibration.shards import Bench, Item, Observed, Taps, Task
 from onnxport.quantize.calibration.workers import Workers
 from onnxport.quantize.contract import Watch
@@ -74,7 +74,7 @@ def calibrate(
         UsageError: `memory` does not suffice.
         MachineError: processes die, whichever sample they are given.
     """
-    parts, jobs = parted(path, taps, files[0], resources.memory, resources.jobs)
+    parts, jobs = split_taps(path, taps, files[0], resources.memory, resources.jobs)
     task = Task(path, parts, dict(enumerate(files)))
     key = key_of(task) if resources.caches else None
     entry = Entry(key) if key is not None else None
@@ -119,12 +119,12 @@ def _progress(
             bench.begin(task)
             for item in left:
                 part = {name: state.observed[name] for name in task.parts[item[0]]}
-                bench.observe(item, part, partial(_counting, item, state))
+                bench.observe(item, part, partial(_count_when_done, item, state))
                 yield
         return
     with workers:
         for shard, seen in workers.observed(left):
-            with _undisturbed():
+            with _delay_interrupt():
                 for name, observers in seen.items():
                     for own, other in zip(state.observed[name], observers, strict=True):
                         own.merge(other)
@@ -133,15 +133,15 @@ def _progress(
 
 
 @contextmanager
-def _counting(item: Item, state: State) -> Iterator[None]:
+def _count_when_done(item: Item, state: State) -> Iterator[None]:
     """Count an item as done when all observers have seen it."""
-    with _undisturbed():
+    with _delay_interrupt():
         yield
         state.done.add(item)
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _delay_interrupt() -> Iterator[None]:
     """Delay Ctrl-C inside the block: an observer that saw half a sample is useless."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals interrupt the main thread alone

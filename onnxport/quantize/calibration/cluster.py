@@ -20,7 +20,7 @@ from onnxport.core.errors import MachineError, MissingDependencyError, UsageErro
 from onnxport.core.resources import Closing
 from onnxport.core.version import __version__
 from onnxport.quantize.calibration.session import external_files
-from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, shards_of
+from onnxport.quantize.calibration.shards import Bench, Item, Observed, Shard, Task, split_into_shards
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -45,7 +45,7 @@ class Cluster(Closing):
 
     def __init__(self, task: Task, address: str) -> None:
         self._task, self._address = task, address
-        self._client = connected(address)
+        self._client = connect(address)
         self._threads = sum(self._client.nthreads().values())
 
     def observed(self, items: Sequence[Item]) -> Iterator[tuple[Shard, Observed]]:
@@ -59,7 +59,7 @@ class Cluster(Closing):
         from distributed import as_completed
         from distributed.scheduler import KilledWorker
 
-        left = iter(shards_of(items, self._threads))
+        left = iter(split_into_shards(items, self._threads))
         # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its keys,
         # and the file of that name of another run on the cluster would be this one.
         (model,) = self._client.scatter([_model_files(self._task)], broadcast=True, hash=False)
@@ -70,7 +70,7 @@ class Cluster(Closing):
             if shard is None:
                 return []
             future = self._client.submit(
-                observed_there, model, self._portion(shard), shard, versions(), pure=False
+                observe_shard, model, self._portion(shard), shard, versions(), pure=False
             )
             running[future] = shard
             return [future]
@@ -102,7 +102,7 @@ class Cluster(Closing):
         return replace(self._task, files=held)
 
 
-def connected(address: str) -> Client:
+def connect(address: str) -> Client:
     """Return a client of the scheduler at `address`, once it has workers.
 
     Raises:
@@ -137,7 +137,7 @@ def versions() -> dict[str, str]:
     return {"onnxport": __version__} | {name: metadata.version(name) for name in _LIBRARIES}
 
 
-def observed_there(
+def observe_shard(
     model: Mapping[str, bytes], portion: Task, shard: Shard, wanted: Mapping[str, str]
 ) -> Observed:
     """Observe `shard`, the samples of `portion`; runs on a worker.
@@ -157,7 +157,7 @@ def observed_there(
                 fix="install the same versions everywhere",
             )
     bench = _bench()
-    bench.begin(replace(portion, path=unpacked(model) / portion.path.name))
+    bench.begin(replace(portion, path=unpack(model) / portion.path.name))
     return bench.observed(shard)
 
 
@@ -181,7 +181,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def unpacked(files: Mapping[str, bytes], digest: str = "") -> Path:
+def unpack(files: Mapping[str, bytes], digest: str = "") -> Path:
     """Return the worker's own folder with `files`; Dask removes it with the worker.
 
     Args:

@@ -15,7 +15,7 @@ _SLACK = 1e-3  # of a form's span: rounding
 
 
 @dataclass(frozen=True)
-class Form:
+class ImageEncoding:
     """(byte * scale - mean) / std, as in preprocessing.
 
     Attributes:
@@ -63,13 +63,13 @@ class Form:
         return " ".join(f"--preprocess {setting}" for setting in settings)
 
 
-BYTES = Form("bytes 0..255")
+BYTES = ImageEncoding("bytes 0..255")
 _FORMS = (
     BYTES,
-    Form("numbers 0..1", 1 / 255),
-    Form("numbers -1..1", 1 / 255, (0.5,), (0.5,)),
-    Form("ImageNet's mean and deviation", 1 / 255, _MEAN, _STD),
-    Form("bytes less ImageNet's mean", 1.0, tuple(255 * mean for mean in _MEAN), (1.0,) * 3),
+    ImageEncoding("numbers 0..1", 1 / 255),
+    ImageEncoding("numbers -1..1", 1 / 255, (0.5,), (0.5,)),
+    ImageEncoding("ImageNet's mean and deviation", 1 / 255, _MEAN, _STD),
+    ImageEncoding("bytes less ImageNet's mean", 1.0, tuple(255 * mean for mean in _MEAN), (1.0,) * 3),
 )
 
 
@@ -80,14 +80,14 @@ def channel_axis(spec: TensorSpec) -> int | None:
     return next((axis for axis in (1, 3) if spec.shape[axis] in (1, 3)), None)
 
 
-def forms(channels: int) -> Iterator[Form]:
+def possible_encodings(channels: int) -> Iterator[ImageEncoding]:
     """Return the encodings possible for images of this many channels."""
     return (form for form in _FORMS if len(form.mean) in (1, channels))
 
 
-def form_of(low: float, high: float, channels: int) -> Form | None:
+def narrowest_encoding(low: float, high: float, channels: int) -> ImageEncoding | None:
     """Return the narrowest encoding that contains values of this range."""
-    holding = [form for form in forms(channels) if form.holds(low, high)]
+    holding = [form for form in possible_encodings(channels) if form.holds(low, high)]
     return min(holding, key=lambda form: form.span[1] - form.span[0], default=None)
 
 

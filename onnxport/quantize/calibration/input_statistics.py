@@ -53,7 +53,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Expectation:
+class ExpectedStatistics:
     """The expected distribution of one value of the model.
 
     Attributes:
@@ -129,7 +129,7 @@ class Expectation:
 
 def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.InferenceSession] | None:
     """Return the input that `value` depends on, its name and a session of the nodes between; None if there are many."""
-    wanted = {node for node, _ in zip(_behind(value), range(_FEW + 1), strict=False)}
+    wanted = {node for node, _ in zip(_ancestors(value), range(_FEW + 1), strict=False)}
     read = {each for node in wanted for each in node.inputs if each is not None}
     given = [each for each in (*read, value) if each in model.graph.inputs and each.const_value is None]
     if len(wanted) > _FEW or len(set(given)) != 1:
@@ -156,7 +156,7 @@ def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.Inferen
     return given[0].name or "", output.name, session
 
 
-def _behind(value: ir.Value) -> Iterator[ir.Node]:
+def _ancestors(value: ir.Value) -> Iterator[ir.Node]:
     """Return the nodes that `value` is computed by, each once."""
     pending, seen = [value], set()
     while pending:

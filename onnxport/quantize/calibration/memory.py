@@ -26,7 +26,7 @@ _PER_OBSERVER = 2
 _PROCESS = 300 * 2**20
 
 
-def parted(
+def split_taps(
     path: Path, taps: Taps, example: SampleFile, limit: int | None, jobs: int
 ) -> tuple[tuple[Taps, ...], int]:
     """Split the taps into parts that fit, and return the number of processes that fit.
@@ -43,7 +43,7 @@ def parted(
         return (taps,), jobs
     sizes = _sizes(path, taps, example)
     largest = max(sizes.values())
-    base = _measured(path, taps, min(sizes, key=sizes.__getitem__), example) + _PER_OBSERVER * largest
+    base = _measure_process(path, taps, min(sizes, key=sizes.__getitem__), example) + _PER_OBSERVER * largest
     jobs = max(1, min(jobs, limit // (base + largest)))
     room = limit // jobs - base
     if room < largest:
@@ -52,10 +52,10 @@ def parted(
             why=f"with one tensor at a time it takes about {math.ceil((base + largest) / 1e6)} MB",
             fix="give at least that, or smaller samples",
         )
-    return tuple(_filled(taps, sizes, room)), jobs
+    return tuple(_fill_parts(taps, sizes, room)), jobs
 
 
-def _filled(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, Sequence[Observer]]]:
+def _fill_parts(taps: Taps, sizes: Mapping[str, int], room: int) -> list[dict[str, Sequence[Observer]]]:
     """Return the taps, in order, in parts of at most `room` bytes."""
     parts: list[dict[str, Sequence[Observer]]] = [{}]
     taken = 0
@@ -81,7 +81,7 @@ class Gauge(Bench):
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
-def _measured(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int:
+def _measure_process(path: Path, taps: Taps, smallest: str, example: SampleFile) -> int:
     """Return the bytes of a process that shows only the smallest tap."""
     others = {name: observers for name, observers in taps.items() if name != smallest}
     task = Task(path, ({smallest: taps[smallest]}, others), {0: example})

@@ -38,7 +38,7 @@ class Distribution(Protocol):
         ...
 
 
-def range_of(histogram: Distribution, method: str, levels: int = 256) -> Range:
+def find_range(histogram: Distribution, method: str, levels: int = 256) -> Range:
     """Return the ends of the grid, low <= 0 <= high.
 
     Args:
@@ -49,12 +49,12 @@ def range_of(histogram: Distribution, method: str, levels: int = 256) -> Range:
     return _METHODS[method](histogram, levels)
 
 
-def minmax(histogram: Distribution, levels: int) -> Range:
+def minmax_range(histogram: Distribution, levels: int) -> Range:
     """Return the smallest and the largest value."""
     return min(histogram.low, 0.0), max(histogram.high, 0.0)
 
 
-def percentile(histogram: Distribution, levels: int) -> Range:
+def percentile_range(histogram: Distribution, levels: int) -> Range:
     """Return the range without equal shares of elements at both ends, together 1 - PERCENTILE."""
     values, counts = histogram.points()
     below = np.cumsum(counts)
@@ -64,10 +64,10 @@ def percentile(histogram: Distribution, levels: int) -> Range:
     return min(float(low), 0.0), max(float(high), 0.0)
 
 
-def mse(histogram: Distribution, levels: int) -> Range:
+def mse_range(histogram: Distribution, levels: int) -> Range:
     """Return the range with the least mean squared error of rounding and clipping."""
     error = _SquaredError(histogram, levels)
-    low, high = minmax(histogram, levels)
+    low, high = minmax_range(histogram, levels)
     if low == high:
         return low, high
     shares = np.linspace(_LEAST_SHARE, 1.0, _SHARES)
@@ -121,12 +121,12 @@ def _prefix_sums(values: Array, counts: Array) -> tuple[Array, Array, Array]:
     return zeroth, first, second
 
 
-def entropy(histogram: Distribution, levels: int) -> Range:
+def entropy_range(histogram: Distribution, levels: int) -> Range:
     """Return the range whose grid loses the least information by Kullback-Leibler divergence.
 
     Migacz, "8-bit inference with TensorRT", 2017: one threshold for both signs, where both go that far.
     """
-    low, high = minmax(histogram, levels)
+    low, high = minmax_range(histogram, levels)
     if low == high:
         return low, high
     shares = np.linspace(1.0, _LEAST_SHARE, _ENTROPY_SHARES)
@@ -165,8 +165,8 @@ def _divergence(edges: Array, mass: Array, low: float, high: float, levels: int)
 
 
 _METHODS: Mapping[str, Callable[[Distribution, int], Range]] = {
-    "minmax": minmax,
-    "percentile": percentile,
-    "entropy": entropy,
-    "mse": mse,
+    "minmax": minmax_range,
+    "percentile": percentile_range,
+    "entropy": entropy_range,
+    "mse": mse_range,
 }

@@ -31,18 +31,18 @@ def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Col
     graph = model.graph
     del graph.output[:]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in taps)
-    kept = _needed(graph, (*taps, *others))
+    kept = _needed_nodes(graph, (*taps, *others))
     for number in reversed(range(len(graph.node))):
         if number not in kept:
             del graph.node[number]
     scalars = {value.name for value in graph.value_info if not value.type.tensor_type.shape.dim}
     for name in others:
         if name not in scalars:  # no part of them is nothing
-            _show_nothing_of(graph, name)
+            _add_empty_reader(graph, name)
     tapped.write_bytes(model.SerializeToString())
 
 
-def _show_nothing_of(graph: onnx.GraphProto, name: str) -> None:
+def _add_empty_reader(graph: onnx.GraphProto, name: str) -> None:
     """Add an output without elements that reads the tensor `name`, of rank 1 or more."""
     none = f"{name} of none"
     if not any(tensor.name == _ZERO for tensor in graph.initializer):
@@ -58,7 +58,7 @@ def external_files(path: Path) -> list[Path]:
     return sorted({path.parent / entry.value for entry in entries if entry.key == "location"})
 
 
-def _needed(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
+def _needed_nodes(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
     """Return the indices of the nodes that the taps need."""
     makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
     kept: set[int] = set()
@@ -67,17 +67,17 @@ def _needed(graph: onnx.GraphProto, taps: Collection[str]) -> set[int]:
         number = makers.get(open_names.pop())
         if number is not None and number not in kept:
             kept.add(number)
-            open_names += _reads(graph.node[number])
+            open_names += _inputs_of(graph.node[number])
     return kept
 
 
-def _reads(node: onnx.NodeProto) -> list[str]:
+def _inputs_of(node: onnx.NodeProto) -> list[str]:
     """Return the inputs of a node, and the outer values that its subgraphs read."""
     names = list(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
             for each in inner.node:
-                names += _reads(each)
+                names += _inputs_of(each)
             names += [output.name for output in inner.output]
     return names
 

@@ -72,7 +72,7 @@ Shard = tuple[Item, ...]
 _SHARDS_PER_JOB, _MOST_SAMPLES = 4, 16
 
 
-def shards_of(items: Sequence[Item], jobs: int) -> list[Shard]:
+def split_into_shards(items: Sequence[Item], jobs: int) -> list[Shard]:
     """Split items into shards, each of one part."""
     size = max(1, min(_MOST_SAMPLES, len(items) // (jobs * _SHARDS_PER_JOB)))
     parts: dict[int, list[Item]] = {}

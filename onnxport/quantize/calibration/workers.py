@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.core.child_process import DEFAULT_TIMEOUT, Child, ChildDied
 from onnxport.core.resources import Closing
-from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, shards_of
+from onnxport.quantize.calibration.shards import Item, Observed, Shard, Task, split_into_shards
 
 # So many processes may die on one shard before it is held to be what kills them.
 _DEATHS = 3
@@ -38,7 +38,7 @@ class Workers(Closing):
             InputError: what a process met with, see Bench.observe.
             MachineError: one shard killed several processes, or a process hangs.
         """
-        left = deque(shards_of(items, self._jobs))
+        left = deque(split_into_shards(items, self._jobs))
         while left or any(self._busy.values()):
             child = self._first_done()
             shard = self._busy.pop(child)

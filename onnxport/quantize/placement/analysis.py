@@ -19,14 +19,14 @@ from onnxport.quantize.placement.plan import (
     Placement,
     Unit,
     Weight,
-    worthwhile,
+    drop_isolated_units,
 )
 
 _DTYPES: Mapping[str, IntegerType] = {"u8": "uint8", "s8": "int8", "s16": "int16"}
 EXCLUDED = "excluded by --exclude"
 
 
-class Floats(Exception):
+class FloatReasons(Exception):
     """The reasons why nodes stay in float."""
 
 
@@ -67,13 +67,13 @@ class Placer:
                 continue
             try:
                 unit = self._unit(node)
-            except Floats as reason:
+            except FloatReasons as reason:
                 floats[name] = str(reason)
                 continue
             if unit is not None:
                 units.append(unit)
                 self._folded.update(unit.folded)
-        kept = worthwhile(_gated(units))
+        kept = drop_isolated_units(_widen_gates(units))
         left = {unit.node for unit in units} - {unit.node for unit in kept}
         floats |= {unit.node: ALONE for unit in units if unit.node in left}
         order = {node.name: number for number, node in enumerate(self._graph)}
@@ -88,9 +88,9 @@ class Placer:
         if all(value.dtype not in _FLOATS for value in node.outputs):
             return None
         if node.name in self._excluded:
-            raise Floats(EXCLUDED)
+            raise FloatReasons(EXCLUDED)
         if any(value.dtype != ir.DataType.FLOAT for value in node.outputs if value.dtype in _FLOATS):
-            raise Floats("it computes in another type than float32")
+            raise FloatReasons("it computes in another type than float32")
         if node.domain == "" and node.op_type in operators.PRODUCTS and _is_constant(node.inputs[1]):
             return self._product(node, operators.PRODUCTS[node.op_type])
         if node.domain == "" and node.op_type == "MatMul":
@@ -98,8 +98,8 @@ class Placer:
         if node.domain == "" and node.op_type in operators.KERNELS:
             return self._kernel(node, operators.KERNELS[node.op_type])
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
-            raise Floats("the graphs inside of it stay in float")
-        raise Floats(operators.NO_KERNEL)
+            raise FloatReasons("the graphs inside of it stay in float")
+        raise FloatReasons(operators.NO_KERNEL)
 
     # ---- products
 
@@ -108,9 +108,9 @@ class Placer:
         assert weight is not None
         assert weight.const_value is not None
         if data is None or _is_constant(data):
-            raise Floats("both of its operands are constants")
+            raise FloatReasons("both of its operands are constants")
         if weight.dtype != ir.DataType.FLOAT:
-            raise Floats("its weight is no float32")
+            raise FloatReasons("its weight is no float32")
         axis: int | None = product.axis
         shape = weight.const_value.shape.numpy()
         if node.op_type == "Gemm":
@@ -135,10 +135,10 @@ class Placer:
         if given is None:
             return Bias(None, channels)
         if given.const_value is None:
-            raise Floats("its bias is computed at run time")
+            raise FloatReasons("its bias is computed at run time")
         shape = tuple(given.const_value.shape.numpy())
         if math.prod(shape) not in (1, channels) or shape[-1:] not in ((), (1,), (channels,)):
-            raise Floats("its bias differs from row to row")
+            raise FloatReasons("its bias differs from row to row")
         return Bias(given.name, channels)
 
     def _product_of_activations(self, node: ir.Node) -> Unit:
@@ -149,15 +149,15 @@ class Placer:
     # ---- the rest
 
     def _kernel(self, node: ir.Node, kernel: operators.Kernel) -> Unit:
-        if reason := _unfit(node):
-            raise Floats(reason)
+        if reason := _misfit_reason(node):
+            raise FloatReasons(reason)
         affine = self._affine(node)
         number = len(node.inputs) if kernel.operands is None else kernel.operands
         constants = tuple(
             dict.fromkeys(value.name or "" for value in node.inputs[:number] if value and _is_constant(value))
         )
         if constants and not kernel.constants:
-            raise Floats("one of its operands is a constant")
+            raise FloatReasons("one of its operands is a constant")
         reads = self._operands(node, number)
         writes, folded, bounds = self._result(node, folds=kernel.folds and affine is None)
         return Unit(
@@ -201,14 +201,14 @@ class Placer:
         found: dict[str, None] = {}
         for value in node.inputs[:number]:
             if value is None:
-                raise Floats("an operand is left out")
+                raise FloatReasons("an operand is left out")
             if _is_constant(value):
                 continue
             if value.dtype != ir.DataType.FLOAT:
-                raise Floats("it takes another type than float32")
+                raise FloatReasons("it takes another type than float32")
             found[value.name or ""] = None
         if not found:
-            raise Floats("all of its operands are constants")
+            raise FloatReasons("all of its operands are constants")
         return tuple(found)
 
     def _result(
@@ -227,7 +227,7 @@ class Placer:
             low, high = max(low, lower), min(high, upper)
             value = limiter.outputs[0]
             folded.append(limiter.name or "")
-        low = max(low, _least_needed(value))
+        low = max(low, _lower_bound_of_readers(value))
         bounded = folded or math.isfinite(low)
         return (value.name or "",), tuple(folded), (low, high) if bounded else None
 
@@ -243,14 +243,14 @@ class Placer:
         return (node, limits) if limits is not None and limits[0] <= 0 <= limits[1] else None
 
 
-def _least_needed(value: ir.Value) -> float:
+def _lower_bound_of_readers(value: ir.Value) -> float:
     """Return the bound below which readers do not distinguish values: HardSwish is 0 below -3."""
     readers = [node for node, _ in value.uses()]
     saturate = all(node.domain == "" and node.op_type == "HardSwish" for node in readers)
     return -3.0 if readers and saturate and not value.is_graph_output() else -math.inf
 
 
-def _gated(units: Sequence[Unit]) -> list[Unit]:
+def _widen_gates(units: Sequence[Unit]) -> list[Unit]:
     """Give units whose result is a gate a grid of their whole range.
 
     A gate that is cut short scales down the largest of what it lets through, which no measure of its own shows.
@@ -318,13 +318,13 @@ def _axis_of_gemm(node: ir.Node) -> int:
         Floats: a form that no integer kernel has.
     """
     if node.attributes.get_int("transA", 0):
-        raise Floats("it transposes its first operand")
+        raise FloatReasons("it transposes its first operand")
     if node.attributes.get_float("alpha", 1.0) != 1 or node.attributes.get_float("beta", 1.0) != 1:
-        raise Floats("its alpha or beta is not 1")
+        raise FloatReasons("its alpha or beta is not 1")
     return 0 if node.attributes.get_int("transB", 0) else 1
 
 
-def _unfit(node: ir.Node) -> str:
+def _misfit_reason(node: ir.Node) -> str:
     """Return why this node has no integer kernel although its operator has one; empty where it has."""
     if node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         return "it interpolates, which ONNX Runtime does in float"

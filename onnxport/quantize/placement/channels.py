@@ -37,7 +37,7 @@ def channel_axes(graph: ir.Graph, placement: Placement) -> Mapping[str, int]:
     }
 
 
-def answers(graph: ir.Graph) -> frozenset[str]:
+def output_region(graph: ir.Graph) -> frozenset[str]:
     """Return the values between the last products and the outputs: no product averages out their errors."""
     found: set[str] = set()
     left: list[ir.Value | None] = list(graph.outputs)

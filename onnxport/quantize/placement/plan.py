@@ -137,7 +137,7 @@ class Placement:
         for group in self._grouped:
             factor, shift = next(iter(group.values()))
             base = (1 / factor, -shift / factor)
-            found |= {name: _after(base, each) for name, each in group.items()}
+            found |= {name: _compose(base, each) for name, each in group.items()}
         return found
 
     @cached_property
@@ -147,7 +147,7 @@ class Placement:
         for unit in self.units:
             if unit.shares or unit.affine is not None:
                 for name in unit.tensors[1:]:
-                    _join(group_of, unit.tensors[0], name, unit.affine or _SAME)
+                    _merge_groups(group_of, unit.tensors[0], name, unit.affine or _SAME)
         return tuple({id(group): group for group in group_of.values()}.values())
 
     @cached_property
@@ -201,7 +201,7 @@ class Placement:
         """Return the plan with these nodes, and the readers and writers of these tensors, in float."""
         nodes, tensors = frozenset(nodes), frozenset(tensors)
         gone = [unit for unit in self.units if unit.node in nodes or not tensors.isdisjoint(unit.tensors)]
-        kept = worthwhile([unit for unit in self.units if unit not in gone])
+        kept = drop_isolated_units([unit for unit in self.units if unit not in gone])
         left = {unit.node for unit in self.units} - {unit.node for unit in kept}
         alone = left - {unit.node for unit in gone}
         reasons = dict.fromkeys((unit.node for unit in gone), why) | dict.fromkeys(sorted(alone), ALONE)
@@ -226,12 +226,12 @@ class Placement:
 ALONE = "nothing around it gives it integers and takes them"
 
 
-def _after(first: Affine, second: Affine) -> Affine:
+def _compose(first: Affine, second: Affine) -> Affine:
     """Compose two affine maps: `second` of `first`."""
     return first[0] * second[0], first[1] * second[0] + second[1]
 
 
-def _join(group_of: dict[str, dict[str, Affine]], first: str, second: str, affine: Affine) -> None:
+def _merge_groups(group_of: dict[str, dict[str, Affine]], first: str, second: str, affine: Affine) -> None:
     """Merge the groups of two tensors, the smaller into the larger; second is `affine` of first."""
     one, other = group_of[first], group_of[second]
     if one is other:
@@ -242,24 +242,24 @@ def _join(group_of: dict[str, dict[str, Affine]], first: str, second: str, affin
         affine = (1 / factor, -shift / factor)
     factor, shift = other[second]
     # What the other group has in common, of what this one has.
-    base = _after(_after(one[first], affine), (1 / factor, -shift / factor))
+    base = _compose(_compose(one[first], affine), (1 / factor, -shift / factor))
     for name, each in other.items():
-        one[name] = _after(base, each)
+        one[name] = _compose(base, each)
         group_of[name] = one
 
 
-def worthwhile(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def drop_isolated_units(units: Sequence[Unit]) -> tuple[Unit, ...]:
     """Drop units that gain nothing: no neighbour produces or consumes integers."""
     while True:
         made = {name for unit in units for name in unit.writes}
         taken = {name for unit in units for name in unit.reads}
-        kept = [unit for unit in units if not unit.follows or _is_among(unit, made, taken)]
+        kept = [unit for unit in units if not unit.follows or _has_integer_neighbours(unit, made, taken)]
         if len(kept) == len(units):
             return tuple(units)
         units = kept
 
 
-def _is_among(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
+def _has_integer_neighbours(unit: Unit, made: Collection[str], taken: Collection[str]) -> bool:
     """Return whether neighbours make a unit's inputs in integers and read its outputs so."""
     given = all(name in made for name in unit.needs) and any(name in made for name in unit.reads)
     return (given or unit.affine is not None) and any(name in taken for name in unit.writes)

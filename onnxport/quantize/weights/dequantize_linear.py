@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Encoding, Grids
-from onnxport.quantize.weights.graph_edits import discard, register
+from onnxport.quantize.weights.graph_edits import register, remove_unused
 from onnxport.quantize.weights.layout import Layout
 from onnxport.quantize.weights.shelf import Shelf
 
@@ -37,16 +37,16 @@ def dequantize(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
         zero_points = _placed(layout, grids, encoding.zero_points)
         operands.append((f"{name}/zero_point", shelf.numbers(zero_points, grids.bits)))
     node = ir.node("DequantizeLinear", register(weight.graph, operands), _attributes(layout, grids))
-    _put_in_place(weight, node)
+    _replace_initializer(weight, node)
 
 
-def _put_in_place(weight: Weight, node: ir.Node) -> None:
+def _replace_initializer(weight: Weight, node: ir.Node) -> None:
     """Insert `node` first in the graph and let it produce the initializer's value."""
     value, result = weight.value, node.outputs[0]
     result.type, result.shape = value.type, value.shape
     value.replace_all_uses_with(result)
     weight.graph.insert_before(weight.graph[0], node)
-    discard(weight)
+    remove_unused(weight)
     result.name, node.name = weight.name, f"{weight.name}/dequantize"
 
 

@@ -142,7 +142,7 @@ _SUMMED: Mapping[str, Mapping[int, Callable[[ir.Node, int, int], tuple[int, ...]
 }
 
 
-def opened(model: Model) -> Model:
+def prepare_copy(model: Model) -> Model:
     """Return a copy of `model` with constants as initializers, inlined functions and named nodes.
 
     Shapes of what lies inside are inferred anew, since files declare stale ones; the outputs keep theirs.
@@ -167,7 +167,9 @@ def keep_outputs(model: Model, source: Model) -> None:
         own.type, own.shape = declared.type or own.type, declared.shape or own.shape
 
 
-def find(model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()) -> Found:
+def find_weights(
+    model: Model, operators: Collection[str] = tuple(_SUMMED), exclude: Collection[str] = ()
+) -> Found:
     """Find the weights of `operators` in `model`, including branches and loop bodies.
 
     Args:
@@ -216,10 +218,10 @@ def _weight(value: ir.Value, operators: Collection[str], exclude: Collection[str
         return "an output of the model"
     if any(use.node.name in exclude for use in uses):
         return "excluded"
-    summed = {_summed(use) for use in uses} - {()}
+    summed = {_summed_axes(use) for use in uses} - {()}
     if not summed or any(use.node.op_type not in operators for use in uses):
         return f"read by {', '.join(sorted({use.node.op_type for use in uses}))}"
-    products = {_summed(use) for use in uses if use.node.op_type != "Gather"} or summed
+    products = {_summed_axes(use) for use in uses if use.node.op_type != "Gather"} or summed
     if len(products) > 1:
         return "summed over different axes by different operators"
     if not np.isfinite(tensor.numpy()).all():
@@ -240,29 +242,29 @@ def _uses(value: ir.Value, order: tuple[int, ...]) -> Iterator[Use]:
             yield Use(node, position, order)
 
 
-def _summed(use: Use) -> tuple[int, ...]:
+def _summed_axes(use: Use) -> tuple[int, ...]:
     """Return the axes of the stored weight that the use sums over; () for none."""
     rule = _SUMMED.get(use.node.op_type, {}).get(use.position) if use.node.domain in _ONNX else None
     read = rule(use.node, use.position, len(use.order)) if rule else ()
     return tuple(sorted(use.order[axis] for axis in read))
 
 
-def reasons(found: Found) -> str:
+def count_reasons(found: Found) -> str:
     """Return why weights stay, with counts."""
     return ", ".join(f"{count} {reason}" for reason, count in found.left.most_common())
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def format_count(count: int, singular: str, plural: str = "") -> str:
     """ "1 weight", "2 weights"."""
     return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
-def nothing_found(
+def no_weight_error(
     model: Model, found: Found, purpose: str, fix: str = "give a float model"
 ) -> CannotConvertError:
     """Return the refusal of a model without such weights."""
     why = (
-        f"they stay for these reasons: {reasons(found)}"
+        f"they stay for these reasons: {count_reasons(found)}"
         if found.left
         else "no product or table reads a constant"
     )

@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 from onnxport.quantize.weights.discovery import Weight
 from onnxport.quantize.weights.encoding import Encoding
-from onnxport.quantize.weights.graph_edits import discard, register, take_over
+from onnxport.quantize.weights.graph_edits import register, remove_unused, replace_node
 from onnxport.quantize.weights.shelf import Shelf
 
 
-def look_up(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
+def store_table(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
     """Store the table `weight` as `encoding`, which has one scale a row and no zero points, in place."""
     tensors = [
         (f"{weight.name}/int8", shelf.numbers(encoding.numbers, 8)),
@@ -22,7 +22,7 @@ def look_up(weight: Weight, encoding: Encoding, shelf: Shelf) -> None:
     numbers, scales = register(weight.graph, tensors)
     for use in weight.uses:
         _replace(use.node, numbers, scales, weight.dtype)
-    discard(weight)
+    remove_unused(weight)
 
 
 def _replace(node: ir.Node, numbers: ir.Value, scales: ir.Value, dtype: ir.DataType) -> None:
@@ -33,4 +33,4 @@ def _replace(node: ir.Node, numbers: ir.Value, scales: ir.Value, dtype: ir.DataT
     )
     floats = ir.node("Cast", [rows.outputs[0]], {"to": int(dtype)}, name=f"{node.name}/cast")
     product = ir.node("Mul", [floats.outputs[0], factors.outputs[0]], name=node.name)
-    take_over(node, [rows, factors, floats, product])
+    replace_node(node, [rows, factors, floats, product])

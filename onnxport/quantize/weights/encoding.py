@@ -60,9 +60,9 @@ class Encoding:
         """Return [rows, n] float32, computed as DequantizeLinear does."""
         found = np.empty(self.numbers.shape, np.float32)
         n = self.numbers.shape[-1]
-        for part in portions(self.numbers):
+        for part in row_slices(self.numbers):
             scales, zero_points = (
-                along(each[part], self.grids.block, n) for each in (self.scales, self.zero_points)
+                repeat_blocks(each[part], self.grids.block, n) for each in (self.scales, self.zero_points)
             )
             found[part] = (self.numbers[part].astype(np.float32) - zero_points) * scales
         return found
@@ -71,11 +71,11 @@ class Encoding:
         """Return the sum of squared differences from `rows`."""
         found = self.weights()
         return sum(
-            float(np.square(rows[part] - found[part]).sum(dtype=np.float64)) for part in portions(rows)
+            float(np.square(rows[part] - found[part]).sum(dtype=np.float64)) for part in row_slices(rows)
         )
 
 
-def joined(grids: Grids, parts: list[Encoding]) -> Encoding:
+def concatenate(grids: Grids, parts: list[Encoding]) -> Encoding:
     """Concatenate rows."""
     numbers, scales, zero_points = (
         np.concatenate([getattr(part, name) for part in parts])
@@ -84,19 +84,19 @@ def joined(grids: Grids, parts: list[Encoding]) -> Encoding:
     return Encoding(grids, numbers, scales, zero_points)
 
 
-def along(of_blocks: Array, block: int, n: int) -> Array:
+def repeat_blocks(of_blocks: Array, block: int, n: int) -> Array:
     """Repeat [rows, blocks] to [rows, n]."""
     return np.repeat(of_blocks, block, axis=1)[:, :n]
 
 
-def blocked(rows: Array, block: int) -> Array:
+def split_blocks(rows: Array, block: int) -> Array:
     """Reshape [rows, n] to [rows * blocks, block]; pad the last block of each row with zeros."""
     if missing := -rows.shape[1] % block:
         rows = np.pad(rows, ((0, 0), (0, missing)))
     return rows.reshape(-1, block)
 
 
-def portions(rows: Array) -> Iterator[slice]:
+def row_slices(rows: Array) -> Iterator[slice]:
     """Return slices of rows of about PORTION elements."""
     step = max(1, PORTION // max(1, rows.shape[1]))
     return (slice(start, start + step) for start in range(0, len(rows), step))

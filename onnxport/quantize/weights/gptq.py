@@ -19,7 +19,7 @@ DAMPING = 0.01
 _BATCH = 128
 
 
-def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
+def round_gptq(rows: Array, gram: Array, grids: Grids) -> Encoding:
     """Round `rows` [rows, n] float32 with the least error on inputs of the Gram matrix `gram` [n, n].
 
     Every block's grid is chosen when its turn comes, for the weights as the columns before have left them.
@@ -39,7 +39,7 @@ def compensated(rows: Array, gram: Array, grids: Grids) -> Encoding:
         errors = np.empty((stop - start, count), np.float32)
         for column in range(start, stop):
             if column % grids.block == 0:
-                scales, zero_points = rtn.grid_of(left[column : column + grids.block].T.copy(), grids)
+                scales, zero_points = rtn.best_grid(left[column : column + grids.block].T.copy(), grids)
                 found_scales.append(scales)
                 found_zero_points.append(zero_points)
                 scales, zero_points = scales[:, 0], zero_points[:, 0]

@@ -14,7 +14,7 @@ _UPPER, _LOWER = 20, 50
 ROWS = 1024
 
 
-class Gram:
+class GramMatrix:
     """An observer of the Gram matrix of rows of length n: float64 [n, n].
 
     Attributes:
@@ -40,7 +40,7 @@ class Gram:
         lower = np.floor(np.ldexp(scaled - upper, _LOWER))
         self._add(upper.astype(np.int64), lower.astype(np.int64), len(rows))
 
-    def merge(self, other: Gram) -> None:
+    def merge(self, other: GramMatrix) -> None:
         """See Observer."""
         if other.rows:
             self._add(other._upper, other._lower, other.rows)

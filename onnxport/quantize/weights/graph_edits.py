@@ -23,7 +23,7 @@ def register(graph: ir.Graph, tensors: Sequence[tuple[str, ir.TensorProtocol]]) 
     return made
 
 
-def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
+def replace_node(node: ir.Node, made: Sequence[ir.Node]) -> None:
     """Replace `node` by `made`, whose last node gets its output names."""
     graph, last = node.graph, made[-1]
     assert graph is not None, "a node that was found is in a graph"
@@ -39,7 +39,7 @@ def take_over(node: ir.Node, made: Sequence[ir.Node]) -> None:
         new.name = old.name
 
 
-def discard(weight: Weight) -> None:
+def remove_unused(weight: Weight) -> None:
     """Remove an unused initializer and the Transpose behind it."""
     for mover in {node for node, _ in weight.value.uses()}:
         assert mover.graph is not None
