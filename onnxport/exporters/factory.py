@@ -1,4 +1,4 @@
-"""A model that the user's own code makes: `package.module:function`, called in the framework's process."""
+"""A model from the user's own code: `package.module:function`, called in the framework's process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def from_factory(source: Source, params: ExportParams) -> Framework:
-    """What `package.module:function` gives; a model that the module holds itself is taken as it is.
+    """Call `package.module:function`; a model object in the module is taken as it is.
 
     Raises:
         InputError: the module cannot be imported, or the function raises; with the line at which it does.
@@ -45,7 +45,7 @@ def from_factory(source: Source, params: ExportParams) -> Framework:
 
 @contextlib.contextmanager
 def _staying_here() -> Iterator[None]:
-    """The user's code may change the folder; our paths are relative to this one."""
+    """Restore the folder after the user's code: our paths are relative."""
     folder = os.getcwd()
     try:
         yield
@@ -84,7 +84,7 @@ def _found(module: ModuleType, module_name: str, name: str) -> Any:
 
 
 def _offered(module: ModuleType) -> str:
-    """Which functions and classes of its own a module has, as a way out."""
+    """List the functions and classes of a module, as a way out."""
     own = [
         name
         for name, found in vars(module).items()
@@ -128,7 +128,7 @@ def _arguments(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_arguments(source: Source, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments that the function does not take, or lacks (UsageError with its signature)."""
+    """Refuse unknown or missing arguments (UsageError with the function's signature)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some that are written in C have none
@@ -144,7 +144,7 @@ def _check_arguments(source: Source, function: Callable[..., Any], arguments: Ma
 
 
 def _with_line(error: BaseException) -> str:
-    """What it says, and the innermost line of the user's own code that it came through."""
+    """Return the message and the innermost line of the user's code."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]

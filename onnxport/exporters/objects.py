@@ -1,4 +1,4 @@
-"""Objects that a factory, a pickle or a skops file gives: which framework they are of is told by their class.
+"""Objects from a factory, a pickle or a skops file; their class tells the framework.
 
 Pickles and skops files are read here, too.
 """
@@ -31,7 +31,7 @@ OF_OBJECTS: Mapping[str, str] = {
 
 
 def from_pickle(source: Source, params: ExportParams) -> Framework:
-    """What a pickle or a joblib file holds; nothing of it is read without --trust.
+    """Load a pickle or a joblib file; nothing is read without --trust.
 
     Raises:
         InputError: --trust is not given, or the file is damaged or needs what is not here.
@@ -47,7 +47,7 @@ def from_pickle(source: Source, params: ExportParams) -> Framework:
 
 
 def _unpickled(source: Source) -> Any:
-    """joblib reads plain pickles as well as its own files."""
+    """Unpickle; joblib reads plain pickles as well as its own files."""
     try:
         import joblib
     except ModuleNotFoundError as error:
@@ -68,7 +68,7 @@ def _unpickled(source: Source) -> Any:
 
 
 def from_skops(source: Source, params: ExportParams) -> Framework:
-    """What a skops file holds: types that skops knows to be safe, others with --trust.
+    """Load a skops file: types that skops knows to be safe, others with --trust.
 
     Raises:
         InputError: it holds other types, or is damaged.
@@ -109,7 +109,7 @@ def _of_skops(source: Source, params: ExportParams) -> Any:
 
 
 def _noted(source: Source, params: ExportParams, load: Callable[[], Any]) -> Framework:
-    """The Framework of what `load` gives; what libraries warn of meanwhile is told to the user with the result."""
+    """Return the Framework of what `load` returns; library warnings become notes for the user."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = load()
@@ -122,7 +122,7 @@ def _noted(source: Source, params: ExportParams, load: Callable[[], Any]) -> Fra
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
-    """The Framework of an object; UsageError where it is none of a framework that is known."""
+    """Return the Framework of an object; raise UsageError for an object of no known framework."""
     for kind in type(model).__mro__:
         function = OF_OBJECTS.get(kind.__module__.partition(".")[0])
         if function is not None:
@@ -143,7 +143,7 @@ def _named(found: object) -> str:
 
 
 def is_model(found: object) -> bool:
-    """Whether it is an object of a framework that is known, told by its class."""
+    """Return whether the class belongs to a known framework."""
     return any(base.__module__.partition(".")[0] in OF_OBJECTS for base in type(found).__mro__)
 
 

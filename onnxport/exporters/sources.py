@@ -109,7 +109,7 @@ class Source:
     def of(
         cls, given: str | os.PathLike[str], weights: Path | None = None, folder: Path | None = None
     ) -> Source:
-        """The source that a user means by `given`.
+        """Return the source that `given` names.
 
         Raises:
             UsageError: neither a file nor package.module:function, or no path at all.
@@ -129,7 +129,7 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """As an Artifact has one, for messages."""
+        """The path for messages, as an Artifact has one."""
         return Path(self.name)
 
     @property
@@ -144,7 +144,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes on disk; 0 for a factory without weights: its code says nothing of the model's size."""
+        """Bytes on disk; 0 for a factory without weights."""
         files = self.files[1:] if self.is_factory else self.files
         return sum(file.stat().st_size for file in files)
 
@@ -159,7 +159,7 @@ class Source:
 
 
 def _module_file(name: str, folder: Path | None) -> Path:
-    """The file of a module, found without importing it: that is its process's.
+    """Return the file of a module without importing it: only its process does that.
 
     Raises:
         InputError: there is none.
@@ -171,7 +171,7 @@ def _module_file(name: str, folder: Path | None) -> Path:
 
 
 def _as_factory(name: str) -> str:
-    """What to write for a module without its function, `models` or `models.build`; empty if `name` is of neither."""
+    """Suggest the form for a module without its function, `models` or `models.build`; empty if `name` is neither."""
     if not _DOTTED.fullmatch(name):
         return ""
     module, _, function = name.rpartition(".")

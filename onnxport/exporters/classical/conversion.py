@@ -1,4 +1,4 @@
-"""skl2onnx as we call it: its options, what it trips over, and what it says when it refuses."""
+"""Call skl2onnx: options, workarounds, and its refusals as errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TYPES = {
 
 
 def converted(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
-    """The estimator as ONNX, probabilities as a tensor.
+    """Convert the estimator to ONNX, with probabilities as a tensor.
 
     Raises:
         CannotConvertError: an estimator or a setting of one that skl2onnx does not convert.
@@ -98,7 +98,7 @@ def _type_of(dtype: str, width: Any) -> Any:
 
 
 def _options(model: Any) -> dict[int, dict[str, Any]]:
-    """Tensors in place of dictionaries, and of a classifier without probabilities its decision function."""
+    """Return options: tensors instead of dictionaries; the decision function where there are no probabilities."""
     last = final(model)
     if not is_classifier(last):
         return {}
@@ -121,7 +121,7 @@ def _alias(estimator: Any) -> str:
 
 
 def final(model: Any) -> Any:
-    """The estimator that answers: the last step, the best of a search."""
+    """Return the estimator that answers: the last step, or the best of a search."""
     if hasattr(model, "best_estimator_"):
         return final(model.best_estimator_)
     return final(model.steps[-1][1]) if hasattr(model, "steps") else model
@@ -154,7 +154,7 @@ def _imputes_texts(step: Any) -> bool:
 
 
 def _thresholds(boosting: Any) -> np.ndarray[Any, Any]:
-    """Of all nodes of all trees in skl2onnx's order, 0 for leaves."""
+    """Return the thresholds of all nodes of all trees in skl2onnx's order, 0 for leaves."""
     nodes = [tree.nodes for trees in boosting._predictors for tree in trees]
     return np.concatenate([np.where(each["is_leaf"], 0.0, each["num_threshold"]) for each in nodes])
 
@@ -165,7 +165,7 @@ def _imputes_numbers(step: Any) -> bool:
 
 
 def parts(model: Any) -> Iterator[Any]:
-    """The fitted estimators that `model` is made of, itself first."""
+    """Return the fitted estimators of `model`, itself first."""
     yield model
     if hasattr(model, "best_estimator_"):
         yield from parts(model.best_estimator_)
@@ -198,7 +198,7 @@ def _listed(found: Any) -> list[Any]:
 
 
 def _unknown(model: Any) -> list[type]:
-    """The classes in `model` that skl2onnx has no converter for."""
+    """Return the classes in `model` without a converter in skl2onnx."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
     known = set(sklearn_operator_name_map)
@@ -207,7 +207,7 @@ def _unknown(model: Any) -> list[type]:
 
 
 def _is_wrapping(step: Any) -> bool:
-    """What skl2onnx takes apart before it looks for a converter."""
+    """Return whether skl2onnx unwraps it before it looks for a converter."""
     return type(step).__name__ in ("Pipeline", "ColumnTransformer", "FeatureUnion", "_CalibratedClassifier")
 
 
@@ -273,7 +273,7 @@ def _integers(value: Any) -> Any:
 
 
 def _merge_opsets(proto: onnx.ModelProto) -> None:
-    """One entry per domain, the highest: skl2onnx writes some twice."""
+    """Keep one entry per domain, the highest: skl2onnx writes some twice."""
     versions: Mapping[str, int] = {}
     for entry in proto.opset_import:
         versions = {**versions, entry.domain: max(entry.version, versions.get(entry.domain, 0))}

@@ -1,4 +1,4 @@
-"""What the columns of a fitted estimator may hold, from what it learned: categories, thresholds, means."""
+"""Domains of a fitted estimator's columns, from what it learned: categories, thresholds, means."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARING = ("KNeighborsClassifier", "KNeighborsRegressor", "KBinsDiscretizer",
 
 
 def domains_of(model: Any, columns: Columns, *, float64: bool) -> dict[str, Domain]:
-    """Input name to what it may hold."""
+    """Map input names to their domains."""
     is_smooth = not any(_compares(each) for each in parts(model))
     known = _columns(model, columns)
     precision = "float64" if float64 else "float32"
@@ -46,7 +46,7 @@ def _compares(part: Any) -> bool:
 
 
 def _columns(model: Any, columns: Columns) -> tuple[Column, ...]:
-    """In the order of the columns, however many tensors they are."""
+    """Return the domains in the order of the columns."""
     width = sum(int(str(spec.shape[1])) for spec in columns.specs)
     names = columns.names or tuple(str(place) for place in range(width))
     steps = steps_by_column(model, names)
@@ -57,7 +57,7 @@ def _columns(model: Any, columns: Columns) -> tuple[Column, ...]:
 
 
 def _column(reader: tuple[Any, int] | None, levels: Sequence[float]) -> Column:
-    """Of a column, by the step that reads it first and its place there."""
+    """Return the domain of a column from the step that reads it first and its position there."""
     if reader is None:
         return Column(levels=tuple(levels), missing=False)
     step, place = reader
@@ -89,14 +89,14 @@ def _codes(first: Any, categories: Any, missing: bool) -> tuple[Any, ...]:
 
 
 def _takes_missing(part: Any) -> bool:
-    """Whether NaN is a value to it."""
+    """Return whether the step accepts NaN."""
     if type(part).__name__ in ("SimpleImputer", "KNNImputer"):
         return True
     return hasattr(part, "_predictors")  # HistGradientBoosting; other trees only where they were fitted so
 
 
 def _around(step: Any, place: int) -> tuple[float, ...]:
-    """Numbers about where those lay that the step was fitted on; none where it does not tell."""
+    """Return numbers around those that the step was fitted on; none if it does not tell."""
     for part in parts(step):
         center, spread = _location(part)
         if center is not None and len(center) > place:
@@ -106,7 +106,7 @@ def _around(step: Any, place: int) -> tuple[float, ...]:
 
 
 def _location(part: Any) -> tuple[Array | None, Array | None]:
-    """Mean and deviation of what a part was fitted on, as far as it remembers."""
+    """Return mean and deviation of the data that a part was fitted on, as far as it remembers."""
     fitted = next(
         (
             found
@@ -129,7 +129,7 @@ def _location(part: Any) -> tuple[Array | None, Array | None]:
 
 
 def _thresholds(model: Any, width: int) -> list[list[float]]:
-    """Of trees that read the columns as they come, their thresholds per column; nothing of others."""
+    """Return the thresholds per column of trees that read raw columns; nothing for others."""
     found: list[list[float]] = [[] for _ in range(width)]
     for feature, threshold in _compared(model):
         if feature < width:
@@ -144,7 +144,7 @@ def _some(levels: list[float]) -> list[float]:
 
 
 def _compared(model: Any) -> Iterator[tuple[int, float]]:
-    """Feature and threshold of every branch of a tree, or of a forest whose trees see all columns."""
+    """Return feature and threshold of every branch of a tree, or of a forest over all columns."""
     if hasattr(model, "tree_"):
         tree = model.tree_
         yield from (

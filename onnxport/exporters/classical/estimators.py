@@ -28,7 +28,7 @@ _TIE = 2.0**-20
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TabularModel:
-    """A fitted estimator.
+    """Load a fitted estimator.
 
     Raises:
         InputError: it is not fitted.
@@ -74,7 +74,7 @@ def _answers(model: Any, columns: Columns, names: list[str], feeds: Feeds) -> Ma
 
 
 def _classes(model: Any) -> list[int | str]:
-    """Python's own integers and texts; nothing where there are several outputs, or other labels."""
+    """Return classes as Python integers and texts; nothing for several outputs or other labels."""
     classes = getattr(model, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.dtype.kind not in "iuUO":
         return []
@@ -100,7 +100,7 @@ def _ties_turned(model: Any, columns: Columns, names: list[str], feeds: Feeds) -
 
 
 def _table(model: Any, columns: Columns, feeds: Feeds) -> Any:
-    """What the estimator's methods take: texts, a DataFrame where it was fitted on one, else an array."""
+    """Return the argument of the estimator's methods: texts, a DataFrame if it was fitted on one, else an array."""
     arrays = [_with_missing(feeds[spec.name]) for spec in columns.specs]
     if is_text(model):
         return arrays[0][:, 0]
@@ -125,7 +125,7 @@ def _with_missing(values: Array) -> Array:
 
 
 def _probabilities(model: Any, table: Any) -> Any:
-    """What a classifier is sure of: its decision function where it has no probabilities, one column per class."""
+    """Return a classifier's probabilities, or its decision function, one column per class."""
     if hasattr(model, "predict_proba"):
         return model.predict_proba(table)
     scores = np.asarray(model.decision_function(table))
@@ -135,7 +135,7 @@ def _probabilities(model: Any, table: Any) -> Any:
 
 
 def _scores(model: Any, table: Any) -> Any:
-    """Of outlier detectors what is below 0 for outliers, of clusters the distance to each."""
+    """Return scores: below 0 for outliers; the distance to each cluster."""
     return model.decision_function(table) if is_outlier_detector(final(model)) else model.transform(table)
 
 

@@ -1,4 +1,4 @@
-"""PaddlePaddle: inference models, by paddle2onnx in an environment of its own; PaddlePaddle answers from there."""
+"""PaddlePaddle: inference models, by paddle2onnx in an environment of its own, where PaddlePaddle answers too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GRAPHS = (".json", ".pdmodel")
 
 
 def load(source: Source, params: ExportParams) -> PaddleModel:
-    """A folder with inference.json or .pdmodel and .pdiparams, or the first of the two files.
+    """Load a folder with inference.json or .pdmodel and .pdiparams, or the first of the two files.
 
     Raises:
         MissingDependencyError: no paddle2onnx, or none with PaddlePaddle.
@@ -84,7 +84,7 @@ class PaddleModel:
         return Exported(output, facts={"exporter": f"paddle2onnx {self._environment.version}"})
 
     def _check(self, path: Path) -> None:
-        """Refuses what ONNX Runtime cannot load: paddle2onnx says success of such files, too (CannotConvertError)."""
+        """Refuse files that ONNX Runtime cannot load (CannotConvertError): paddle2onnx reports success for these."""
         import onnxruntime
 
         try:
@@ -116,7 +116,7 @@ def _renamed(specs: tuple[TensorSpec, ...], names: Sequence[str], source: Source
 
 
 def _name_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
-    """Gives the outputs the names that PaddlePaddle has for them; paddle2onnx counts them."""
+    """Give the outputs PaddlePaddle's names; paddle2onnx numbers them."""
     new = {given.name: name for given, name in zip(model.graph.output, names, strict=True)}
     taken = set(new.values()) - set(new)
     for node in model.graph.node:

@@ -1,4 +1,4 @@
-"""A module as an ExportedProgram: what it computes as a graph, for every size of the dimensions that stay open."""
+"""Capture a module as an ExportedProgram, for every size of the open dimensions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTLED = re.compile(r"set_replacement (\w+) = ")
 def capture(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> torch.export.ExportedProgram:
-    """What torch.export makes of a module that runs on `tensors`.
+    """Export a module that runs on `tensors` with torch.export.
 
     Args:
         dynamic: the names of each input's open dimensions.
@@ -60,7 +60,7 @@ def _captured(
 
 
 def inputs_of(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """The user's inputs as torch.export sees them, without values; constants among them are left out."""
+    """Return the user's inputs as torch.export sees them, without values and without constants."""
     wanted = set(program.graph_signature.user_inputs)
     return [
         node.meta["val"]
@@ -70,12 +70,12 @@ def inputs_of(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
 
 
 def is_fixed(size: int | torch.SymInt) -> bool:
-    """Whether a size is a number; a symbol of which torch.export found that is one, too."""
+    """Return whether a size is a number, or a symbol that torch.export found to be one."""
     return str(size).isdecimal()
 
 
 def _fixed(program: torch.export.ExportedProgram, call: Call, dynamic: Dims) -> list[tuple[str, int]]:
-    """Input and axis of the dimensions that were to stay open and have one size."""
+    """Return input and axis of dimensions that should be open and have one size."""
     return [
         (name, axis)
         for name, seen in zip(call.names, inputs_of(program), strict=True)
@@ -115,7 +115,7 @@ def _forgotten(
 def _places(
     module: torch.nn.Module, call: Call, tensors: Mapping[str, torch.Tensor], dynamic: Dims, name: str
 ) -> dict[tuple[str, int], str]:
-    """Where in the user's source the sizes of open dimensions were settled, as far as torch tells."""
+    """Return the places in the user's source that fixed open dimensions, as far as torch tells."""
     inputs = call.by_parameter({key: key for key in tensors}).items()
     sources = {f"L['{parameter}']": key for parameter, key in inputs if isinstance(key, str)}
     named: dict[str, tuple[str, int]] = {}
@@ -135,7 +135,7 @@ def _places(
 
 @contextmanager
 def _listening(told: Callable[[str], None]) -> Iterator[None]:
-    """Calls `told` with what torch logs of sizes, while that happens."""
+    """Call `told` with torch's log lines about sizes inside the block."""
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""What torch raises, as one sentence with the place in the user's own source."""
+"""Errors of torch in one sentence, with the place in the user's source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TELLING: tuple[tuple[str, str, str], ...] = (
 
 
 def said(error: BaseException) -> str:
-    """The first line of what a library says, with the kind of error."""
+    """Return the kind of error and the first line of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0].rstrip(".") if lines else ""
     text = text if len(text) <= _SAID else f"{text[:_SAID]}..."
@@ -54,7 +54,7 @@ def said(error: BaseException) -> str:
 
 
 def place_of(trace: TracebackType | None, module: Any) -> str:
-    """Where in the user's module a traceback ends: its path (fqn), and the line of the user's own source."""
+    """Return where in the user's module a traceback ends: module path (fqn) and source line."""
     frames = []
     while trace is not None:
         frames.append((trace.tb_frame, trace.tb_lineno))
@@ -63,7 +63,7 @@ def place_of(trace: TracebackType | None, module: Any) -> str:
 
 
 def place_of_frame(frame: FrameType | None, module: Any) -> str:
-    """As place_of, of what is running."""
+    """Return the same for a running frame."""
     frames: list[tuple[FrameType, int]] = []
     while frame is not None:
         frames.insert(0, (frame, frame.f_lineno))
@@ -81,13 +81,13 @@ def _place(frames: list[tuple[FrameType, int]], module: Any) -> str:
 
 
 def _is_users(file: str) -> bool:
-    """Whether it is neither of torch, of ours, nor Python's own; other installed packages are the user's modules."""
+    """Return whether a file is the user's: not of torch, ours or Python's; other packages count as the user's."""
     is_pythons = file.startswith(_PYTHON) and "-packages" not in file
     return not file.startswith(("<", *_LIBRARIES)) and not is_pythons
 
 
 def place_of_node(node: torch.fx.Node) -> str:
-    """Where a node of a program comes from."""
+    """Return where a node of a program comes from."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [(file, int(line)) for file, line in lines if _is_users(file)]
@@ -113,7 +113,7 @@ def at(place: str) -> str:
 
 
 def not_captured(error: BaseException, module: Any, name: str) -> OnnxportError:
-    """Why torch.export makes no program of a module that runs."""
+    """Return the error for a module that runs and that torch.export cannot capture."""
     if isinstance(error, OnnxportError):
         return error
     place = place_of(error.__traceback__, module)
@@ -137,7 +137,7 @@ def not_captured(error: BaseException, module: Any, name: str) -> OnnxportError:
 
 
 def not_translated(error: BaseException, name: str) -> OnnxportError:
-    """Why torch.onnx makes no ONNX of a program: the operator at which it stopped."""
+    """Return the error for a program that torch.onnx cannot translate, with the operator."""
     way_out = "write it with other operators of torch, or give --opset, since newer ones have more"
     chain = list(_chain(error))
     node = next((found for each in chain if (found := _node_at(each.__traceback__)) is not None), None)
@@ -157,7 +157,7 @@ _NO_FUNCTION = "No ONNX function found"
 
 
 def _node_at(trace: TracebackType | None) -> torch.fx.Node | None:
-    """The node of a program that was at work where an error arose."""
+    """Return the node of a program that was translated when an error arose."""
     found = None
     while trace is not None:
         node = trace.tb_frame.f_locals.get("node")

@@ -1,4 +1,4 @@
-"""What the user named, as a Framework: a module of a factory, an exported program, a TorchScript archive."""
+"""Load a factory's module, an exported program or a TorchScript archive as a Framework."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FACTORY = "onnxport export package.module:function --weights {path} --input x=1
 
 
 def load(source: Source, params: ExportParams) -> TorchModel:
-    """The Framework of a file.
+    """Return the Framework of a file.
 
     Raises:
         UsageError: a file of weights alone; what to give instead.
@@ -61,7 +61,7 @@ def _check_scripted(params: ExportParams, name: str) -> None:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TorchModel:
-    """The Framework of what a factory gives.
+    """Return the Framework of a factory's result.
 
     Raises:
         UsageError: no module and no exported program.

@@ -1,4 +1,4 @@
-"""A PyTorch model as a Framework: it answers eagerly, and torch.onnx writes what torch.export captured of it."""
+"""PyTorch models as a Framework: eager answers, and export by torch.export and torch.onnx."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LEFT_OUT = (
 
 
 class TorchModel:
-    """What every kind of PyTorch model has in common: eager answers.
+    """The common part of all PyTorch models: eager answers.
 
     Args:
         forward: takes the inputs by name and gives what the model gives.
@@ -85,7 +85,7 @@ class TorchModel:
 
 
 class Captured(TorchModel):
-    """A model of which there is a program."""
+    """A model with an exported program."""
 
     def __init__(
         self, program: torch.export.ExportedProgram, dims: DimNames, name: str, **common: Any
@@ -100,7 +100,7 @@ class Captured(TorchModel):
 
 
 class Traced(TorchModel):
-    """A model that the TorchScript exporter follows on one example."""
+    """A model that the TorchScript exporter traces on one example."""
 
     def __init__(
         self, module: Any, call: Call, tensors: Tensors, dynamic: Dims, name: str, **common: Any
@@ -121,7 +121,7 @@ class Traced(TorchModel):
 def of_module(
     module: torch.nn.Module, params: ExportParams, name: str, notes: Sequence[str] = ()
 ) -> TorchModel:
-    """The Framework of a module.
+    """Return the Framework of a module.
 
     Raises:
         UsageError: inputs that do not fit forward, with its signature.
@@ -160,7 +160,7 @@ def of_program(
     states: States,
     notes: Sequence[str],
 ) -> Captured:
-    """The Framework of a program, of which `forward` is the reference.
+    """Return the Framework of a program, with `forward` as the reference.
 
     Args:
         fakes: its inputs by name, as torch.export sees them.
@@ -196,7 +196,7 @@ def of_program(
 
 
 def _values_of(program: torch.export.ExportedProgram) -> list[Any]:
-    """What the program gives its user, without values; None for what is constant."""
+    """Return the program's outputs without values; None for constants."""
     nodes = {node.name: node for node in program.graph.nodes}
     given = []
     for spec in program.graph_signature.output_specs:
@@ -279,7 +279,7 @@ def _forward(module: Any, call: Call) -> Callable[[Tensors], Any]:
 
 
 def _settled(module: torch.nn.Module) -> list[str]:
-    """Puts the module into the state in which it is exported, and says what was changed for that."""
+    """Put the module into inference mode, and note what was changed for it."""
     notes = []
     if module.training:
         notes.append("the module was in training mode; it is exported as eval() has it")
@@ -294,7 +294,7 @@ def _settled(module: torch.nn.Module) -> list[str]:
 
 
 def _tried(module: Any, call: Call, tensors: Tensors, name: str) -> Any:
-    """What forward gives for the example.
+    """Run forward on the example.
 
     Raises:
         InputError: it raises.

@@ -1,4 +1,4 @@
-"""An ExportedProgram as an ONNX file: torch.onnx's translation, under the user's names and without this machine's."""
+"""Write an ExportedProgram as an ONNX file: torch.onnx's translation under the user's names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(
     dims: DimNames,
     name: str,
 ) -> None:
-    """Writes `program` to `output`; its weights beside it, as <output>.data, where one file cannot hold them.
+    """Write `program` to `output`; large weights go beside it, to <output>.data.
 
     Raises:
         CannotConvertError: operators without an ONNX equivalent, with their places in the user's source.
@@ -84,7 +84,7 @@ def _nms() -> dict[Any, Any]:
 
 
 def _drop_constants(program: torch.export.ExportedProgram) -> None:
-    """Puts None in the place of numbers and texts among the outputs, on which torch.onnx stumbles."""
+    """Replace numbers and texts among the outputs by None: torch.onnx fails on them."""
     constant = torch.export.graph_signature.ConstantArgument
     for spec in program.graph_signature.output_specs:
         if isinstance(spec.arg, constant):
@@ -95,7 +95,7 @@ def _drop_constants(program: torch.export.ExportedProgram) -> None:
 
 
 def _name_nodes(graph: ir.Graph) -> None:
-    """Names nodes by the module that they come from: "encoder.layers.0.linear1/MatMul"."""
+    """Name nodes by their module: "encoder.layers.0.linear1/MatMul"."""
     nodes = list(graph.all_nodes())
     wanted = [_node_name(node) for node in nodes]
     for node, name in zip(nodes, unused(wanted, set()), strict=True):
@@ -109,7 +109,7 @@ def _node_name(node: ir.Node) -> str:
 
 
 def _name_ports(graph: ir.Graph, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Names inputs and outputs; an output that is an input, a weight or another output becomes a copy of it."""
+    """Name inputs and outputs; an output that is an input, a weight or another output becomes a copy."""
     seen: set[ir.Value] = {*graph.inputs, *graph.initializers.values()}
     for number, value in enumerate(list(graph.outputs)):
         if value in seen:
@@ -163,7 +163,7 @@ def _name_dims(model: Model, dims: DimNames) -> None:
 
 
 def strip(model: Model) -> None:
-    """Drops what an exporter notes of its own work: stack traces with this machine's paths, its own node names."""
+    """Drop an exporter's notes: stack traces with this machine's paths, its own node names."""
     for holder in _holders(model):
         holder.metadata_props.clear()
         holder.doc_string = None

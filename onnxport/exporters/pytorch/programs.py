@@ -1,4 +1,4 @@
-"""Exported programs (.pt2): a graph with its example inputs and open dimensions, read without running code in it.
+"""Exported programs (.pt2): a graph with example inputs and open dimensions, read without running its code.
 
 torch.export.load falls back to full pickles, loads shared libraries and evaluates expressions; a file that would have
 it do so is refused unless --trust is given.
@@ -36,7 +36,7 @@ _ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.|\.\s*[A-Za-z_]")
 
 
 def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
-    """Reads a `.pt2` file.
+    """Read a `.pt2` file.
 
     Raises:
         InputError: none, of another version, or with code in it and no trust.
@@ -81,7 +81,7 @@ def _untrusted(path: Path, why: str) -> InputError:
 
 
 def _expressions(content: Any) -> Iterator[str]:
-    """The values of every "expr_str" in a JSON document."""
+    """Return the values of every "expr_str" in a JSON document."""
     if isinstance(content, dict):
         for key, value in content.items():
             if key == "expr_str":
@@ -100,7 +100,7 @@ def _is_arithmetic(expression: str) -> bool:
 
 @contextmanager
 def _tensors_alone(wanted: bool) -> Iterator[None]:
-    """Has torch.load refuse everything but tensors, whoever calls it."""
+    """Make torch.load refuse everything but tensors, whoever calls it."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
     if wanted:
@@ -115,7 +115,7 @@ def _tensors_alone(wanted: bool) -> Iterator[None]:
 
 
 def of_exported(program: torch.export.ExportedProgram, params: ExportParams, name: str) -> TorchModel:
-    """The Framework of an exported program; its inputs and open dimensions are its own.
+    """Return the Framework of an exported program; its inputs and open dimensions are fixed.
 
     Raises:
         UsageError: --input, or --dynamic for what is not open.
@@ -159,7 +159,7 @@ def _names(program: torch.export.ExportedProgram) -> list[str]:
 
 
 def _check_dynamic(params: ExportParams, fakes: Mapping[str, torch.Tensor], name: str) -> None:
-    """Names are taken for what the program leaves open; nothing can be opened afterwards."""
+    """Refuse to open dimensions that the program fixes; names of open ones are accepted."""
     for key, dims in params.dynamic.items():
         if key not in fakes or len(dims) != fakes[key].ndim:
             known = ", ".join(f"{each} of rank {fake.ndim}" for each, fake in fakes.items())

@@ -1,4 +1,4 @@
-"""Buffers that a forward changes: what is put back, so that every call begins where the first did."""
+"""Buffers that a forward changes: restored, so that every call starts alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 class States:
-    """The buffers of a module as they are before anything is run.
+    """The buffers of a module before any run.
 
     `learn` comes behind the first call and keeps those that it changed.
     """

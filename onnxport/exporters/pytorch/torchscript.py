@@ -1,4 +1,4 @@
-"""The older exporter: TorchScript's trace of one example, on request alone."""
+"""The older exporter, on request only: TorchScript's trace of one example."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(
     outputs: Sequence[str],
     name: str,
 ) -> None:
-    """Writes what a trace of `module` on `tensors` shows.
+    """Write a trace of `module` on `tensors`.
 
     Raises:
         CannotConvertError: the exporter refuses it.

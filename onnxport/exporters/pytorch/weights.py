@@ -1,4 +1,4 @@
-"""A state dict into the module that a factory built; read as tensors alone, so that no code in the file runs."""
+"""Load a state dict into a factory's module; only tensors are read, so no code in the file runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTED = 6  # keys of a kind in a message
 
 
 def fill(module: torch.nn.Module, path: Path) -> list[str]:
-    """Loads the tensors of `path` into `module`; returns what is to be said of it.
+    """Load the tensors of `path` into `module`; return notes for the user.
 
     Raises:
         InputError: the file is missing, unreadable, no state dict, or does not fit the module.
@@ -47,7 +47,7 @@ def fill(module: torch.nn.Module, path: Path) -> list[str]:
 
 
 def tensors_in(path: Path) -> Mapping[str, Any]:
-    """The content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where its format lets it.
+    """Return the content of a `.pt`, `.pth` or `.safetensors` file, mapped from disk where possible.
 
     Raises:
         InputError: missing, unreadable, or holding more than tensors.
@@ -92,7 +92,7 @@ def is_torchscript(path: Path) -> bool:
 
 
 def _unnested(found: Mapping[str, Any], path: Path, notes: list[str]) -> Tensors:
-    """The state dict itself, or the one in a checkpoint."""
+    """Return the state dict itself, or the one in a checkpoint."""
     if _is_state(found):
         return {key: each for key, each in found.items() if isinstance(each, torch.Tensor)}
     for nest in (*_NESTS, *found):
@@ -110,7 +110,7 @@ def _unnested(found: Mapping[str, Any], path: Path, notes: list[str]) -> Tensors
 
 
 def _is_state(found: Mapping[Any, Any]) -> bool:
-    """Whether these are tensors by name; some modules put extra state of another kind beside them."""
+    """Return whether these are tensors by name; some modules add other extra state."""
     tensors = [key for key, each in found.items() if isinstance(each, torch.Tensor)]
     others = [key for key, each in found.items() if isinstance(each, Mapping)]
     return bool(tensors) and not others and all(isinstance(key, str) for key in found)
@@ -128,7 +128,7 @@ def _unprefixed(state: Tensors, module: torch.nn.Module, notes: list[str]) -> Te
 
 
 def _check_fit(module: torch.nn.Module, own: Mapping[str, Any], state: Tensors, path: Path) -> None:
-    """Refuses a state dict that lacks, exceeds or contradicts what the module has, all in one message."""
+    """Refuse a state dict that does not match the module; one message names all differences."""
     given = {id(own[key]) for key in state if key in own}
     missing = [
         key
@@ -160,6 +160,6 @@ def _listed(keys: Sequence[str]) -> str:
 
 
 def refuse_here(path: Path | None, name: str) -> None:
-    """Refuses --weights for a model that has its own (UsageError)."""
+    """Refuse --weights for a model that has its own (UsageError)."""
     if path is not None:
         raise UsageError(f"{name} has its weights in it", fix="leave --weights out")

@@ -1,4 +1,4 @@
-"""One order and one set of names for one graph: tf2onnx walks over sets, so its files differ from run to run."""
+"""A canonical order and naming of a graph: tf2onnx iterates over sets, so its files vary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNTER = re.compile(r"__\d+")
 
 
 def hash_by_number() -> None:
-    """Has sets of tf2onnx's nodes keep one order: a node is hashed by when it was made, not by where it lies in memory.
+    """Make sets of tf2onnx's nodes keep one order: hash a node by its creation, not by its address.
 
     Its optimizers go through such sets, and which of two equal nodes stays is told by their order. Sets of names keep
     theirs because the process has a fixed PYTHONHASHSEED (core/child_process.py).
@@ -32,7 +32,7 @@ def hash_by_number() -> None:
 
 
 def canonical(graph: onnx.GraphProto) -> None:
-    """Orders the nodes as the outputs reach them, and names constants and counted names by where they stand.
+    """Order nodes as the outputs reach them; name constants and numbered names by position.
 
     Names of TensorFlow's own scopes stay; those that tf2onnx counted (Transpose__123) are counted again, and a constant
     is called after its first reader: of equal constants tf2onnx keeps any, under its own name.
@@ -43,7 +43,7 @@ def canonical(graph: onnx.GraphProto) -> None:
 
 
 def _rename(graph: onnx.GraphProto, names: dict[str, str], taken: set[str]) -> None:
-    """`names` has what the values around the graph, and those at its border, are called now."""
+    """Rename values; `names` maps values around the graph and at its border."""
     for port in graph.input:
         port.name = names.setdefault(port.name, _unique(port.name, taken))
     constants = {each.name: each for each in graph.initializer}
@@ -110,7 +110,7 @@ def _order(graph: onnx.GraphProto) -> None:
 
 
 def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """What a node reads, and what the graphs inside it read of those around them."""
+    """Return the inputs of a node, and the outer values that its subgraphs read."""
     yield from node.input
     for body in _bodies(node):
         for inner in body.node:

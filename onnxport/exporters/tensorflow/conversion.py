@@ -1,4 +1,4 @@
-"""A traced function -> ONNX by tf2onnx: variables become constants, names become the user's, what fails is named."""
+"""Convert a traced function with tf2onnx: variables become constants, names the user's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEWEST_OPSET = 18  # that tf2onnx writes (tf2onnx.constants.OPSET_TO_IR_VERSION)
 
 @dataclass(frozen=True)
 class Traced:
-    """A concrete function of the inputs, in their order, to the outputs, in theirs.
+    """A concrete function from the inputs to the outputs, each in order.
 
     Attributes:
         owner: what holds its variables and tables.
@@ -62,7 +62,7 @@ def write(traced: Traced, output: Path, opset: int | None, notes: Sequence[str] 
 
 
 def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any, dict[Any, Any]]:
-    """The function's graph with its variables as constants, and the contents of its tables."""
+    """Return the function's graph with constant variables, and the contents of its tables."""
     from tf2onnx import tf_loader
 
     tables: dict[Any, Any] = {}
@@ -77,7 +77,7 @@ def _frozen(traced: Traced, inputs: list[str], outputs: list[str]) -> tuple[Any,
 
 
 def _uncompiled(graph: Any) -> bool:
-    """Has XLA's functions inlined as any other: Keras has one for a grouped convolution. Whether there were any."""
+    """Inline XLA's functions like others: Keras uses one for grouped convolutions. Return whether there were any."""
     functions = graph.library.function
     found = False
     for each in (*functions, *graph.node, *(node for function in functions for node in function.node_def)):
@@ -92,7 +92,7 @@ _APART = ("_XlaMustCompile", "_noinline")
 
 
 def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
-    """What tf2onnx makes of a TensorFlow graph, or of a .tflite (option `tflite_path`, and no graph)."""
+    """Convert a TensorFlow graph, or a .tflite (option `tflite_path`, and no graph), with tf2onnx."""
     from tf2onnx import optimizer, tfonnx
 
     hash_by_number()
@@ -109,7 +109,7 @@ def converted(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
 
 @contextlib.contextmanager
 def refusing(source: str) -> Iterator[None]:
-    """Turns what tf2onnx logs as errors, or raises, into a CannotConvertError with every operator it names."""
+    """Turn errors that tf2onnx logs or raises into a CannotConvertError with every operator it names."""
     errors = _Errors()
     logger = logging.getLogger("tf2onnx")
     level, propagate = logger.level, logger.propagate
@@ -144,7 +144,7 @@ def refusing(source: str) -> Iterator[None]:
 
 
 class _Errors(logging.Handler):
-    """Collects the nodes that tf2onnx logs as failed; its messages are told by their format, which names the node."""
+    """Collects the nodes that tf2onnx logs as failed, by the format of its messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -164,7 +164,7 @@ class _Errors(logging.Handler):
 
 
 def _op_of(arguments: Sequence[Any]) -> str:
-    """tf2onnx gives the node's summary as the last argument, in which a line says OP=Name."""
+    """Return the operator in a node's summary, from its line OP=Name."""
     lines = str(arguments[-1]).replace("\\n", "\n").splitlines()
     return next((line.partition("=")[2].strip() for line in lines if line.strip().startswith("OP=")), "?")
 
@@ -175,7 +175,7 @@ def _line(error: BaseException) -> str:
 
 
 def bordered(model: onnx.ModelProto, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-    """Gives the graph the inputs and outputs as declared, an unused input too, and takes out what is of this run.
+    """Give the graph the declared inputs and outputs, and remove traces of this run.
 
     tf2onnx counts its unknown dimensions (unk__12) and leaves out inputs that nothing reads.
     """

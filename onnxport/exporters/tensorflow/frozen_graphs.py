@@ -1,4 +1,4 @@
-"""Frozen graphs (.pb): a GraphDef whose variables are constants; the user names where it begins and ends."""
+"""Frozen graphs (.pb): a GraphDef with constant variables; the user names its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp", "RefVariable"})
 
 
 def load(source: Source, params: ExportParams) -> TensorflowModel:
-    """The graph from --input, or its placeholders, to --output-names, or its one end.
+    """Load the graph from --input, or its placeholders, to --output-names, or its only end.
 
     Raises:
         InputError: no GraphDef, or one that is not frozen.
@@ -92,7 +92,7 @@ def _imported(path: Path, graph: Any) -> None:
 
 
 def _ends(graph: Any) -> Sequence[str]:
-    """The nodes that no other reads, in their order."""
+    """Return the nodes that no other reads, in order."""
     read = {name.lstrip("^").partition(":")[0] for node in graph.node for name in node.input}
     return tuple(node.name for node in graph.node if node.name not in read and node.op not in _NO_RESULT)
 

@@ -1,4 +1,4 @@
-"""tf.Module, tf.function, concrete functions and loaded SavedModels, as a factory gives them."""
+"""tf.Module, tf.function, concrete functions and loaded SavedModels from a factory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxport.exporters.tensorflow.signatures import Declared, of_params
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowModel:
-    """What can be called with tensors.
+    """Load anything that can be called with tensors.
 
     Raises:
         UsageError: it cannot be called, or does not say what it takes and --input does not either.
@@ -43,7 +43,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> TensorflowMod
 
 
 def _declared(function: Any) -> tuple[Declared, ...]:
-    """The inputs of a tf.function with an input_signature, under its parameters' names."""
+    """Return the inputs of a tf.function with an input_signature, under its parameters' names."""
     signature = getattr(function, "input_signature", None)
     if not signature:
         return ()

@@ -1,4 +1,4 @@
-"""What Keras 2 wrote, as Keras 3 reads it: arguments that are gone, and said nothing, are taken out of a copy."""
+"""Keras 2 files in Keras 3: removed arguments without effect are dropped from a copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GONE: Mapping[str, tuple[Any, tuple[str, ...]]] = {
 
 
 def objects(config: Any) -> Iterator[Mapping[str, Any]]:
-    """Everything in a configuration that names a class."""
+    """Return every object in a configuration that names a class."""
     if isinstance(config, dict):
         if isinstance(config.get("class_name"), str):
             yield config
@@ -32,7 +32,7 @@ def objects(config: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def is_of_keras_2(path: Path) -> bool:
-    """Whether the file says that an older Keras wrote it."""
+    """Return whether an older Keras wrote the file."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             told = json.loads(archive.read("metadata.json")).get("keras_version", "")
@@ -63,7 +63,7 @@ def as_keras_3_reads(path: Path, config: Any) -> Iterator[Path]:
 
 
 def _without_gone(config: Any) -> bool:
-    """Takes the arguments out; whether there were any."""
+    """Drop the arguments; return whether there were any."""
     found = False
     for each in objects(config):
         arguments = each.get("config")

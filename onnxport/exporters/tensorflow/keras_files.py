@@ -1,4 +1,4 @@
-"""`.keras` and `.h5` files: what they hold is looked at before Keras loads it, which may run code of theirs."""
+"""`.keras` and `.h5` files: inspected before Keras loads them, which may run code in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DAMAGED = "copy, download or save it again"
 
 
 def load(source: Source, params: ExportParams) -> TensorflowModel:
-    """The model in a file of Keras 3, or in an .h5 file of Keras 2.
+    """Load a file of Keras 3, or an .h5 file of Keras 2.
 
     Raises:
         InputError: damaged, weights alone, code in it without --trust, or layers that Keras does not have.
@@ -89,7 +89,7 @@ _REFUSALS = (
 
 
 def _config(path: Path) -> Any:
-    """The JSON that says what the model is made of."""
+    """Return the model's configuration as JSON."""
     try:
         text = _config_of_zip(path) if zipfile.is_zipfile(path) else _config_of_h5(path)
         return None if text is None else json.loads(text)
@@ -114,7 +114,7 @@ def _config_of_h5(path: Path) -> str:
 
 
 def _is_code(each: Mapping[str, Any]) -> bool:
-    """A function that is stored as bytecode: Keras 3 says `__lambda__`, Keras 2 gives the function's type."""
+    """Return whether a function is stored as bytecode: `__lambda__` in Keras 3, the function's type in Keras 2."""
     config = each.get("config")
     kinds = [config.get(key) for key in _FUNCTION_TYPES] if isinstance(config, dict) else []
     return each["class_name"] == "__lambda__" or "lambda" in kinds
@@ -125,7 +125,7 @@ _FUNCTION_TYPES = ("function_type", "output_shape_type", "mask_type")
 
 
 def _is_custom(each: Mapping[str, Any]) -> bool:
-    """Keras 3 says the module of a class; Keras 2 does not."""
+    """Return whether a class is the user's; Keras 3 names its module, Keras 2 does not."""
     import keras
 
     if "module" in each:

@@ -1,4 +1,4 @@
-"""Booster: a Forest as a Framework, with the answers of the library that grew it."""
+"""Booster: a Forest as a Framework, with the answers of its own library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARTS = 8
 
 @dataclass(frozen=True)
 class Library:
-    """What a library answers of a table [rows, columns].
+    """The library's own answers for a table [rows, columns].
 
     Attributes:
         predict: the answers by output name.
@@ -39,7 +39,7 @@ class Library:
 
 
 class Booster(TabularModel):
-    """Boosted trees. The input is one tensor of all columns, categories as their codes.
+    """Boosted trees. The input is one tensor of all columns; categories are codes.
 
     Args:
         kind: a key of sources.KINDS.
@@ -105,7 +105,7 @@ class Booster(TabularModel):
         return self.shaped(linked(self._in_parts(feeds[self._table]), self.answers))
 
     def _in_parts(self, table: Array) -> Array:
-        """Sums [rows, targets] in float32."""
+        """Return sums [rows, targets] in float32."""
         rounds, targets = self._library.rounds, self.forest.targets
         ends = np.unique(np.linspace(0, rounds, _PARTS + 1).astype(int))
         total = np.broadcast_to(np.array(self.forest.base, np.float32), (len(table), targets))
@@ -116,7 +116,7 @@ class Booster(TabularModel):
 
 
 def _named(forest: Forest, params: ExportParams) -> str:
-    """The name of the input, the user's own where there is one."""
+    """Return the name of the input, the user's where given."""
     if not params.input:
         return INPUT
     name, spec = next(iter(params.input.items()))
@@ -136,6 +136,6 @@ def _named(forest: Forest, params: ExportParams) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says, without its stack."""
+    """Return the first line of a library's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""CatBoost: its model as JSON read into a Forest.
+"""Read CatBoost's model, as JSON, into a Forest.
 
 CatBoost's own ONNX export is not used: what it writes ends in dictionaries, and knows neither the other tree shapes nor
 the labels' types. It compares in float32. Splits on categories hash their texts, which ONNX cannot.
@@ -50,7 +50,7 @@ _NAN_SAYS_YES = "AsTrue"
 
 
 def load(source: Source, params: ExportParams) -> Booster:
-    """The model in a `.cbm` file.
+    """Load the model in a `.cbm` file.
 
     Raises:
         InputError: it is none.
@@ -64,7 +64,7 @@ def load(source: Source, params: ExportParams) -> Booster:
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
-    """A CatBoost, CatBoostClassifier, CatBoostRegressor or CatBoostRanker.
+    """Load a CatBoost, CatBoostClassifier, CatBoostRegressor or CatBoostRanker.
 
     Raises:
         InputError: it was not fitted.
@@ -164,7 +164,7 @@ def _check_features(features: Mapping[str, Any], source: Source) -> None:
 
 
 def _oblivious(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
-    """One question per level, whose answers are the bits of the leaf's number, the first question's the lowest."""
+    """Read a tree with one question per level; the answers are the bits of the leaf's number, lowest first."""
     splits, values = tree.get("splits") or [], tree["leaf_values"]
     nodes: list[Branch | Leaf] = []
     for level, split in enumerate(splits):
@@ -180,7 +180,7 @@ def _oblivious(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int
 
 
 def _free(root: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
-    """A tree whose branches ask each its own question."""
+    """Read a tree whose branches each have their own question."""
     nodes: list[Any] = [None]
     pending = [(0, root)]
     while pending:

@@ -1,4 +1,4 @@
-"""Boosters as steps of scikit-learn pipelines: converters of ours that skl2onnx calls."""
+"""Boosters inside scikit-learn pipelines: converters that skl2onnx calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onnxport.exporters.sources import Source
 
 
 def register(estimator: Any) -> None:
-    """Tells skl2onnx of the class of an estimator that is a booster; does nothing for others."""
+    """Register a booster's class with skl2onnx; do nothing for others."""
     kind = type(estimator)
     if not is_booster(kind):
         return
@@ -44,7 +44,7 @@ def _shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Puts the nodes of the booster's own model into the pipeline's, under names of their own."""
+    """Insert the nodes of the booster's model into the pipeline's, under unique names."""
     forest, answers = _read(operator.raw_operator)
     if len(operator.inputs) != 1:
         raise CannotConvertError(
