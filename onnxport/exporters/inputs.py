@@ -59,7 +59,9 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
     read: dict[str, DimNames] = {}
     for name, dims in pairs.items():
         names = (
-            [dim.strip() for dim in dims.split(",")] if isinstance(dims, str) else list(_listed(name, dims))
+            [dim.strip() for dim in dims.split(",")]
+            if isinstance(dims, str)
+            else list(_split_list(name, dims))
         )
         if not names or not all(each is None or each for each in names):
             raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
@@ -67,7 +69,7 @@ def parse_dynamic(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, D
     return read
 
 
-def _listed(name: str, dims: object) -> Sequence[str | None]:
+def _split_list(name: str, dims: object) -> Sequence[str | None]:
     if not isinstance(dims, Sequence):
         raise UsageError(f"{dims!r} names no dimensions of {name!r}", fix=_DYNAMIC_FORM)
     return dims

@@ -25,7 +25,7 @@ EXTRAS: Mapping[str, str] = {
 }
 
 
-def module_missing(name: str, error: ModuleNotFoundError) -> MissingDependencyError:
+def missing_module_error(name: str, error: ModuleNotFoundError) -> MissingDependencyError:
     """Return the error; `name` is what needs the module."""
     missing = (error.name or str(error)).partition(".")[0]
     extra = EXTRAS.get(missing)

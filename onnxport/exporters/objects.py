@@ -13,7 +13,7 @@ from typing import Any
 from onnxport.core.errors import InputError, UsageError
 from onnxport.core.user_modules import current_directory_first
 from onnxport.exporters.framework import Framework
-from onnxport.exporters.missing_modules import module_missing
+from onnxport.exporters.missing_modules import missing_module_error
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 
@@ -43,28 +43,28 @@ def from_pickle(source: Source, params: ExportParams) -> Framework:
             why="reading one runs whatever code its author put into it",
             fix="if you trust whoever wrote it, give --trust; a file of skops.io.dump needs none",
         )
-    return _noted(source, params, lambda: _unpickled(source))
+    return _collect_warnings(source, params, lambda: _unpickle(source))
 
 
-def _unpickled(source: Source) -> Any:
+def _unpickle(source: Source) -> Any:
     """Unpickle; joblib reads plain pickles as well as its own files."""
     try:
         import joblib
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     try:
         with current_directory_first(source.folder):
             return joblib.load(source.path)
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     except AttributeError as error:
         raise InputError(
             f"{source.name} cannot be read",
-            why=f"{said(error)}: it was written with other versions, or in a script that defined the class itself",
+            why=f"{first_line(error)}: other versions wrote it, or a script that defined the class itself",
             fix="install the versions it was written with, or save it again with the class in a module",
         ) from error
     except Exception as error:  # whatever the code in it raises
-        raise InputError(f"{source.name} cannot be read as a pickle", why=said(error)) from error
+        raise InputError(f"{source.name} cannot be read as a pickle", why=first_line(error)) from error
 
 
 def from_skops(source: Source, params: ExportParams) -> Framework:
@@ -74,10 +74,10 @@ def from_skops(source: Source, params: ExportParams) -> Framework:
         InputError: it holds other types, or is damaged.
         MissingDependencyError: it is of classes of a library that is not installed.
     """
-    return _noted(source, params, lambda: _of_skops(source, params))
+    return _collect_warnings(source, params, lambda: _load_skops(source, params))
 
 
-def _of_skops(source: Source, params: ExportParams) -> Any:
+def _load_skops(source: Source, params: ExportParams) -> Any:
     import zipfile
 
     import skops.io
@@ -93,22 +93,22 @@ def _of_skops(source: Source, params: ExportParams) -> Any:
         with current_directory_first(source.folder):
             return skops.io.load(source.path, trusted=others)
     except ModuleNotFoundError as error:
-        raise module_missing(source.name, error) from error
+        raise missing_module_error(source.name, error) from error
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise InputError(
             f"{source.name} cannot be read as a skops file",
-            why=said(error),
+            why=first_line(error),
             fix="save it with skops.io.dump",
         ) from error
     except (TypeError, AttributeError, ImportError) as error:
         raise InputError(
             f"{source.name} cannot be read",
-            why=f"{said(error)}: it was written with other versions",
+            why=f"{first_line(error)}: it was written with other versions",
             fix="install the versions it was written with",
         ) from error
 
 
-def _noted(source: Source, params: ExportParams, load: Callable[[], Any]) -> Framework:
+def _collect_warnings(source: Source, params: ExportParams, load: Callable[[], Any]) -> Framework:
     """Return the Framework of what `load` returns; library warnings become notes for the user."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -147,6 +147,6 @@ def is_model(found: object) -> bool:
     return any(base.__module__.partition(".")[0] in OF_OBJECTS for base in type(found).__mro__)
 
 
-def said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -15,7 +15,7 @@ from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.resources import Closing
 from onnxport.core.user_code import Consulted, Watch
 from onnxport.exporters.framework import Exported, Framework
-from onnxport.exporters.missing_modules import EXTRAS, module_missing
+from onnxport.exporters.missing_modules import EXTRAS, missing_module_error
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import LOADERS, Source
 from onnxport.formats.artifact import TensorSpec
@@ -49,7 +49,7 @@ class Host:
 
     def open(self, source: Source, params: ExportParams) -> Description:
         module, _, function = LOADERS[source.kind].partition(":")
-        with _installed(source.name):
+        with _missing_as_error(source.name):
             framework: Framework = getattr(importlib.import_module(module), function)(source, params)
         self._name, self._framework = source.name, framework
         return Description(
@@ -64,7 +64,7 @@ class Host:
 
     def export(self, output: Path, opset: int | None) -> Exported:
         assert self._framework is not None, "open comes first"
-        with _installed(self._name):
+        with _missing_as_error(self._name):
             return self._framework.export(output, opset)
 
     def run(self, feeds: Feeds, other_kernels: bool) -> dict[str, Array]:
@@ -76,14 +76,14 @@ class Host:
 
 
 @contextmanager
-def _installed(name: str) -> Iterator[None]:
+def _missing_as_error(name: str) -> Iterator[None]:
     """Turn a missing framework into MissingDependencyError; let bugs of ours through."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRAS:
             raise
-        raise module_missing(name, error) from error
+        raise missing_module_error(name, error) from error
 
 
 class SourceRuntime(Closing):

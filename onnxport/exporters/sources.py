@@ -170,7 +170,7 @@ def _module_file(name: str, folder: Path | None) -> Path:
     raise InputError(f"there is no module {name!r}", fix=f"{fix}, or its folder on PYTHONPATH")
 
 
-def _as_factory(name: str) -> str:
+def _factory_hint(name: str) -> str:
     """Suggest the form for a module without its function, `models` or `models.build`; empty if `name` is neither."""
     if not _DOTTED.fullmatch(name):
         return ""
@@ -197,7 +197,7 @@ def _kind_of(path: Path) -> str:
     if not path.exists():
         if ":" in str(path) and not path.suffix:
             raise UsageError(f"{path} is no file and no factory", fix="write package.module:function")
-        raise InputError(f"{path} does not exist", fix=_as_factory(str(path)))
+        raise InputError(f"{path} does not exist", fix=_factory_hint(str(path)))
     if not path.stat().st_size:
         raise InputError(f"{path} is empty")
     if suffix not in _SUFFIXES:
@@ -205,12 +205,12 @@ def _kind_of(path: Path) -> str:
             f"{path} has an extension that names no model of a framework",
             fix=f"known are {', '.join(_SUFFIXES)}, folders, and package.module:function",
         )
-    if suffix == ".json" and _begins(path).startswith(_PIR):
+    if suffix == ".json" and _starts_with(path).startswith(_PIR):
         return "paddle"
     return _SUFFIXES[suffix]
 
 
-def _begins(path: Path) -> bytes:
+def _starts_with(path: Path) -> bytes:
     with path.open("rb") as stream:
         return b"".join(stream.read(256).split())
 

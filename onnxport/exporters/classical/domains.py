@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.exporters.classical.columns import first_step, steps_by_column
-from onnxport.exporters.classical.conversion import MISSING, parts
+from onnxport.exporters.classical.conversion import MISSING, fitted_parts
 from onnxport.exporters.classical.tabular import Columns
 from onnxport.samples.columns import Column
 from onnxport.samples.domain import Domain
@@ -24,9 +24,9 @@ _UNSEEN = "unseen"
 _COMPARING = ("KNeighborsClassifier", "KNeighborsRegressor", "KBinsDiscretizer", "Binarizer")
 
 
-def domains_of(model: Any, columns: Columns, *, float64: bool) -> dict[str, Domain]:
+def find_domains(model: Any, columns: Columns, *, float64: bool) -> dict[str, Domain]:
     """Map input names to their domains."""
-    is_smooth = not any(_compares(each) for each in parts(model))
+    is_smooth = not any(_compares(each) for each in fitted_parts(model))
     known = _columns(model, columns)
     precision = "float64" if float64 else "float32"
     if len(columns.specs) == 1:
@@ -61,17 +61,22 @@ def _column(reader: tuple[Any, int] | None, levels: Sequence[float]) -> Column:
     if reader is None:
         return Column(levels=tuple(levels), missing=False)
     step, place = reader
-    missing = any(_takes_missing(each) for each in parts(step))
+    missing = any(_takes_missing(each) for each in fitted_parts(step))
     first = first_step(step)
     categories = next(
-        (part.categories_[place] for part in parts(step) if _has(part, "categories_", place)), None
+        (
+            part.categories_[place]
+            for part in fitted_parts(step)
+            if _fitted_attribute(part, "categories_", place)
+        ),
+        None,
     )
     if categories is not None:
         return Column(codes=_codes(first, categories, missing), missing=missing and _is_number(categories))
-    return Column(levels=tuple(levels) or _around(step, place), missing=missing)
+    return Column(levels=tuple(levels) or _numbers_around(step, place), missing=missing)
 
 
-def _has(part: Any, name: str, place: int) -> bool:
+def _fitted_attribute(part: Any, name: str, place: int) -> bool:
     found = getattr(part, name, None)
     return found is not None and len(found) > place
 
@@ -95,9 +100,9 @@ def _takes_missing(part: Any) -> bool:
     return hasattr(part, "_predictors")  # HistGradientBoosting; other trees only where they were fitted so
 
 
-def _around(step: Any, place: int) -> tuple[float, ...]:
+def _numbers_around(step: Any, place: int) -> tuple[float, ...]:
     """Return numbers around those that the step was fitted on; none if it does not tell."""
-    for part in parts(step):
+    for part in fitted_parts(step):
         center, spread = _location(part)
         if center is not None and len(center) > place:
             wide = float(spread[place]) if spread is not None and len(spread) > place else 1.0
@@ -131,19 +136,19 @@ def _location(part: Any) -> tuple[Array | None, Array | None]:
 def _thresholds(model: Any, width: int) -> list[list[float]]:
     """Return the thresholds per column of trees that read raw columns; nothing for others."""
     found: list[list[float]] = [[] for _ in range(width)]
-    for feature, threshold in _compared(model):
+    for feature, threshold in _branches(model):
         if feature < width:
             found[feature].append(threshold)
     if not any(found):
         return []
-    return [_some(sorted(set(levels))) for levels in found]
+    return [_sample(sorted(set(levels))) for levels in found]
 
 
-def _some(levels: list[float]) -> list[float]:
+def _sample(levels: list[float]) -> list[float]:
     return [levels[place] for place in np.linspace(0, len(levels) - 1, min(len(levels), _LEVELS)).astype(int)]
 
 
-def _compared(model: Any) -> Iterator[tuple[int, float]]:
+def _branches(model: Any) -> Iterator[tuple[int, float]]:
     """Return feature and threshold of every branch of a tree, or of a forest over all columns."""
     if hasattr(model, "tree_"):
         tree = model.tree_
@@ -163,4 +168,4 @@ def _compared(model: Any) -> Iterator[tuple[int, float]]:
     elif not hasattr(model, "steps") and not hasattr(model, "estimators_features_"):
         for member in np.ravel(np.asarray(getattr(model, "estimators_", ()), dtype=object)):
             if hasattr(member, "tree_"):
-                yield from _compared(member)
+                yield from _branches(member)

@@ -50,21 +50,21 @@ _KEEPS = frozenset(
 )
 
 
-def mend(model: onnx.ModelProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
+def repair_types(model: onnx.ModelProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
     """Change `model`, which was converted for float64 inputs, so that ONNX Runtime runs it.
 
     Args:
         imputed: what the imputers in it put in place of missing values, per column; ONNX has it in float32.
         thresholds: of every histogram gradient boosting in it those of all nodes, float64; ONNX has them in float32.
     """
-    mending = _Mending(model.graph, imputed, thresholds)
+    mending = _Repair(model.graph, imputed, thresholds)
     mending.run()
     for entry in model.opset_import:
         if entry.domain == "ai.onnx.ml" and mending.has_double_trees:
             entry.version = max(entry.version, 3)
 
 
-class _Mending:
+class _Repair:
     def __init__(self, graph: onnx.GraphProto, imputed: Sequence[Array], thresholds: Sequence[Array]) -> None:
         self._graph, self._imputed, self._thresholds = graph, imputed, thresholds
         self.has_double_trees = False

@@ -54,7 +54,7 @@ class Columns:
         return cls(specs, tuple(dtypes))
 
 
-def widened(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+def widen(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """Return the inputs in float64."""
     return tuple(
         TensorSpec(spec.name, "float64" if spec.dtype == "float32" else spec.dtype, spec.shape)
@@ -123,10 +123,10 @@ class TabularModel:
 
     def shaped(self, answers: Mapping[str, Any]) -> dict[str, Array]:
         """Return the answers as the ONNX outputs have them."""
-        return {spec.name: _as(spec, answers[spec.name]) for spec in self.outputs}
+        return {spec.name: _cast_answer(spec, answers[spec.name]) for spec in self.outputs}
 
 
-def _as(spec: TensorSpec, answer: Any) -> Array:
+def _cast_answer(spec: TensorSpec, answer: Any) -> Array:
     """Return the answer in the dtype and rank of the ONNX output."""
     array = np.asarray(answer)
     array = array.astype(str).astype(object) if spec.dtype == "string" else array.astype(spec.dtype)

@@ -74,7 +74,7 @@ class PaddleModel:
         described = self._worker.described
         self.name = f"PaddlePaddle {described['version']}, CPU"
         self.inputs = tuple(map(_spec, described["inputs"]))
-        self.outputs = _renamed(tuple(map(_spec, described["outputs"])), names, source)
+        self.outputs = _rename_inputs(tuple(map(_spec, described["outputs"])), names, source)
 
     def export(self, output: Path, opset: int | None) -> Exported:
         made = onnx.load(self._environment.convert(self._program, self._folder, opset))
@@ -105,7 +105,9 @@ def _spec(said: dict[str, Any]) -> TensorSpec:
     return TensorSpec(said["name"], said["dtype"], tuple(None if dim < 0 else dim for dim in said["shape"]))
 
 
-def _renamed(specs: tuple[TensorSpec, ...], names: Sequence[str], source: Source) -> tuple[TensorSpec, ...]:
+def _rename_inputs(
+    specs: tuple[TensorSpec, ...], names: Sequence[str], source: Source
+) -> tuple[TensorSpec, ...]:
     if names and len(names) != len(specs):
         raise UsageError(
             f"{len(names)} names for the {len(specs)} outputs of {source.name}",

@@ -109,14 +109,14 @@ def _write(stream: BinaryIO, *frames: bytes) -> None:
     stream.flush()
 
 
-def _packed(arrays: list[Any]) -> bytes:
+def _pack(arrays: list[Any]) -> bytes:
     held = io.BytesIO()
     named: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
     np.savez(held, **named)
     return held.getvalue()
 
 
-def _unpacked(frame: bytes) -> list[Any]:
+def _unpack(frame: bytes) -> list[Any]:
     with np.load(io.BytesIO(frame)) as archive:
         return [archive[str(number)] for number in range(len(archive.files))]
 
@@ -127,7 +127,7 @@ def _serve(program: str, weights: str) -> None:
     model = None
     while True:
         try:
-            request, arrays = json.loads(_read(sys.stdin.buffer)), _unpacked(_read(sys.stdin.buffer))
+            request, arrays = json.loads(_read(sys.stdin.buffer)), _unpack(_read(sys.stdin.buffer))
         except EOFError:
             return
         results: list[Any] = []
@@ -140,7 +140,7 @@ def _serve(program: str, weights: str) -> None:
         except Exception as error:
             traceback.print_exc()
             said = {"error": f"{type(error).__name__}: {error}"}
-        _write(answers, json.dumps(said).encode(), _packed(results))
+        _write(answers, json.dumps(said).encode(), _pack(results))
 
 
 if __name__ == "__main__":

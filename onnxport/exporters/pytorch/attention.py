@@ -13,7 +13,7 @@ _FROM = "pkg.torch.onnx.fx_node"  # where torch.onnx notes which node of the pro
 _ATTENTION = "scaled_dot_product_attention"
 
 
-def guard(model: Model) -> None:
+def guard_masked_attention(model: Model) -> None:
     """Replace NaN by 0 behind the softmax of attention whose mask depends on an input."""
     for node in list(model.graph.all_nodes()):
         if (

@@ -16,7 +16,7 @@ _LARGEST = 2**31  # an upper bound beyond says nothing
 
 
 @dataclass
-class DimNames:
+class DimensionNames:
     """The names of a program's open dimensions.
 
     Attributes:
@@ -33,7 +33,7 @@ class DimNames:
         program: torch.export.ExportedProgram,
         inputs: Mapping[str, torch.Tensor],
         dynamic: Dims,
-    ) -> DimNames:
+    ) -> DimensionNames:
         """Read the user's names for the dimensions of `inputs`; the default is <input>_dim_<axis>."""
         made = cls()
         for name, tensor in inputs.items():
@@ -65,7 +65,7 @@ class DimNames:
         return _SYMBOL.sub(lambda match: self.names.get(match[0], match[0]), expression)
 
 
-def unused(wanted: Iterable[str], taken: set[str]) -> list[str]:
+def unused_name(wanted: Iterable[str], taken: set[str]) -> list[str]:
     """Return `wanted`, numbered where a name is taken; the names are taken afterwards."""
     names = []
     for name in wanted:

@@ -45,7 +45,7 @@ _TELLING: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Return the kind of error and the first line of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0].rstrip(".") if lines else ""
@@ -53,7 +53,7 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def place_of(trace: TracebackType | None, module: Any) -> str:
+def place_of_error(trace: TracebackType | None, module: Any) -> str:
     """Return where in the user's module a traceback ends: module path (fqn) and source line."""
     frames = []
     while trace is not None:
@@ -77,7 +77,7 @@ def _place(frames: list[tuple[FrameType, int]], module: Any) -> str:
         names = {id(each): name for name, each in module.named_modules()}
     inside = [names[found] for frame, _ in frames if (found := id(frame.f_locals.get("self"))) in names]
     own = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_code.co_filename)]
-    return _spelled(inside[-1] if inside else "", own[-1] if own else None)
+    return _format_place(inside[-1] if inside else "", own[-1] if own else None)
 
 
 def _is_users(file: str) -> bool:
@@ -91,10 +91,10 @@ def place_of_node(node: torch.fx.Node) -> str:
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [(file, int(line)) for file, line in lines if _is_users(file)]
-    return _spelled(stack[-1][0] if stack else "", own[-1] if own else None)
+    return _format_place(stack[-1][0] if stack else "", own[-1] if own else None)
 
 
-def _spelled(fqn: str, line: tuple[str, int] | None) -> str:
+def _format_place(fqn: str, line: tuple[str, int] | None) -> str:
     module = f"in module {fqn!r}" if fqn else ""
     if line is None:
         return module
@@ -108,43 +108,43 @@ def _is_below_here(file: str) -> bool:
     return Path(file).is_relative_to(Path.cwd())
 
 
-def at(place: str) -> str:
+def at_place(place: str) -> str:
     return f" {place}" if place else ""
 
 
-def not_captured(error: BaseException, module: Any, name: str) -> OnnxportError:
+def capture_error(error: BaseException, module: Any, name: str) -> OnnxportError:
     """Return the error for a module that runs and that torch.export cannot capture."""
     if isinstance(error, OnnxportError):
         return error
-    place = place_of(error.__traceback__, module)
+    place = place_of_error(error.__traceback__, module)
     if isinstance(error, GuardOnDataDependentSymNode):
         return CannotConvertError(
-            f"{name} decides by the values of its tensors{at(place)}",
+            f"{name} decides by the values of its tensors{at_place(place)}",
             why="torch.export follows both ways of a branch, or none",
             fix=f"use torch.where or torch.cond there, {_OLDER}",
         )
     if isinstance(error, NotOneOperator):
-        return CannotConvertError(f"{name} cannot be captured{at(place)}", why=error.why, fix=error.fix)
+        return CannotConvertError(f"{name} cannot be captured{at_place(place)}", why=error.why, fix=error.fix)
     text = str(error)
     for pattern, why, fix in _TELLING:
         if re.search(pattern, text):
-            return CannotConvertError(f"{name} cannot be captured{at(place)}", why=why, fix=fix)
+            return CannotConvertError(f"{name} cannot be captured{at_place(place)}", why=why, fix=fix)
     return CannotConvertError(
-        f"{name} cannot be captured by torch.export{at(place)}",
-        why=said(error),
+        f"{name} cannot be captured by torch.export{at_place(place)}",
+        why=first_line(error),
         fix=f"change that line, {_OLDER}",
     )
 
 
-def not_translated(error: BaseException, name: str) -> OnnxportError:
+def translation_error(error: BaseException, name: str) -> OnnxportError:
     """Return the error for a program that torch.onnx cannot translate, with the operator."""
     way_out = "write it with other operators of torch, or give --opset, since newer ones have more"
     chain = list(_chain(error))
     node = next((found for each in chain if (found := _node_at(each.__traceback__)) is not None), None)
     if node is None:
-        return CannotConvertError(f"{name} cannot be written as ONNX", why=said(chain[-1]), fix=way_out)
+        return CannotConvertError(f"{name} cannot be written as ONNX", why=first_line(chain[-1]), fix=way_out)
     missing = any(str(each).startswith(_NO_FUNCTION) for each in chain)
-    why = "torch.onnx has no ONNX equivalent" if missing else f"torch.onnx fails: {said(chain[-1])}"
+    why = "torch.onnx has no ONNX equivalent" if missing else f"torch.onnx fails: {first_line(chain[-1])}"
     place = place_of_node(node)
     return CannotConvertError(
         f"{name} cannot be written as ONNX",

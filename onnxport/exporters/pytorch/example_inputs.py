@@ -12,7 +12,7 @@ import torch
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import UsageError
-from onnxport.exporters.pytorch.outputs import tensor_of
+from onnxport.exporters.pytorch.outputs import to_tensor
 from onnxport.formats.artifact import TensorSpec
 from onnxport.samples.domain import Domain, declared_domains
 from onnxport.samples.generator import generate
@@ -54,7 +54,9 @@ class Call:
         return dict(self.signature.bind(*args, **kwargs).arguments)
 
 
-def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) -> tuple[Call, list[str]]:
+def bind_inputs(
+    module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str
+) -> tuple[Call, list[str]]:
     """Bind each input to a parameter: the one of its name, else the next free one.
 
     Returns:
@@ -104,7 +106,7 @@ def bind(module: torch.nn.Module, specs: Mapping[str, TensorSpec], name: str) ->
             and each.default is each.empty
         ):
             raise _refusal(signature, name, f"{name} lacks an input", f"forward needs {key!r}")
-    leading = _leading(places, inputs)
+    leading = _required_parameters(places, inputs)
     if beyond and len(leading) < len(places):
         raise _refusal(
             signature, name, f"{name} lacks an input", f"*args come behind {places[len(leading)]!r}"
@@ -127,7 +129,7 @@ def _signature(module: torch.nn.Module) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _leading(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
+def _required_parameters(places: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
     """Return the parameters before the first that keeps its default."""
     left_out = next((number for number, key in enumerate(places) if key not in inputs), len(places))
     return list(places[:left_out])
@@ -147,28 +149,30 @@ def _refusal(signature: inspect.Signature, name: str, what: str, why: str) -> Us
     )
 
 
-def example(specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+def make_example(
+    specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, ...]]
+) -> dict[str, torch.Tensor]:
     """Return a valid value of each input: ids and classes are 0 or 1, lengths within the sizes."""
-    known = {name: _few(domain) for name, domain in declared_domains(specs).items()}
-    shaped = {spec.name: (_numpys(spec), sizes[spec.name]) for spec in specs}
+    known = {name: _few_values(domain) for name, domain in declared_domains(specs).items()}
+    shaped = {spec.name: (_drawn_dtype(spec), sizes[spec.name]) for spec in specs}
     made = generate(shaped, known, kind="normal", seed=0, index=0)
     return {spec.name: _tensor(made[spec.name], spec.dtype) for spec in specs}
 
 
-def _few(domain: Domain) -> Domain:
+def _few_values(domain: Domain) -> Domain:
     """Return values for which every table has a row."""
     if domain.kind in ("integer", "choice") and not domain.values:
         return replace(domain, low=0, high=1)
     return domain
 
 
-def _numpys(spec: TensorSpec) -> TensorSpec:
+def _drawn_dtype(spec: TensorSpec) -> TensorSpec:
     """Return the dtype to draw in: float32 for bfloat16, which NumPy lacks."""
     return replace(spec, dtype="float32") if spec.dtype == "bfloat16" else spec
 
 
 def _tensor(array: Array, dtype: str) -> torch.Tensor:
-    tensor = tensor_of(np.asarray(array))
+    tensor = to_tensor(np.asarray(array))
     return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor
 
 

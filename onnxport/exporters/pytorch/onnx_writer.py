@@ -12,9 +12,9 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes import common
 
-from onnxport.exporters.pytorch.attention import guard
-from onnxport.exporters.pytorch.dimension_names import DimNames, unused
-from onnxport.exporters.pytorch.errors import not_translated
+from onnxport.exporters.pytorch.attention import guard_masked_attention
+from onnxport.exporters.pytorch.dimension_names import DimensionNames, unused_name
+from onnxport.exporters.pytorch.errors import translation_error
 from onnxport.exporters.pytorch.recurrence import translations
 from onnxport.formats.model import Model
 from onnxport.optimizers.constant_folding import fold_constants
@@ -31,7 +31,7 @@ def write(
     opset: int | None,
     inputs: Sequence[str],
     outputs: Sequence[str],
-    dims: DimNames,
+    dims: DimensionNames,
     name: str,
 ) -> None:
     """Write `program` to `output`; large weights go beside it, to <output>.data.
@@ -39,20 +39,20 @@ def write(
     Raises:
         CannotConvertError: operators without an ONNX equivalent, with their places in the user's source.
     """
-    model = Model(_translated(program, opset, name))
+    model = Model(_translate(program, opset, name))
     graph = model.graph
     if any(node.op_type in ("LSTM", "GRU", "RNN") for node in graph.all_nodes()):
         fold_constants(model)  # weights are given in ONNX's order of gates
         common.RemoveUnusedNodesPass()(model.ir)
-    guard(model)
+    guard_masked_attention(model)
     _name_nodes(graph)
     _name_ports(graph, inputs, outputs)
     _name_dims(model, dims)
-    strip(model)
+    strip_metadata(model)
     model.save(output)
 
 
-def _translated(program: torch.export.ExportedProgram, opset: int | None, name: str) -> ir.Model:
+def _translate(program: torch.export.ExportedProgram, opset: int | None, name: str) -> ir.Model:
     _drop_constants(program)
     wanted = NEWEST_OPSET if opset is None else min(max(opset, OLDEST_OPSET), NEWEST_OPSET)
     try:
@@ -66,7 +66,7 @@ def _translated(program: torch.export.ExportedProgram, opset: int | None, name: 
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        raise not_translated(error, name) from error
+        raise translation_error(error, name) from error
     assert made is not None, "torch.onnx.export gives the program where it has no file to write"
     model: ir.Model = made.model
     return model
@@ -98,7 +98,7 @@ def _name_nodes(graph: ir.Graph) -> None:
     """Name nodes by their module: "encoder.layers.0.linear1/MatMul"."""
     nodes = list(graph.all_nodes())
     wanted = [_node_name(node) for node in nodes]
-    for node, name in zip(nodes, unused(wanted, set()), strict=True):
+    for node, name in zip(nodes, unused_name(wanted, set()), strict=True):
         node.name = name
 
 
@@ -124,7 +124,7 @@ def _name_ports(graph: ir.Graph, inputs: Sequence[str], outputs: Sequence[str]) 
     wanted = [value.name or "value" for value in others]
     for value, _ in ports:
         value.name = None
-    for value, new in zip(others, unused(wanted, {*inputs, *outputs}), strict=True):
+    for value, new in zip(others, unused_name(wanted, {*inputs, *outputs}), strict=True):
         if value.name != new:
             _rename(graph, value, new)
     for value, new in ports:
@@ -151,7 +151,7 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
         yield from subgraph.initializers.values()
 
 
-def _name_dims(model: Model, dims: DimNames) -> None:
+def _name_dims(model: Model, dims: DimensionNames) -> None:
     for value in _values(model.graph):
         if value.shape is not None and not value.shape.is_static():
             value.shape = ir.Shape(
@@ -162,7 +162,7 @@ def _name_dims(model: Model, dims: DimNames) -> None:
             )
 
 
-def strip(model: Model) -> None:
+def strip_metadata(model: Model) -> None:
     """Drop an exporter's notes: stack traces with this machine's paths, its own node names."""
     for holder in _holders(model):
         holder.metadata_props.clear()

@@ -61,7 +61,7 @@ def register_dataclasses(answer: Any) -> None:
         register_dataclasses(part)
 
 
-def named(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
+def name_outputs(paths: Sequence[Path], given: Sequence[str], inputs: Sequence[str]) -> list[str]:
     """Return a name for each output: the user's, else its keys, else its index.
 
     Raises:
@@ -92,7 +92,7 @@ def _name(path: Path) -> str:
     return name if isinstance(path[0], str) else f"output_{name}"
 
 
-def array_of(leaf: Any) -> Array:
+def to_array(leaf: Any) -> Array:
     """Return a tensor, or a number that torch.export keeps open, as the ONNX model's array."""
     if not isinstance(leaf, torch.Tensor):
         return np.asarray(leaf, np.float32 if isinstance(leaf, float) else None)
@@ -102,14 +102,14 @@ def array_of(leaf: Any) -> Array:
     return np.asarray(tensor.resolve_conj().numpy())
 
 
-def tensor_of(array: Array) -> torch.Tensor:
+def to_tensor(array: Array) -> torch.Tensor:
     array = np.ascontiguousarray(array).reshape(array.shape)  # which makes a vector of a scalar
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array.copy())
 
 
-def picked(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
+def pick_outputs(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Array]:
     """Return the outputs among the leaves of `answer`.
 
     Raises:
@@ -118,7 +118,7 @@ def picked(answer: Any, outputs: Sequence[Output], count: int) -> dict[str, Arra
     found = [leaf for _, leaf in leaves(answer)]
     if len(found) != count:
         raise RunError(f"forward gives {len(found)} values", why=f"on the example it gave {count}")
-    return {output.name: array_of(found[output.leaf]) for output in outputs}
+    return {output.name: to_array(found[output.leaf]) for output in outputs}
 
 
 def refuse_complex(dtype: torch.dtype, name: str) -> None:

@@ -21,11 +21,11 @@ from torch.utils import _pytree as pytree
 
 from onnxport.core.errors import CannotConvertError, InputError, UsageError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.pytorch.capture import inputs_of, is_fixed
-from onnxport.exporters.pytorch.errors import said
+from onnxport.exporters.pytorch.capture import is_fixed, symbolic_inputs
+from onnxport.exporters.pytorch.errors import first_line
 from onnxport.exporters.pytorch.modules import TorchModel, of_program
 from onnxport.exporters.pytorch.outputs import register_dataclasses
-from onnxport.exporters.pytorch.states import States
+from onnxport.exporters.pytorch.states import BufferStates
 
 # Parts of an archive that hold code: native libraries, and objects of other classes than tensors.
 _CODE = re.compile(r"/(aotinductor|executorch)/|/(custom_obj|opaque_obj)[^/]*$")
@@ -48,14 +48,14 @@ def load(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     if not trust:
         _refuse_code(path)
     try:
-        with _tensors_alone(not trust):
+        with _tensors_only(not trust):
             program: torch.export.ExportedProgram = torch.export.load(path)
     except pickle.UnpicklingError as error:
-        raise _untrusted(path, "it holds objects other than tensors") from error
+        raise _untrusted_error(path, "it holds objects other than tensors") from error
     except Exception as error:  # of a damaged or older file torch raises anything
         raise InputError(
             f"{path} cannot be read as an exported program",
-            why=said(error),
+            why=first_line(error),
             fix=f"save it again with torch {torch.__version__}: torch.export.save(program, 'program.pt2')",
         ) from error
     return program
@@ -66,15 +66,15 @@ def _refuse_code(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if _CODE.search(f"/{name}"):
-                    raise _untrusted(path, f"it holds {name.rpartition('/')[2]}, which is code")
+                    raise _untrusted_error(path, f"it holds {name.rpartition('/')[2]}, which is code")
                 found = _expressions(json.loads(archive.read(name))) if name.endswith(".json") else ()
                 if not all(map(_is_arithmetic, found)):
-                    raise _untrusted(path, "it has a size that is no arithmetic")
+                    raise _untrusted_error(path, "it has a size that is no arithmetic")
     except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read as an exported program", why=said(error)) from error
+        raise InputError(f"{path} cannot be read as an exported program", why=first_line(error)) from error
 
 
-def _untrusted(path: Path, why: str) -> InputError:
+def _untrusted_error(path: Path, why: str) -> InputError:
     return InputError(
         f"{path} is not loaded", why=why, fix="give --trust if you know who wrote it: it may run any code"
     )
@@ -99,7 +99,7 @@ def _is_arithmetic(expression: str) -> bool:
 
 
 @contextmanager
-def _tensors_alone(wanted: bool) -> Iterator[None]:
+def _tensors_only(wanted: bool) -> Iterator[None]:
     """Make torch.load refuse everything but tensors, whoever calls it."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
@@ -127,11 +127,11 @@ def of_exported(program: torch.export.ExportedProgram, params: ExportParams, nam
         raise UsageError(
             f"{name} is an exported program, which cannot be traced", fix="leave --exporter torchscript out"
         )
-    fakes = dict(zip(_names(program), inputs_of(program), strict=True))
+    fakes = dict(zip(_names(program), symbolic_inputs(program), strict=True))
     _check_dynamic(params, fakes, name)
     module = program.module()
     args, kwargs = _example(program, name)
-    states = States(module)
+    states = BufferStates(module)
     with torch.no_grad():
         answer = module(*args, **kwargs)
     states.learn()

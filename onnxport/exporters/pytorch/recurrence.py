@@ -99,7 +99,7 @@ def _register(kernel: str, cell: Cell) -> torch._ops.OpOverload:
 _OPERATORS = {kernel: _register(kernel, cell) for kernel, cell in CELLS.items()}
 
 
-class Whole(TorchFunctionMode):
+class KeepWhole(TorchFunctionMode):
     """Keeps recurrent layers from being unrolled while entered; NotOneOperator for those that ONNX lacks."""
 
     def __torch_function__(
@@ -176,11 +176,13 @@ def _layer(
     op: Any, cell: Cell, values: Any, states: Any, sets: Sequence[Sequence[Any]], hx: Sequence[Any]
 ) -> Any:
     """Translate one layer, both directions: weights [directions, gates * hidden, width] in ONNX's gate order."""
-    packed = [_stacked(op, [_regated(op, cell, weights[which]) for weights in sets]) for which in (0, 1)]
+    packed = [_stack(op, [_reorder_gates(op, cell, weights[which]) for weights in sets]) for which in (0, 1)]
     bias = None
     if len(sets[0]) > 2:
-        rows = [op.Concat(_regated(op, cell, w[2]), _regated(op, cell, w[3]), axis=0) for w in sets]
-        bias = _stacked(op, rows)
+        rows = [
+            op.Concat(_reorder_gates(op, cell, w[2]), _reorder_gates(op, cell, w[3]), axis=0) for w in sets
+        ]
+        bias = _stack(op, rows)
     attributes = dict(cell.attributes)
     if cell.activation:
         attributes["activations"] = [cell.activation] * len(sets)
@@ -201,7 +203,7 @@ def _rows(op: Any, state: Any, first: int, count: int) -> Any:
     return op.Slice(state, *ints)
 
 
-def _regated(op: Any, cell: Cell, weight: Any) -> Any:
+def _reorder_gates(op: Any, cell: Cell, weight: Any) -> Any:
     """Return a weight or bias with its gates in ONNX's order."""
     if len(cell.gates) == 1:
         return weight
@@ -209,7 +211,7 @@ def _regated(op: Any, cell: Cell, weight: Any) -> Any:
     return op.Concat(*(parts[gate] for gate in cell.gates), axis=0)
 
 
-def _stacked(op: Any, weights: Sequence[Any]) -> Any:
+def _stack(op: Any, weights: Sequence[Any]) -> Any:
     axes = op.Constant(value_ints=[0])
     stacked = [op.Unsqueeze(weight, axes) for weight in weights]
     return op.Concat(*stacked, axis=0) if len(stacked) > 1 else stacked[0]

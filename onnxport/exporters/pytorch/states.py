@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-class States:
+class BufferStates:
     """The buffers of a module before any run.
 
     `learn` comes behind the first call and keeps those that it changed.

@@ -43,7 +43,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Framework:
 
     is_keras = keras_models.is_keras(model)
     return (
-        keras_models.of_model(model, source, params)
+        keras_models.from_model(model, source, params)
         if is_keras
         else functions.of_object(model, source, params)
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def by_names(
+def call_by_name(
     called: Callable[..., Any], described: Callable[..., Any], names: tuple[str, ...], **fixed: Any
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return `called` with tensors by name.

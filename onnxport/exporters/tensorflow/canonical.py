@@ -31,7 +31,7 @@ def hash_by_number() -> None:
     Node.__init__, Node.__hash__ = numbered, lambda self: self.number
 
 
-def canonical(graph: onnx.GraphProto) -> None:
+def canonicalize(graph: onnx.GraphProto) -> None:
     """Order nodes as the outputs reach them; name constants and numbered names by position.
 
     Names of TensorFlow's own scopes stay; those that tf2onnx counted (Transpose__123) are counted again, and a constant
@@ -50,7 +50,7 @@ def _rename(graph: onnx.GraphProto, names: dict[str, str], taken: set[str]) -> N
     read: list[onnx.TensorProto] = []
     for node in graph.node:
         node.name = _unique(node.name or node.op_type, taken)
-        for place, name in enumerate(_read(node)):
+        for place, name in enumerate(_inputs_of(node)):
             if name in constants and name not in names:
                 names[name] = _unique(f"{node.name}/{place}", taken)
                 read.append(constants[name])
@@ -100,7 +100,7 @@ def _order(graph: onnx.GraphProto) -> None:
             ordered.append(node)
             continue
         waiting.append((node, True))
-        waiting.extend((made[name], False) for name in reversed(list(_read(node))) if name in made)
+        waiting.extend((made[name], False) for name in reversed(list(_inputs_of(node))) if name in made)
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
     del graph.node[:]
     graph.node.extend(nodes)
@@ -109,12 +109,12 @@ def _order(graph: onnx.GraphProto) -> None:
             _order(body)
 
 
-def _read(node: onnx.NodeProto) -> Iterator[str]:
+def _inputs_of(node: onnx.NodeProto) -> Iterator[str]:
     """Return the inputs of a node, and the outer values that its subgraphs read."""
     yield from node.input
     for body in _bodies(node):
         for inner in body.node:
-            yield from _read(inner)
+            yield from _inputs_of(inner)
         yield from (port.name for port in body.output)
 
 

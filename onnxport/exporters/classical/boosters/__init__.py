@@ -22,12 +22,12 @@ _MODULES: Mapping[str, str] = {kind: f"{__name__}.{kind}" for kind in ("xgboost"
 
 def load(source: Source, params: ExportParams) -> Booster:
     """Load a file of one of the libraries; see framework.py."""
-    return _of(source.kind, "load", source, params)
+    return load_booster(source.kind, "load", source, params)
 
 
 def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     """Load a booster, or an estimator of one of the libraries."""
-    return _of(_libraries(type(model))[0], "of_object", model, source, params)
+    return load_booster(_libraries(type(model))[0], "of_object", model, source, params)
 
 
 def is_booster(kind: type) -> bool:
@@ -40,6 +40,6 @@ def _libraries(kind: type) -> list[str]:
     return [package for package in packages if package in _MODULES]
 
 
-def _of(kind: str, function: str, *args: Any) -> Booster:
+def load_booster(kind: str, function: str, *args: Any) -> Booster:
     booster: Booster = getattr(importlib.import_module(_MODULES[kind]), function)(*args)
     return booster

@@ -13,8 +13,8 @@ import onnx
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
 from onnxport.exporters.classical.boosters.forest import Forest
-from onnxport.exporters.classical.boosters.graph import INPUT, model_of
-from onnxport.exporters.classical.boosters.links import Answers, linked
+from onnxport.exporters.classical.boosters.graph import INPUT, build_model
+from onnxport.exporters.classical.boosters.links import Answers, apply_link
 from onnxport.exporters.classical.tabular import Columns, TabularModel
 from onnxport.exporters.params import ExportParams
 
@@ -75,13 +75,13 @@ class Booster(TabularModel):
             )
         self.has_other_kernels = True
         dtype = "float64" if params.float64 else "float32"
-        given = _named(forest, params)
+        given = _input_name(forest, params)
         read = Columns.one_tensor(given, "float64" if params.float64 else own, forest.width)
         self.forest, self.answers = forest, answers
         self._library, self._table = library, given
 
         def convert(opset: int | None) -> onnx.ModelProto:
-            return model_of(forest, answers, dtype, opset, given)
+            return build_model(forest, answers, dtype, opset, given)
 
         def predict(feeds: Feeds) -> Mapping[str, Any]:
             return library.predict(feeds[given])
@@ -102,7 +102,7 @@ class Booster(TabularModel):
     def run(self, feeds: Feeds, *, other_kernels: bool = False) -> dict[str, Array]:
         if not other_kernels:
             return super().run(feeds)
-        return self.shaped(linked(self._in_parts(feeds[self._table]), self.answers))
+        return self.shaped(apply_link(self._in_parts(feeds[self._table]), self.answers))
 
     def _in_parts(self, table: Array) -> Array:
         """Return sums [rows, targets] in float32."""
@@ -115,7 +115,7 @@ class Booster(TabularModel):
         return np.asarray(total * np.float32(self.answers.scale))
 
 
-def _named(forest: Forest, params: ExportParams) -> str:
+def _input_name(forest: Forest, params: ExportParams) -> str:
     """Return the name of the input, the user's where given."""
     if not params.input:
         return INPUT

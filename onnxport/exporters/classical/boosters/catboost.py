@@ -72,7 +72,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     """
     if not model.is_fitted():
         raise InputError(f"{source.name} gives a {type(model).__name__} that was not fitted")
-    saved = _saved(model, source)
+    saved = _save(model, source)
     answers = _answers(saved, source)
     forest = _forest(saved, source)
     bias = np.array(saved["scale_and_bias"][1])
@@ -104,7 +104,7 @@ def of_object(model: Any, source: Source, params: ExportParams) -> Booster:
     )
 
 
-def _saved(model: Any, source: Source) -> dict[str, Any]:
+def _save(model: Any, source: Source) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="catboost-") as folder:
         path = Path(folder) / "model.json"
         try:
@@ -146,9 +146,9 @@ def _forest(saved: Mapping[str, Any], source: Source) -> Forest:
     width = max(each["flat_feature_index"] for each in features) + 1
     forest = Forest(width, len(bias), bias, nan=nan)
     for tree in saved.get("oblivious_trees", []):
-        forest.trees.append(_oblivious(tree, columns, len(bias), scale))
+        forest.trees.append(_oblivious_tree(tree, columns, len(bias), scale))
     for tree in saved.get("trees", []):
-        forest.trees.append(_free(tree, columns, len(bias), scale))
+        forest.trees.append(_free_tree(tree, columns, len(bias), scale))
     return forest
 
 
@@ -163,7 +163,7 @@ def _check_features(features: Mapping[str, Any], source: Source) -> None:
             )
 
 
-def _oblivious(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
+def _oblivious_tree(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
     """Read a tree with one question per level; the answers are the bits of the leaf's number, lowest first."""
     splits, values = tree.get("splits") or [], tree["leaf_values"]
     nodes: list[Branch | Leaf] = []
@@ -179,7 +179,7 @@ def _oblivious(tree: Mapping[str, Any], columns: Mapping[int, Any], targets: int
     return nodes
 
 
-def _free(root: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
+def _free_tree(root: Mapping[str, Any], columns: Mapping[int, Any], targets: int, scale: float) -> Tree:
     """Read a tree whose branches each have their own question."""
     nodes: list[Any] = [None]
     pending = [(0, root)]

@@ -134,7 +134,7 @@ class Forest:
         return Column(tuple(sorted(levels)), missing=missing)
 
 
-def rounded(threshold: float, mode: Mode) -> float:
+def round_threshold(threshold: float, mode: Mode) -> float:
     """Return the float32 threshold that splits float32 numbers as the float64 `threshold` does.
 
     x <= t where x is no wider than float32 says the same as x <= the largest float32 that is not above t; x > t is its

@@ -17,7 +17,7 @@ from onnxport.exporters.classical.boosters.forest import (
     Leaf,
     Member,
     Missing,
-    rounded,
+    round_threshold,
 )
 from onnxport.exporters.classical.boosters.links import Answers, Link
 from onnxport.exporters.classical.tabular import ROWS
@@ -49,7 +49,7 @@ class _Graph:
         return name
 
 
-def model_of(
+def build_model(
     forest: Forest, answers: Answers, dtype: str, opset: int | None, name: str = INPUT
 ) -> onnx.ModelProto:
     """Return the ONNX model: input `name` [batch, width] of `dtype`, a label for classes, and the scores."""
@@ -128,7 +128,7 @@ def _attributes(forest: Forest, dtype: np.dtype[Any]) -> dict[str, Any]:
             for name, value in zip(names, row, strict=True):
                 nodes[name].append(value)
             wide = dtype == np.float64
-            values.append(branch.threshold if wide else rounded(branch.threshold, branch.mode))
+            values.append(branch.threshold if wide else round_threshold(branch.threshold, branch.mode))
             for target, weight in node.weights.items() if isinstance(node, Leaf) else ():
                 for name, value in zip(leaves, (number, place, target), strict=True):
                     leaves[name].append(value)
@@ -153,7 +153,7 @@ def _attributes(forest: Forest, dtype: np.dtype[Any]) -> dict[str, Any]:
 def _answers(graph: _Graph, sums: str, targets: int, answers: Answers) -> list[onnx.ValueInfoProto]:
     if answers.scale != 1.0:
         sums = graph.op("Mul", sums, np.float32(answers.scale))
-    scores = _linked(graph, sums, answers.link)
+    scores = _add_link(graph, sums, answers.link)
     outputs = []
     if answers.several:
         above = graph.op("Greater", scores, np.float32(0.5))
@@ -187,7 +187,7 @@ def _label(graph: _Graph, scores: str, answers: Answers) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(answers.label, held, [ROWS])
 
 
-def _linked(graph: _Graph, sums: str, link: Link) -> str:
+def _add_link(graph: _Graph, sums: str, link: Link) -> str:
     if link == "identity":
         return sums
     if link == "softmax":

@@ -140,7 +140,7 @@ def _tree(forest: Forest, root: Mapping[str, Any], target: int) -> Tree:
     while pending:
         place, found = pending.pop()
         if "split_feature" not in found:
-            _put_leaf(forest, nodes, place, found, target)
+            _add_leaf(forest, nodes, place, found, target)
             continue
         yes, no = len(nodes), len(nodes) + 1
         nodes += [None, None]
@@ -170,7 +170,7 @@ def _beyond_zero(threshold: float) -> float:
     return max(threshold, _ZERO) if threshold >= 0 else threshold
 
 
-def _put_leaf(forest: Forest, nodes: list[Any], place: int, found: Mapping[str, Any], target: int) -> None:
+def _add_leaf(forest: Forest, nodes: list[Any], place: int, found: Mapping[str, Any], target: int) -> None:
     """Add a leaf; a linear one gets a chain of questions that leads to its constant where a column is missing."""
     if not found.get("leaf_features"):
         constant = found.get("leaf_const", found["leaf_value"])

@@ -36,7 +36,7 @@ class Answers:
     label: str = "label"
 
 
-def linked(sums: Array, answers: Answers) -> dict[str, Array]:
+def apply_link(sums: Array, answers: Answers) -> dict[str, Array]:
     """Return the answers by output name, from float32 sums [rows, targets]."""
     scores = _LINKS[answers.link](sums)
     found: dict[str, Array] = {}

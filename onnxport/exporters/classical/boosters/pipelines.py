@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster, of_object
 from onnxport.exporters.classical.boosters.forest import Forest
-from onnxport.exporters.classical.boosters.graph import model_of
+from onnxport.exporters.classical.boosters.graph import build_model
 from onnxport.exporters.classical.boosters.links import Answers
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
@@ -53,7 +53,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         )
     given = operator.inputs[0]
     dtype = "float64" if isinstance(given.type, DoubleTensorType) else "float32"
-    model = model_of(forest, answers, dtype, container.target_opset)
+    model = build_model(forest, answers, dtype, container.target_opset)
     names: dict[str, str] = {model.graph.input[0].name: given.full_name}
     outputs = zip(model.graph.output, operator.outputs, strict=True)
     names |= {inner.name: outer.full_name for inner, outer in outputs}
