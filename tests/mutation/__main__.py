@@ -1,7 +1,7 @@
 """Measure what `make test` finds: `python -m tests.mutation --count 300 --seed 1`.
 
 Runs the fast tests once to learn which test reaches which line. Then puts one mutant after another into a copy of the
-checkout and runs the tests that reach its line, the shortest first. Prints every survivor, and the share that was killed.
+checkout and runs the tests that reach its line, the shortest first. Prints every survivor and the share killed.
 """
 
 from __future__ import annotations
