@@ -10,7 +10,7 @@ from lxml import etree
 
 from fixtures import models
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.reports import junit
+from onnxport.reports.run import junit
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.report import Verdict
 from tests.reports.handmade import (

@@ -11,8 +11,9 @@ import pytest
 
 from onnxport.core.errors import InputError, NotProvenError, UsageError
 from onnxport.reports import FORMATS, saving, wording
+from onnxport.reports.run.terminal import result_line
 from onnxport.reports.run_report import ArtifactRecord, RunReport, SourceRecord
-from onnxport.reports.terminal import human_size, result_line
+from onnxport.reports.wording import human_size
 from onnxport.validate.report import InputSet, Judgement, OutputReport, Report, Side
 
 

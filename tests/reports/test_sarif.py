@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from fixtures import models
-from onnxport.reports import sarif
+from onnxport.reports.run import sarif
 from onnxport.reports.run_report import RunReport
 from tests.reports.handmade import NASTY, crowded, detailed, failing, judgement, nasty, output, run_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from onnxport.reports.run.terminal import result_lines
 from onnxport.reports.run_report import RunReport
-from onnxport.reports.terminal import result_lines
 from tests.reports.handmade import (
     broken,
     crowded,

@@ -1,23 +1,30 @@
-"""The report of a bench as one HTML page: size against latency against accuracy first, then row by row."""
+"""The HTML page of a bench: size against latency against accuracy first, then row by row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnxport.bench.report import BenchReport, Row
 from onnxport.reports import tradeoff, wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
-from onnxport.reports.html import page
+from onnxport.reports.page import render
 from onnxport.reports.tradeoff import Choice
 
 LENGTH = 1000  # of a strip, in units of its drawing
+# Parts of a process' memory: CSS class and what it is.
+LAYERS = {
+    "bare": "the process alone",
+    "runtime": "the runtime's libraries",
+    "model": "the model, ready to run",
+    "runs": "added by runs",
+}
 
 
 @dataclass(frozen=True)
-class Strip:
-    """A row's times: where the bar ends, its interval, and its quantiles; one beyond the edge is at it."""
+class TimeStrip:
+    """A row's times, as places on a strip; `beyond` where p99 lies outside of it."""
 
     label: str
     median: float
@@ -26,23 +33,23 @@ class Strip:
     p90: float
     p99: float
     beyond: bool
-    says: str
+    title: str
     figure: str
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A part of a row's memory."""
+    """A part of a row's memory; `kind` is a key of LAYERS."""
 
     kind: str
     at: float
     length: float
-    says: str
+    title: str
 
 
 @dataclass(frozen=True)
-class Held:
-    """A row's memory, layer upon layer."""
+class MemoryStrip:
+    """A row's memory, one layer after the other."""
 
     label: str
     layers: tuple[Layer, ...]
@@ -50,8 +57,8 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Range:
-    """A row beside its baseline: the ratio and its interval, on a scale with 1 and the limit."""
+class RatioStrip:
+    """A row's ratio to the baseline and its interval, as places on a strip with 1 and the limit."""
 
     label: str
     standing: str
@@ -61,61 +68,58 @@ class Range:
     one: float
     limit: float
     figure: str
-    says: str
+    title: str
     remark: str
 
 
 def view(report: BenchReport) -> str:
     bench = Bench(report)
-    return page(
+    return render(
         "bench/report.html.j2",
-        ("report.css", "drawing.css", "bench/report.css"),
+        ("charts.css", "bench/report.css"),
         run=report,
         bench=bench,
         f=figures,
         columns=figures.columns(bench.measured),
         differing=any(map(bench.settings, bench.measured)),
-        plots=tradeoff.plots(choices(bench)),
-        strips=strips(bench),
-        held=held(bench),
-        ranges=ranges(bench),
+        plot=tradeoff.draw(choices(bench), "time of a sample" if bench.by_sample else "time of a run"),
+        times=time_strips(bench),
+        memory=memory_strips(bench),
+        ratios=ratio_strips(bench),
         length=LENGTH,
-        enough=tradeoff.ENOUGH,
+        layers=LAYERS,
+        full_ring=tradeoff.FULL_RING_DB,
     )
 
 
 def choices(bench: Bench) -> list[Choice]:
-    """What the drawing shows: each row that was timed."""
-    alone = len({row.artifact for row in bench.measured}) == 1
+    """Return the rows of the first chart: those that were timed."""
+    is_single = len({row.artifact for row in bench.measured}) == 1
     return [
         Choice(
             number=number,
             artifact=row.artifact,
-            name=bench.label(row) if alone else bench.name(row),
+            name=bench.label(row) if is_single else bench.name(row),
             size=row.size,
             ms=bench.time(row),
             low=row.latency.low / bench.samples(row),
             high=row.latency.high / bench.samples(row),
             sqnr=row.accuracy.sqnr if row.accuracy is not None else None,
-            says=", ".join(_said(bench, row)),
+            title=_title(bench, row),
             alarm=row.against is not None and row.against.standing == "slower",
-            origin=row.accuracy is not None and row.accuracy.reference == row.artifact,
         )
         for number, row in enumerate(bench.rows, 1)
         if row.latency is not None
     ]
 
 
-def _said(bench: Bench, row: Row) -> Iterator[str]:
-    yield bench.label(row)
-    yield figures.size(row)
-    yield f"{wording.duration(bench.time(row))}{' a sample' if bench.by_sample else ''}"
-    if said := figures.accuracy(row):
-        yield said
+def _title(bench: Bench, row: Row) -> str:
+    time = f"{wording.duration(bench.time(row))}{' a sample' if bench.by_sample else ''}"
+    return ", ".join(filter(None, (bench.label(row), figures.size(row), time, figures.accuracy(row))))
 
 
-def strips(bench: Bench) -> list[Strip]:
-    """Bars of times on one scale, which the slowest tenth of the slowest row's runs ends; what is beyond is said."""
+def time_strips(bench: Bench) -> list[TimeStrip]:
+    """Return strips of times on one scale, which ends at the largest p90."""
     timed = [(row, row.latency, bench.samples(row)) for row in bench.measured if row.latency is not None]
     end = max((max(found.p90, found.high) / by for _, found, by in timed), default=0.0) * 1.12 or 1.0
 
@@ -123,7 +127,7 @@ def strips(bench: Bench) -> list[Strip]:
         return round(min(ms / by / end, 1.0) * LENGTH, 1)
 
     return [
-        Strip(
+        TimeStrip(
             label=bench.label(row),
             median=place(found.median, by),
             low=place(found.low, by),
@@ -131,10 +135,10 @@ def strips(bench: Bench) -> list[Strip]:
             p90=place(found.p90, by),
             p99=place(found.p99, by),
             beyond=found.p99 / by > end,
-            says=(
-                f"half of the runs within {wording.duration(found.median)} ({100 * found.confidence:.0f} % sure: "
-                f"{figures.interval(row)}), nine in ten within {wording.duration(found.p90)}, "
-                f"99 in 100 within {wording.duration(found.p99)}; {wording.count(found.runs, 'run')}"
+            title=(
+                f"p50 {wording.duration(found.median)} ({100 * found.confidence:.0f} % confidence: "
+                f"{figures.interval(row)}), p90 {wording.duration(found.p90)}, p99 {wording.duration(found.p99)}; "
+                f"{wording.count(found.runs, 'run')}"
             ),
             figure=wording.duration(found.median / by),
         )
@@ -142,34 +146,25 @@ def strips(bench: Bench) -> list[Strip]:
     ]
 
 
-def held(bench: Bench) -> list[Held]:
-    """Bars of memory on one scale."""
+def memory_strips(bench: Bench) -> list[MemoryStrip]:
+    """Return strips of memory on one scale."""
     found = [(row, row.memory) for row in bench.measured if row.memory is not None]
     end = max((memory.peak for _, memory in found), default=0) or 1
-    made = []
+    strips = []
     for row, memory in found:
-        marks = (0, memory.bare, memory.imported, memory.loaded, memory.peak)
         layers, at = [], 0
-        for kind, mark in zip(("bare", "runtime", "model", "runs"), marks[1:], strict=True):
+        marks = (memory.bare, memory.imported, memory.loaded, memory.peak)
+        for (kind, name), mark in zip(LAYERS.items(), marks, strict=True):
             if mark > at:
-                said = f"{_LAYERS[kind]}: {wording.human_size(mark - at)}"
-                length = (mark - at) / end * LENGTH
-                layers.append(Layer(kind, round(at / end * LENGTH, 1), round(length, 1), said))
+                start, length = (round(each / end * LENGTH, 1) for each in (at, mark - at))
+                layers.append(Layer(kind, start, length, f"{name}: {wording.human_size(mark - at)}"))
                 at = mark
-        made.append(Held(bench.label(row), tuple(layers), wording.human_size(memory.peak)))
-    return made
+        strips.append(MemoryStrip(bench.label(row), tuple(layers), wording.human_size(memory.peak)))
+    return strips
 
 
-_LAYERS = {
-    "bare": "the process alone",
-    "runtime": "the runtime's libraries",
-    "model": "the model, ready to run",
-    "runs": "what runs take besides",
-}
-
-
-def ranges(bench: Bench) -> list[Range]:
-    """Ratios to the baseline on one scale."""
+def ratio_strips(bench: Bench) -> list[RatioStrip]:
+    """Return strips of ratios to the baseline on one scale."""
     found = [(row, row.against) for row in bench.rows if row.against is not None]
     known: Sequence[float] = [
         each
@@ -179,14 +174,14 @@ def ranges(bench: Bench) -> list[Range]:
     ]
     if not known:
         return []
-    room = max(max(known) - min(known), 0.05) * 0.08
-    start, end = max(min(known) - room, 0.0), max(known) + room
+    margin = max(max(known) - min(known), 0.05) * 0.08
+    start, end = max(min(known) - margin, 0.0), max(known) + margin
 
     def place(ratio: float) -> float:
         return round((ratio - start) / (end - start) * LENGTH, 1)
 
     return [
-        Range(
+        RatioStrip(
             label=bench.label(row),
             standing=against.standing,
             ratio=None if against.ratio is None else place(against.ratio),
@@ -195,8 +190,8 @@ def ranges(bench: Bench) -> list[Range]:
             one=place(1.0),
             limit=place(against.limit),
             figure=figures.ratio(row),
-            says=figures.standing(row),
-            # Of the others the figure and the drawing say it all.
+            title=figures.standing(row),
+            # For the others, figure and drawing say it all.
             remark=wording.text(against.said) if against.standing in ("unclear", "new") else "",
         )
         for row, against in found

@@ -12,8 +12,7 @@ from markdown_it import MarkdownIt
 from fixtures import models
 from onnxport.bench.report import BenchReport
 from onnxport.core.errors import UsageError
-from onnxport.reports import bench as views
-from onnxport.reports import saving
+from onnxport.reports import FORMATS, FORMS, saving
 from onnxport.reports.bench import figures, junit, markdown
 from onnxport.reports.bench.figures import Bench
 from tests.reports.bench.handmade import REPORTS, gated, hostile, nothing, settings, whole
@@ -26,13 +25,13 @@ def report(request: pytest.FixtureRequest) -> BenchReport:
 
 
 def test_every_form_is_written_and_others_are_refused(tmp_path: Path) -> None:
-    paths = [tmp_path / f"bench{suffix}" for suffix in views.FORMATS]
-    with saving(paths, "bench", views.__name__) as save:
+    paths = [tmp_path / f"bench{suffix}" for suffix, form in FORMATS.items() if form in FORMS["bench"]]
+    with saving(paths, "bench", "bench") as save:
         save(whole())
     assert all(path.stat().st_size > 1000 for path in paths)
     with (
         pytest.raises(UsageError, match=r"known suffixes are \.html, \.json, \.md, \.xml$"),
-        saving([tmp_path / "bench.sarif"], "bench", views.__name__),
+        saving([tmp_path / "bench.sarif"], "bench", "bench"),
     ):
         pytest.fail("the work began")
 
@@ -116,7 +115,7 @@ def test_artefacts_of_one_name_are_called_by_their_paths() -> None:
 
 def test_rows_of_several_batches_compare_by_the_sample() -> None:
     bench = Bench(settings())
-    (fastest,) = (lead for lead in bench.leads if lead.what == "fastest")
+    (fastest,) = (best for best in bench.bests if best.title == "fastest")
     assert fastest.label == "mobilenetv2_int8.onnx, 2 threads, level all, batch 8"
     row = next(row for row in bench.rows if bench.label(row) == fastest.label)
     assert row.latency is not None
