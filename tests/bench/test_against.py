@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from onnxport.bench.comparison import Baseline, Conditions, compare
-from onnxport.bench.floors import floor_of
+from onnxport.bench.baseline import Baseline
+from onnxport.bench.comparison import Conditions, compare
 from onnxport.bench.report import Floor, Row, Settings
+from onnxport.bench.statistics import floor_of
 from onnxport.core.errors import UsageError
 from tests.reports.bench import handmade
 
@@ -87,7 +88,7 @@ def test_a_machine_that_is_slower_as_a_whole_slows_no_model() -> None:
 def test_what_is_above_the_limit_may_still_come_down() -> None:
     def settled(milliseconds: float, turns: int, noise: float = 0.005) -> bool:
         now = floor(milliseconds, turns=turns, noise=noise)
-        return compare(now, floor(5.0), CALM, CALM, threads=1).is_settled(LIMIT)
+        return compare(now, floor(5.0), CALM, CALM, threads=1).is_decided(LIMIT)
 
     assert not settled(5.0, 20)
     assert settled(5.0, 60)
@@ -147,10 +148,10 @@ def test_a_row_that_the_baseline_lacks_is_new_and_one_that_is_gone_is_named() ->
     found = old.standard(row("c.onnx"), CALM)
     assert found is not None
     assert (found.standing, found.said) == ("new", "the baseline has no such row")
-    assert list(old.gone([row("c.onnx")])) == [
-        "a.onnx is in the baseline and was not measured with these settings now"
+    assert list(old.missing([row("c.onnx")])) == [
+        "a.onnx is in the baseline, but was not measured with these settings now"
     ]
-    assert list(old.gone([row("a.onnx")])) == []
+    assert list(old.missing([row("a.onnx")])) == []
 
 
 def test_a_row_without_figures_then_is_new_and_one_without_them_now_has_its_own_reason() -> None:
@@ -164,7 +165,7 @@ def test_a_row_without_figures_then_is_new_and_one_without_them_now_has_its_own_
 def test_a_gate_that_would_compare_nothing_is_refused() -> None:
     old = saved(row("a.onnx"))
     old.check([("a.onnx", SETTINGS), ("b.onnx", SETTINGS)])
-    with pytest.raises(UsageError, match="nothing that this run measures") as caught:
+    with pytest.raises(UsageError, match="no row that this run measures") as caught:
         old.check([("b.onnx", SETTINGS)])
     assert "a.onnx" in caught.value.why
 

@@ -41,7 +41,7 @@ def embedding(folder: Path, rows: int) -> Model:
 def test_a_size_that_nobody_gave_is_asked_for_by_the_option_that_gives_it() -> None:
     with pytest.raises(UsageError) as caught:
         inputs().settle([("m.onnx", IMAGE)])
-    assert caught.value.what.startswith("m.onnx leaves sizes open")
+    assert caught.value.what.startswith("m.onnx has open sizes")
     assert "--shape image=?,3,SIZE,SIZE" in caught.value.fix
 
 

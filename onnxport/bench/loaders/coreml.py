@@ -43,5 +43,5 @@ class CoremlModel:
         return self._runtime.run(self._feeds)
 
     def refusal(self, error: Exception) -> InputError:
-        """What an exception of a run is to the user."""
+        """See Loaded."""
         return InputError(f"Core ML cannot run {self._path}", why=(str(error).splitlines() or [""])[0][:400])

@@ -1,7 +1,7 @@
-"""Any other runtime of `runtimes/registry.py`: engines of others, and what plugins bring.
+"""Any other runtime of `runtimes/registry.py`: other engines, and those of plugins.
 
-What is timed is `Runtime.run`, which takes and gives NumPy arrays: the time includes handing them over, and memory what
-our side of it imports, the reader of ONNX files among it.
+`Runtime.run` is timed, on NumPy arrays: the time includes passing them, and the memory includes what this package
+imports, such as the reader of ONNX files.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ class KindModel:
         return self._runtime.run(self._feeds)
 
     def refusal(self, error: Exception) -> InputError:
-        """What a plugin's exception is to the user; ours raise their own."""
+        """See Loaded; for exceptions of plugins, other runtimes raise their own errors."""
         return InputError(f"{self.ran_on} cannot run {self._path}", why=" ".join(str(error).split())[:300])

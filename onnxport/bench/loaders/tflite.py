@@ -1,4 +1,4 @@
-"""LiteRT: `Interpreter.invoke()` with the inputs set, with XNNPACK as everybody has it or by the built-in kernels.
+"""LiteRT: `Interpreter.invoke()` with the inputs set, with XNNPACK, which is the default, or the built-in kernels.
 
 Keys are the numbers of tensors.
 """
@@ -55,14 +55,14 @@ class TfliteModel:
         return run
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded; as the first run of a model that keeps a state."""
+        """See Loaded; a model with a state starts anew."""
         self._interpreter.reset_all_variables()
         self._set()
         self._interpreter.invoke()
         return {key: self._value(int(key)) for key, _, _ in self.outputs}
 
     def refusal(self, error: Exception) -> InputError:
-        """What an exception of a run is to the user."""
+        """See Loaded."""
         return _refused(f"LiteRT cannot run {self._path}", error)
 
     def _set(self) -> None:
@@ -70,7 +70,7 @@ class TfliteModel:
             self._interpreter.set_tensor(index, array)
 
     def _value(self, index: int) -> Any:
-        """A tensor's value; the interpreter itself gives no tensor without elements."""
+        """Return a tensor's value; the interpreter itself returns no tensor without elements."""
         import numpy
 
         details = self._interpreter._get_tensor_details(index, 0)

@@ -257,7 +257,7 @@ def test_a_failure_says_what_its_reader_may_write_against_it() -> None:
     made = node("digits/a", run)
     (fault,) = matrix.faults(report([made], [cell(made)]))
     assert (
-        "give inputs of your own with inputs: DIR, or take it unproven with accept_inconclusive"
+        "give inputs of your own with inputs: DIR, or accept it unproven with accept_inconclusive"
         in fault.sentence
     )
 

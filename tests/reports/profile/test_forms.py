@@ -146,7 +146,7 @@ def test_thin_nodes_are_joined_and_counted() -> None:
     drawing = flame.draw(made)
     assert drawing is not None
     _, joined = leaves(drawing)
-    assert joined.says.startswith("70 nodes")
+    assert joined.title.startswith("70 nodes")
 
 
 def test_a_node_is_told_by_what_it_computes() -> None:
