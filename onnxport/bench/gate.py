@@ -96,7 +96,6 @@ class _LimitGate(Gate, ABC):
         self._limit = limit
 
     def until(self, enough: Stop, params: BenchParams) -> Stop:
-        """See Gate."""
 
         def is_decided(session: Session) -> bool:
             found = [self._compare(trial, session) for trial in session.running]
@@ -126,11 +125,9 @@ class _BaselineGate(_LimitGate):
         self._baseline.check([(str(row.artifact.path), row.settings) for row in rows])
 
     def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
-        """See Gate."""
         return tuple(row.model_copy(update={"against": self._baseline.standard(row, at)}) for row in rows)
 
     def notes(self, rows: Sequence[Row], versions: Mapping[str, str]) -> tuple[str, ...]:
-        """See Gate."""
         forced = [f"compared with figures of another machine: {each}" for each in self._differences]
         changes = baseline.version_changes(self._baseline.report.versions, versions)
         return (*forced, *changes, *self._baseline.missing(rows))
@@ -154,7 +151,6 @@ class _ModelGate(_LimitGate):
         self._path = model.path
 
     def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
-        """See Gate."""
         earlier = {_shared(row.settings): row for row in rows if row.artifact == str(self._path)}
         found = []
         for row in rows:

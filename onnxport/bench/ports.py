@@ -51,13 +51,11 @@ class NamedPorts:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
-        """See Ports."""
         fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
         check_feeds(self.inputs, fed)
         return fed
 
     def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        """See Ports."""
         return dict(outputs)
 
 
@@ -73,7 +71,6 @@ class TflitePorts:
         self.outputs = tuple(_source_order(port.spec, port.permutation) for port, _ in self._ends.outputs)
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
-        """See Ports."""
         from onnxport.formats.tflite.ports import stored
 
         fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
@@ -84,7 +81,6 @@ class TflitePorts:
         }
 
     def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        """See Ports."""
         from onnxport.formats.tflite.ports import restored
 
         return {

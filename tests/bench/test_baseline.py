@@ -81,9 +81,9 @@ def test_no_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("processor", "Apple M4", "the processor: AMD EPYC 7R13 then, Apple M4 now"),
-        ("cores", 64, "the number of cores: 2 then, 64 now"),
-        ("instruction_sets", "x86_64 avx2", "the instruction sets: x86_64 avx2 avx512f avx512_vnni then"),
+        ("processor", "Apple M4", "the processor: AMD EPYC 7R13 before, Apple M4 now"),
+        ("cores", 64, "the number of cores: 2 before, 64 now"),
+        ("instruction_sets", "x86_64 avx2", "the instruction sets: x86_64 avx2 avx512f avx512_vnni before"),
         ("system", "macOS-15.1-arm64", "the system: Linux-6.1.0"),
     ],
 )
@@ -102,5 +102,5 @@ def test_another_load_memory_or_patch_of_the_system_is_the_same_machine() -> Non
 
 def test_libraries_of_another_version_are_named() -> None:
     now = GOOD.versions | {"onnxruntime": "1.28.0", "coremltools": "9.0"}
-    (said,) = baseline.renewed(GOOD.versions, now)
+    (said,) = baseline.version_changes(GOOD.versions, now)
     assert "onnxruntime was 1.27.0 in the baseline and is 1.28.0" in said

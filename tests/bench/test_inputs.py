@@ -66,7 +66,7 @@ def test_a_size_that_another_artefact_has_fixed_is_taken_and_both_are_fed_the_sa
 def test_a_batch_that_is_fixed_is_not_what_was_asked_for() -> None:
     fixed = (TensorSpec("image", "float32", (4, 3, 8, 8)),)
     assert inputs().feeding(4)(fixed)["image"].shape == (4, 3, 8, 8)
-    with pytest.raises(UsageError, match="cannot run at batch 8: its input 'image' is fixed at 4"):
+    with pytest.raises(UsageError, match="cannot run at batch 8: its input 'image' has the fixed size 4"):
         inputs().feeding(8)(fixed)
 
 
@@ -89,7 +89,7 @@ def test_the_users_own_inputs_tell_all_sizes_and_are_repeated_for_a_larger_batch
     ("shape", "says"),
     [
         ("picture=1,3,8,8", "no model has an input 'picture'; the inputs are 'image'"),
-        ("image=1,3,8..16,8", "has '8..16', and a row has one size"),
+        ("image=1,3,8..16,8", "has '8..16', but a row needs one size"),
     ],
 )
 def test_a_shape_that_cannot_be_meant_is_refused(shape: str, says: str) -> None:

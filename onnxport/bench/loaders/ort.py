@@ -25,14 +25,7 @@ def require() -> None:
     importlib.import_module("onnxruntime")
 
 
-def load(path: str, settings: Chosen) -> OrtModel:
-    """See Loader."""
-    return OrtModel(path, settings)
-
-
 class OrtModel:
-    """See Loaded."""
-
     def __init__(self, path: str, settings: Chosen) -> None:
         import onnxruntime
 
@@ -67,18 +60,18 @@ class OrtModel:
         self.outputs = [(each.name, each.type, tuple(each.shape)) for each in self._session.get_outputs()]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = dict(feeds)
         return partial(self._session.run, None, self._feeds)
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded."""
         values = self._session.run(None, self._feeds)
         return {name: value for (name, _, _), value in zip(self.outputs, values, strict=True)}
 
     def refusal(self, error: Exception) -> InputError:
-        """See Loaded."""
         return _refused(f"ONNX Runtime cannot run {self._path}", error)
+
+
+load = OrtModel
 
 
 def _full(wanted: str, available: list[str]) -> str:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class KindLoader:
-    """See Loader."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -33,7 +31,6 @@ class KindLoader:
         self._factory: Callable[..., Runtime] = kind.load()
 
     def load(self, path: str, settings: Chosen) -> KindModel:
-        """See Loader."""
         from onnxport.runtimes.options import THREADS, RuntimeOptions
 
         options = RuntimeOptions(runtime=self._name, threads=settings.get("threads") or THREADS)
@@ -41,22 +38,18 @@ class KindLoader:
 
 
 class KindModel:
-    """See Loaded."""
-
     def __init__(self, runtime: Runtime, path: str) -> None:
         self._runtime, self._path, self.ran_on = runtime, path, runtime.name
         self.inputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.inputs]
         self.outputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.outputs]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = dict(feeds)
         if (prepare := getattr(self._runtime, "prepare", None)) is not None:
             prepare(self._feeds)
         return partial(self._runtime.run, self._feeds)
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded."""
         return self._runtime.run(self._feeds)
 
     def refusal(self, error: Exception) -> InputError:

@@ -17,14 +17,7 @@ def require() -> None:
     importlib.import_module("ai_edge_litert.interpreter")
 
 
-def load(path: str, settings: Chosen) -> TfliteModel:
-    """See Loader."""
-    return TfliteModel(path, settings)
-
-
 class TfliteModel:
-    """See Loaded."""
-
     def __init__(self, path: str, settings: Chosen) -> None:
         from ai_edge_litert import __version__
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -43,7 +36,6 @@ class TfliteModel:
         self.outputs = [_port(each) for each in self._interpreter.get_output_details()]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = {int(key): array for key, array in feeds.items()}
         sizes = {each["index"]: tuple(each["shape"]) for each in self._interpreter.get_input_details()}
         for index, array in self._feeds.items():
@@ -62,7 +54,6 @@ class TfliteModel:
         return {key: self._value(int(key)) for key, _, _ in self.outputs}
 
     def refusal(self, error: Exception) -> InputError:
-        """See Loaded."""
         return _refused(f"LiteRT cannot run {self._path}", error)
 
     def _set(self) -> None:
@@ -77,6 +68,9 @@ class TfliteModel:
         if 0 in details["shape"]:
             return numpy.zeros(details["shape"], details["dtype"])
         return self._interpreter.get_tensor(index)
+
+
+load = TfliteModel
 
 
 def _port(details: Mapping[str, Any]) -> Port:

@@ -206,6 +206,17 @@ def interval(row: Row) -> str:
     return f"{low.removesuffix(f' {unit}')}–{high}"
 
 
+def time_title(row: Row) -> str:
+    """Return all quantiles of a row's times."""
+    found = row.latency
+    if found is None:
+        return ""
+    return (
+        f"p50 {wording.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
+        f"p90 {wording.duration(found.p90)}, p99 {wording.duration(found.p99)}; {wording.count(found.runs, 'run')}"
+    )
+
+
 def standing(row: Row) -> str:
     """Return the comparison with the baseline: "slower: 1.17 times the baseline's time (1.13-1.22), limit 1.1"."""
     found = row.against

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from onnxport.bench.report import BenchReport, Row
+from onnxport.bench.report import BenchReport, Memory, Row
 from onnxport.reports import tradeoff, wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
+from onnxport.reports.charts import linear_axis
 from onnxport.reports.page import render
 from onnxport.reports.tradeoff import Choice
 
-LENGTH = 1000  # of a strip, in units of its drawing
+LENGTH = 1000.0  # of a strip, in units of its drawing
 # Parts of a process' memory: CSS class and what it is.
 LAYERS = {
     "bare": "the process alone",
@@ -23,53 +24,13 @@ LAYERS = {
 
 
 @dataclass(frozen=True)
-class TimeStrip:
-    """A row's times, as places on a strip; `beyond` where p99 lies outside of it."""
-
-    label: str
-    median: float
-    low: float
-    high: float
-    p90: float
-    p99: float
-    beyond: bool
-    title: str
-    figure: str
-
-
-@dataclass(frozen=True)
 class Layer:
-    """A part of a row's memory; `kind` is a key of LAYERS."""
+    """A part of a row's memory, as a place on its strip; `kind` is a key of LAYERS."""
 
     kind: str
     at: float
     length: float
     title: str
-
-
-@dataclass(frozen=True)
-class MemoryStrip:
-    """A row's memory, one layer after the other."""
-
-    label: str
-    layers: tuple[Layer, ...]
-    figure: str
-
-
-@dataclass(frozen=True)
-class RatioStrip:
-    """A row's ratio to the baseline and its interval, as places on a strip with 1 and the limit."""
-
-    label: str
-    standing: str
-    ratio: float | None
-    low: float
-    high: float
-    one: float
-    limit: float
-    figure: str
-    title: str
-    remark: str
 
 
 def view(report: BenchReport) -> str:
@@ -83,9 +44,10 @@ def view(report: BenchReport) -> str:
         columns=figures.columns(bench.measured),
         differing=any(map(bench.settings, bench.measured)),
         plot=tradeoff.draw(choices(bench), "time of a sample" if bench.by_sample else "time of a run"),
-        times=time_strips(bench),
-        memory=memory_strips(bench),
-        ratios=ratio_strips(bench),
+        place_time=time_scale(bench),
+        place_ratio=ratio_scale(bench),
+        memory_layers=memory_layers,
+        most_memory=max((row.memory.peak for row in bench.measured if row.memory), default=0) or 1,
         length=LENGTH,
         layers=LAYERS,
         full_ring=tradeoff.FULL_RING_DB,
@@ -118,81 +80,29 @@ def _title(bench: Bench, row: Row) -> str:
     return ", ".join(filter(None, (bench.label(row), figures.size(row), time, figures.accuracy(row))))
 
 
-def time_strips(bench: Bench) -> list[TimeStrip]:
-    """Return strips of times on one scale, which ends at the largest p90."""
-    timed = [(row, row.latency, bench.samples(row)) for row in bench.measured if row.latency is not None]
-    end = max((max(found.p90, found.high) / by for _, found, by in timed), default=0.0) * 1.12 or 1.0
-
-    def place(ms: float, by: int) -> float:
-        return round(min(ms / by / end, 1.0) * LENGTH, 1)
-
-    return [
-        TimeStrip(
-            label=bench.label(row),
-            median=place(found.median, by),
-            low=place(found.low, by),
-            high=place(found.high, by),
-            p90=place(found.p90, by),
-            p99=place(found.p99, by),
-            beyond=found.p99 / by > end,
-            title=(
-                f"p50 {wording.duration(found.median)} ({100 * found.confidence:.0f} % confidence: "
-                f"{figures.interval(row)}), p90 {wording.duration(found.p90)}, p99 {wording.duration(found.p99)}; "
-                f"{wording.count(found.runs, 'run')}"
-            ),
-            figure=wording.duration(found.median / by),
-        )
-        for row, found, by in timed
-    ]
+def time_scale(bench: Bench) -> Callable[[float], float]:
+    """Return the scale of the strips of times, from 0 to a little more than the largest p90."""
+    times = [(row.latency, bench.samples(row)) for row in bench.measured if row.latency is not None]
+    end = max((max(found.p90, found.high) / by for found, by in times), default=0.0) * 1.12 or 1.0
+    place = linear_axis((0.0, end), 0.0, LENGTH, str).place
+    return lambda ms: min(place(ms), LENGTH)
 
 
-def memory_strips(bench: Bench) -> list[MemoryStrip]:
-    """Return strips of memory on one scale."""
-    found = [(row, row.memory) for row in bench.measured if row.memory is not None]
-    end = max((memory.peak for _, memory in found), default=0) or 1
-    strips = []
-    for row, memory in found:
-        layers, at = [], 0
-        marks = (memory.bare, memory.imported, memory.loaded, memory.peak)
-        for (kind, name), mark in zip(LAYERS.items(), marks, strict=True):
-            if mark > at:
-                start, length = (round(each / end * LENGTH, 1) for each in (at, mark - at))
-                layers.append(Layer(kind, start, length, f"{name}: {wording.human_size(mark - at)}"))
-                at = mark
-        strips.append(MemoryStrip(bench.label(row), tuple(layers), wording.human_size(memory.peak)))
-    return strips
+def ratio_scale(bench: Bench) -> Callable[[float], float]:
+    """Return the scale of the strips of ratios to the baseline, which shows all intervals, 1 and the limit."""
+    found = [row.against for row in bench.rows if row.against is not None]
+    values = [1.0, *(each for one in found for each in (one.limit, one.ratio, one.low, one.high) if each)]
+    margin = max(max(values) - min(values), 0.05) * 0.08
+    return linear_axis((max(min(values) - margin, 0.0), max(values) + margin), 0.0, LENGTH, str).place
 
 
-def ratio_strips(bench: Bench) -> list[RatioStrip]:
-    """Return strips of ratios to the baseline on one scale."""
-    found = [(row, row.against) for row in bench.rows if row.against is not None]
-    known: Sequence[float] = [
-        each
-        for _, against in found
-        for each in (1.0, against.limit, against.ratio, against.low, against.high)
-        if each is not None
-    ]
-    if not known:
-        return []
-    margin = max(max(known) - min(known), 0.05) * 0.08
-    start, end = max(min(known) - margin, 0.0), max(known) + margin
-
-    def place(ratio: float) -> float:
-        return round((ratio - start) / (end - start) * LENGTH, 1)
-
-    return [
-        RatioStrip(
-            label=bench.label(row),
-            standing=against.standing,
-            ratio=None if against.ratio is None else place(against.ratio),
-            low=place(against.low if against.low is not None else against.ratio or 1.0),
-            high=place(against.high if against.high is not None else against.ratio or 1.0),
-            one=place(1.0),
-            limit=place(against.limit),
-            figure=figures.ratio(row),
-            title=figures.standing(row),
-            # For the others, figure and drawing say it all.
-            remark=wording.text(against.said) if against.standing in ("unclear", "new") else "",
-        )
-        for row, against in found
-    ]
+def memory_layers(memory: Memory, most: int) -> list[Layer]:
+    """Return the layers of a strip that has room for `most` bytes."""
+    layers, at = [], 0
+    marks = (memory.bare, memory.imported, memory.loaded, memory.peak)
+    for (kind, name), mark in zip(LAYERS.items(), marks, strict=True):
+        if mark > at:
+            start, length = (round(each / most * LENGTH, 1) for each in (at, mark - at))
+            layers.append(Layer(kind, start, length, f"{name}: {wording.human_size(mark - at)}"))
+            at = mark
+    return layers

@@ -81,7 +81,7 @@ def test_junit_tells_the_ratio_of_a_slower_row() -> None:
     found = JUnitXml.fromstring(junit.view(gated()).encode())
     failing = [case for suite in found for case in suite if case.result]
     assert [case.result[0].message for case in failing] == [
-        "b.onnx: slower: 1.17 times as long as then (1.13-1.22) where 1.1 is the most"
+        "b.onnx: slower: 1.17 times as long as before (1.13-1.22), the limit is 1.1"
     ]
 
 
@@ -130,8 +130,8 @@ def test_names_lose_what_is_no_text() -> None:
 
 def test_standing_says_what_the_comparison_said() -> None:
     kept, slower, unclear, new = map(figures.standing, gated().rows)
-    assert kept == "kept: 1.01 times as long as then (0.98-1.04)"
-    assert slower.endswith("where 1.1 is the most")
-    assert unclear == "unclear: 1.08 times as long as then (0.95-1.21): the noise hides which"
+    assert kept == "kept: 1.01 times as long as before (0.98-1.04)"
+    assert slower.endswith("the limit is 1.1")
+    assert unclear == "unclear: 1.08 times as long as before (0.95-1.21), which may be noise"
     assert new == "new: the baseline has no such row"
     assert [figures.ratio(row) for row in gated().rows][2:] == ["1.08x (0.95–1.21)", ""]
