@@ -1,7 +1,7 @@
-"""The same network with more to do: a chain of matrix products beside it, which no optimization takes away.
+"""The same network with more work: a chain of matrix products that no optimization removes.
 
-The chain begins with a value of the input and ends as an output of its own. How long it has to be for a given share of
-the network's time is found out by the bench's own engine, both models in turns.
+The chain starts at a value of the input and ends as an additional output. The bench's own session finds the length
+for a given share of the network's time, with both models in turns.
 """
 
 from __future__ import annotations
