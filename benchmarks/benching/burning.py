@@ -21,7 +21,7 @@ _MEAN = 0.4  # seconds
 
 @contextlib.contextmanager
 def busy(programs: int, seed: int) -> Iterator[None]:
-    """Run `count` of these programs during the block."""
+    """Run this many programs during the block."""
     command = [sys.executable, "-m", "benchmarks.benching.burning"]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     running = [

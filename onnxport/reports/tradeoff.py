@@ -56,8 +56,10 @@ def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
     if not choices:
         return None
     times = [ms for each in choices for ms in (each.low, each.ms, each.high) if ms is not None]
-    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, wording.about_duration)
-    y_axis = logarithmic_axis([each.size for each in choices], FLOOR - 16, TOP + 10, wording.about_size)
+    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, wording.duration)
+    y_axis = logarithmic_axis(
+        [each.size for each in choices], FLOOR - 16, TOP + 10, lambda size: wording.human_size(round(size))
+    )
     fastest = _fastest(choices)
     spots = []
     for each in choices:

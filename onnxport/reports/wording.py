@@ -106,17 +106,24 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(map(text, shown)) + (f" and {rest:,} more" if rest else "")
 
 
+def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Return lines of columns, the first `left` of them left-aligned and the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
 def human_size(size: int) -> str:
     """Return bytes in decimal units."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"
-
-
-def about_size(size: float) -> str:
-    """Return `human_size` for the axis of a chart, without ".0"."""
-    return human_size(int(size)).replace(".0 ", " ")
 
 
 def duration(ms: float | None) -> str:
@@ -132,13 +139,6 @@ def duration(ms: float | None) -> str:
         else number(value)
     )
     return f"{digits} {unit}"
-
-
-def about_duration(ms: float) -> str:
-    """Return `duration` for the axis of a chart, without trailing zeros."""
-    if ms < 0.0995:
-        return f"{1000 * ms:.3g} µs"
-    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms / 1000:,.4g} s"
 
 
 def percent(share: float) -> str:

@@ -67,9 +67,9 @@ def test_faster_lies_left_and_smaller_below_and_accuracy_closes_the_ring() -> No
 
 def test_ticks_are_the_ends_and_the_middle_of_the_figures() -> None:
     chart = drawn(choice(1, 2.0, 4_000), choice(2, 18.0, 16_000))
-    assert [tick.label for tick in chart.x_ticks] == ["2 ms", "6 ms", "18 ms"]
+    assert [tick.label for tick in chart.x_ticks] == ["2.00 ms", "6.00 ms", "18.0 ms"]
     assert [spot.x for spot in chart.spots] == [chart.x_ticks[0].at, chart.x_ticks[-1].at]
-    assert [tick.label for tick in drawn(choice(1, 2.0, 4_000)).y_ticks] == ["4 kB"]
+    assert [tick.label for tick in drawn(choice(1, 2.0, 4_000)).y_ticks] == ["4.0 kB"]
 
 
 def test_line_joins_the_front_from_the_fastest_to_the_smallest() -> None:

@@ -12,7 +12,6 @@ from onnxport.reports import wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
 
-_GAP = "  "
 _SMALL = 0.1  # milliseconds; faster models are shown in microseconds
 
 
@@ -50,10 +49,7 @@ def _table(bench: Bench) -> Iterator[str]:
         values = (getattr(row.settings, name) for name in settings)
         shown = ["" if value is None else str(value) for value in values]
         lines.append([bench.name(row), *shown, *(text(row) for text in columns.values())])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for first, *others in lines:
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        yield _GAP.join((first.ljust(widths[0]), *cells)).rstrip()
+    yield from wording.align(lines, left=1)
 
 
 def _shown_settings(rows: Sequence[Row]) -> list[str]:

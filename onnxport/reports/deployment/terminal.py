@@ -7,19 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from onnxport.core.errors import printable
 from onnxport.deployment.report import DeploymentReport, Fallback, Placement
 from onnxport.reports.deployment.figures import origin, taken
-from onnxport.reports.wording import count
+from onnxport.reports.wording import align, count
 
 _SHOWN = 4  # kinds of fallback below a row
 
 
 def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
     """Return the report; `detailed` adds every fallback and note."""
-    rows = [(each.runtime, taken(each), origin(each)) for each in report.placements]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    heads = align([(each.runtime, taken(each), origin(each)) for each in report.placements], left=3)
     shown = [f"{report.model}   {report.format}"]
-    for placement, (name, extent, source) in zip(report.placements, rows, strict=True):
-        shown.append(f"  {name:<{widths[0]}}  {extent:<{widths[1]}}  {source}")
-        shown += (f"      {line}" for line in _below(placement, detailed))
+    for placement, head in zip(report.placements, heads, strict=True):
+        shown += (f"  {head}", *(f"      {line}" for line in _below(placement, detailed)))
     shown += (f"note: {note}" for note in report.notes)
     return "\n".join(printable(line) for line in shown)
 

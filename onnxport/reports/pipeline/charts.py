@@ -46,7 +46,9 @@ def size_against_accuracy(rows: Sequence[Row]) -> Scatter | None:
     ]
     if not found:
         return None
-    x_axis = logarithmic_axis([size for _, size, _ in found], LEFT + 16, RIGHT - 16, wording.about_size)
+    x_axis = logarithmic_axis(
+        [size for _, size, _ in found], LEFT + 16, RIGHT - 16, lambda size: wording.human_size(round(size))
+    )
     y_axis = _sqnr_axis([sqnr for *_, sqnr in found], FLOOR - 14, TOP + 6)
     spots = tuple(
         Spot(

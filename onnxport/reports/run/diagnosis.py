@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from onnxport.reports.run_report import RunReport
+from onnxport.reports.wording import align
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef
 
 _AROUND = 3  # values shown before and after the one at fault
@@ -35,17 +35,9 @@ def _table(found: Diagnosis, all_layers: bool) -> list[str]:
     if not shown:
         return []
     rows = [_HEAD, *map(_row, shown)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = len(found.layers) - len(shown)
     more = [f"  ... and {left} more values, all with --verbose"] if left else []
-    return ["", *(f"  {'  '.join(_pad(row, widths))}".rstrip() for row in rows), *more]
-
-
-def _pad(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        text.ljust(width) if column < 2 else text.rjust(width)
-        for column, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
+    return ["", *(f"  {line}" for line in align(rows, left=2)), *more]
 
 
 def _relevant(found: Diagnosis) -> list[LayerFigure]:
