@@ -1,4 +1,4 @@
-"""The output of floats that is furthest off, in dB."""
+"""The SQNR of the worst floating-point output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxport.bench.report import Accuracy, Row, Settings
 ONES = np.ones((2, 4), np.float32)
 
 
-def test_the_worst_output_is_told() -> None:
+def test_the_worst_output_is_reported() -> None:
     expected = {"near": ONES, "far": 2 * ONES, "label": np.array([3])}
     given = {"near": ONES * np.float32(1.001), "far": ONES * np.float32(2.2), "label": np.array([4])}
     found = worst_sqnr("m.onnx", expected, given)

@@ -1,4 +1,4 @@
-"""A baseline is read back, or refused in a sentence with the way out; one of another machine says what differs."""
+"""A baseline is read back, or refused with reason and fix; for another machine, the differences are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy is the packages' own, over a counter's end too, and nothing where nobody may read it."""
+"""Energy of the packages, also when a counter wraps; none where the counters cannot be read."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def test_a_counter_that_began_anew_is_counted_on(tmp_path: Path) -> None:
     assert counters.joules(before, counters.read()) == pytest.approx(200e-6)
 
 
-def test_a_machine_that_tells_nothing_has_no_joules(tmp_path: Path) -> None:
+def test_a_machine_without_counters_has_no_joules(tmp_path: Path) -> None:
     counters = EnergyCounters(str(tmp_path / "none"))
     assert counters.joules(counters.read(), counters.read()) is None

@@ -1,4 +1,4 @@
-"""What `--against` may name, and what is made of a row that was measured twice."""
+"""The files that `--against` accepts, and rows that are measured twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows are fed: the same wherever inputs are called and sized alike, and no size that nobody gave."""
+"""The inputs of rows: equal for equal names and sizes, and refused for open sizes that are not given."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def embedding(folder: Path, rows: int) -> Model:
     return Model.load(path)
 
 
-def test_a_size_that_nobody_gave_is_asked_for_by_the_option_that_gives_it() -> None:
+def test_an_open_size_is_refused_with_the_option_that_sets_it() -> None:
     with pytest.raises(UsageError) as caught:
         inputs().settle([("m.onnx", IMAGE)])
     assert caught.value.what.startswith("m.onnx has open sizes")
     assert "--shape image=?,3,SIZE,SIZE" in caught.value.fix
 
 
-def test_given_sizes_are_fed_and_the_batch_is_one_unless_told() -> None:
+def test_given_sizes_are_used_and_the_batch_is_one_by_default() -> None:
     given = inputs(shape="image=?,3,32,48")
     given.settle([("m.onnx", IMAGE)])
     assert given.feeding(None)(IMAGE)["image"].shape == (1, 3, 32, 48)
@@ -92,6 +92,6 @@ def test_the_users_own_inputs_tell_all_sizes_and_are_repeated_for_a_larger_batch
         ("image=1,3,8..16,8", "has '8..16', but a row needs one size"),
     ],
 )
-def test_a_shape_that_cannot_be_meant_is_refused(shape: str, says: str) -> None:
+def test_an_invalid_shape_is_refused(shape: str, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace(".", r"\.")):
         inputs(shape=shape).settle([("m.onnx", IMAGE)])

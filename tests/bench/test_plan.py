@@ -1,4 +1,4 @@
-"""Rows are every artefact under all settings that its runtime knows, each once."""
+"""Rows are every artefact under all settings that its runtime has, each once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_core_ml_is_not_tried_off_macos() -> None:
     assert "run this command on macOS" in str(row.failure.error)
 
 
-def test_a_provider_that_nobody_has_is_misspelt() -> None:
+def test_a_provider_that_no_runtime_has_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="no runtime has a provider 'cdua'; did you mean 'cuda'"):
         rows("m.onnx", providers="cdua")
 
@@ -76,7 +76,7 @@ def test_a_provider_that_nobody_has_is_misspelt() -> None:
         ({"preprocess": "resize=32"}, "--preprocess is for images in --inputs"),
     ],
 )
-def test_a_value_that_cannot_be_meant_is_named(options: dict[str, object], says: str) -> None:
+def test_an_invalid_value_is_named(options: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         BenchParams.model_validate(options)
     assert says in str(caught.value)

@@ -1,4 +1,4 @@
-"""`--runtimes`: engines of others in the same contest."""
+"""`--runtimes`: other engines in the same session."""
 
 from __future__ import annotations
 

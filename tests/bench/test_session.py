@@ -1,4 +1,4 @@
-"""Subjects run in turns in processes of their own; one that fails leaves with the reason, and the others go on."""
+"""Subjects run in turns in their own processes; one that fails leaves with the reason, and the others go on."""
 
 from __future__ import annotations
 

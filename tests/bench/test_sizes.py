@@ -1,4 +1,4 @@
-"""What a ZIP of an artefact weighs is what a ZIP of it weighs."""
+"""The compressed size of an artefact is that of a real ZIP file."""
 
 from __future__ import annotations
 

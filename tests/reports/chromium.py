@@ -1,4 +1,4 @@
-"""A real browser, without a window: what a page holds and looks like, what it asks for and what it complains of.
+"""A headless browser: the content and look of a page, its requests, and its console messages.
 
 Debian's package `chromium`, which .ci/run installs. Without one, tests that need it are skipped, and fail in CI.
 """

@@ -1,4 +1,4 @@
-"""The charts of the HTML report: what is drawn, and that it lies within the drawing."""
+"""The charts of a run's page: their marks, which lie within the drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML report in headless Chromium: what it shows, what it asks for, and whether it fits a phone."""
+"""A run's page in headless Chromium: its content, its requests, and whether it fits a phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUnit XML: read by the junitparser library, and held to Jenkins' own schema by lxml."""
+"""JUnit XML: read by the junitparser library, and validated with Jenkins' own schema by lxml."""
 
 from __future__ import annotations
 

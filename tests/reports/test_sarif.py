@@ -1,4 +1,4 @@
-"""SARIF 2.1.0: held to the official schema, and to what GitHub's code scanning asks for beyond it."""
+"""SARIF 2.1.0: validated with the official schema and with the further rules of GitHub's code scanning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees at the terminal behind the one line: a table per question."""
+"""The terminal form with --verbose: a table per question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every view says the same of what a lower precision is worth."""
+"""Every form shows the same speed, size and accuracy of a lower precision."""
 
 from __future__ import annotations
 

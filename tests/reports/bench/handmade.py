@@ -1,4 +1,4 @@
-"""Benches made by hand, with figures as MobileNetV2 has on two cores, and all that a view has to cope with."""
+"""Benches made by hand, with figures as MobileNetV2 has on two cores, and everything that a form has to handle."""
 
 from __future__ import annotations
 

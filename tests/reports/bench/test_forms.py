@@ -1,4 +1,4 @@
-"""A bench in each form that is no page: the document, Markdown, JUnit XML, and the words that they share."""
+"""A bench as JSON, Markdown and JUnit XML, and the words that all forms share."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_junit_keeps_jenkins_schema(report: BenchReport) -> None:
     )
 
 
-def test_junit_tells_the_ratio_of_a_slower_row() -> None:
+def test_junit_has_the_ratio_of_a_slower_row() -> None:
     found = JUnitXml.fromstring(junit.view(gated()).encode())
     failing = [case for suite in found for case in suite if case.result]
     assert [case.result[0].message for case in failing] == [
@@ -95,7 +95,7 @@ def test_rows_that_the_noise_does_not_tell_from_the_fastest_are_counted() -> Non
     assert Bench(report).summary.endswith("is fastest: 4.52 ms")
 
 
-def test_rows_are_called_by_what_tells_them_apart() -> None:
+def test_labels_of_rows_are_unique() -> None:
     several, one_each = Bench(settings()), Bench(whole())
     assert several.label(several.rows[0]) == "mobilenetv2.onnx, 1 thread, level basic, batch 1"
     assert len({several.label(row) for row in several.rows}) == 16
@@ -128,7 +128,7 @@ def test_names_lose_what_is_no_text() -> None:
     assert NASTY.encode()[:8] in junit.view(hostile()).encode() or "&lt;script" in junit.view(hostile())
 
 
-def test_standing_says_what_the_comparison_said() -> None:
+def test_standing_has_the_words_of_the_comparison() -> None:
     kept, slower, unclear, new = map(figures.standing, gated().rows)
     assert kept == "kept: 1.01 times as long as before (0.98-1.04)"
     assert slower.endswith("the limit is 1.1")

@@ -1,4 +1,4 @@
-"""The page of a bench: what it says, and in headless Chromium that it fits, and asks for nothing."""
+"""The page of a bench: its content, and in headless Chromium that it fits a phone and makes no request."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_page_says_all_that_was_found() -> None:
     assert page.tags.count("svg") >= 2 + 6 + 6
 
 
-def test_page_beside_a_baseline_says_who_is_slower() -> None:
+def test_page_with_a_baseline_names_the_slower_row() -> None:
     page = Text(gated())
     for said in (
         "✗ slower",

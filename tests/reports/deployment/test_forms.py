@@ -1,4 +1,4 @@
-"""Where a model runs in each of its forms: the document, Markdown, JUnit XML, SARIF, and the page, in Chromium too."""
+"""A deployment in each of its forms: JSON, Markdown, JUnit XML, SARIF, and the page, also in Chromium."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_names_from_files_are_text_wherever_they_stand() -> None:
     assert not any(link.startswith("javascript") for link in page.links)
 
 
-def test_kinds_are_told_by_operator_and_reason_the_most_frequent_first() -> None:
+def test_kinds_differ_by_operator_and_reason_the_most_frequent_first() -> None:
     (_, xnnpack, *_) = whole().placements
     assert [(kind.op, len(kind.nodes)) for kind in figures.kinds(xnnpack)] == [
         ("Transpose", 26),

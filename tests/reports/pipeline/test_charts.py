@@ -27,7 +27,7 @@ def timed(*before_and_speedup: tuple[float, float]) -> PipelineReport:
     return report(nodes, [cell(each) for each in nodes])
 
 
-def test_cells_are_told_by_their_share_of_one_time_of_the_model() -> None:
+def test_times_of_cells_are_relative_to_one_time_of_the_model() -> None:
     source, fast, slow = choices(matrix.rows(timed((10.0, 2.0), (30.0, 0.5))))
     assert (source.ms, source.sqnr, source.name) == (20.0, math.inf, "net")
     assert source.size == passing().artifacts[0].report.reference.size
@@ -36,7 +36,7 @@ def test_cells_are_told_by_their_share_of_one_time_of_the_model() -> None:
     assert (fast.size, slow.size, fast.sqnr) == (1_000_000, 2_000_000, 30.0)
 
 
-def test_a_time_that_a_limit_asked_for_is_drawn_too() -> None:
+def test_a_time_measured_for_a_limit_is_drawn_too() -> None:
     made = node("net/plain", passing())
     run = report([made], [cell(made, latency=latency(before_ms=8.0, speedup=0.8))])
     _, only = choices(matrix.rows(run))

@@ -250,7 +250,7 @@ def test_failures_have_their_reason_stage_node_and_line_below() -> None:
     assert third[-1] == "  stage limits, ci/pipeline.yaml:14"
 
 
-def test_a_failure_says_what_its_reader_may_write_against_it() -> None:
+def test_a_failure_names_keys_of_the_pipeline_file() -> None:
     (fed,) = failing().artifacts
     said = fed.report.model_copy(update={"verdict": "inconclusive", "fed": ()})
     run = failing().model_copy(update={"artifacts": (fed.model_copy(update={"report": said}),)})

@@ -1,4 +1,4 @@
-"""What GitHub Actions and GitLab CI read of a run, parsed as their own runners do."""
+"""The annotations for GitHub Actions and GitLab CI, parsed as their own runners do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A profile in each of its forms: the document, Markdown, and the page, in headless Chromium too."""
+"""A profile in each of its forms: JSON, Markdown, and the page, also in headless Chromium."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_thin_nodes_are_joined_and_counted() -> None:
     assert joined.title.startswith("70 nodes")
 
 
-def test_a_node_is_told_by_what_it_computes() -> None:
+def test_a_node_has_the_names_of_its_onnx_nodes() -> None:
     fused = node("fused 3", "FusedGemm", 1.0, sources=("/MatMul", "/Add"))
     assert figures.node_title(fused) == "FusedGemm /MatMul, /Add: 1.00 ms, 0.0 %"
     assert figures.sources(node("a", "Conv", 1.0)) == ""
