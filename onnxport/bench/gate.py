@@ -151,10 +151,10 @@ class _ModelGate(_LimitGate):
         self._path = model.path
 
     def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
-        earlier = {_shared(row.settings): row for row in rows if row.artifact == str(self._path)}
+        earlier = {_shared_settings(row.settings): row for row in rows if row.artifact == str(self._path)}
         found = []
         for row in rows:
-            before = earlier.get(_shared(row.settings))
+            before = earlier.get(_shared_settings(row.settings))
             if row.artifact != str(self._path) and row.floor is not None and before and before.floor:
                 compared = _compare_now(row.floor, before.floor, row.settings)
                 row = row.model_copy(update={"against": compared.standard(self._limit)})
@@ -166,12 +166,14 @@ class _ModelGate(_LimitGate):
             return None
         settings = trial.subject.settings
         for other in session.running:
-            if other.subject.path == self._path and _shared(other.subject.settings) == _shared(settings):
+            if other.subject.path == self._path and _shared_settings(
+                other.subject.settings
+            ) == _shared_settings(settings):
                 return _compare_now(trial.floor, other.floor, settings)
         return None
 
 
-def _shared(settings: Settings) -> tuple[object, ...]:
+def _shared_settings(settings: Settings) -> tuple[object, ...]:
     """Return the settings that two models, perhaps of two formats, need in common."""
     return settings.threads, settings.batch
 

@@ -79,7 +79,7 @@ class Inputs:
         if unknown := sorted(self._params.shape.keys() - names):
             fix = f"the inputs are {', '.join(map(repr, sorted(names)))}" if names else ""
             raise UsageError(f"--shape: no model has an input {unknown[0]!r}", fix=fix)
-        self._fixed = _fixed(specs for _, specs in models)
+        self._fixed = _fixed_sizes(specs for _, specs in models)
         if self._params.inputs is not None:
             return
         for path, specs in models:
@@ -88,7 +88,7 @@ class Inputs:
             except UsageError:  # a shape that contradicts this model: its row shows the error
                 continue
             if lacking:
-                raise _unsized(path, specs, lacking)
+                raise _open_size_error(path, specs, lacking)
 
     def feeding(self, batch: int | None) -> Feeding:
         """Return a function that makes a model's inputs.
@@ -170,7 +170,7 @@ def _graph_facts(graph: Model | None, specs: Specs) -> _GraphFacts:
     return _GraphFacts({**known, **initial}, frozenset(states))
 
 
-def _fixed(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
+def _fixed_sizes(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
     """Return, by input name and rank, the sizes of axes on which all models that fix one agree."""
     sizes: dict[tuple[str, int], dict[int, set[int]]] = {}
     for specs in models:
@@ -185,7 +185,7 @@ def _fixed(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
     }
 
 
-def _unsized(path: str, specs: Specs, lacking: Mapping[str, Sequence[int]]) -> UsageError:
+def _open_size_error(path: str, specs: Specs, lacking: Mapping[str, Sequence[int]]) -> UsageError:
     known = {spec.name: spec for spec in specs}
     options = " ".join(
         f"--shape {name}={','.join(_dim_text(dim, axis in axes) for axis, dim in enumerate(known[name].shape))}"

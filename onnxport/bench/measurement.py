@@ -126,22 +126,22 @@ def _row(plan: Planned, files: Files, trial: Trial | None, accuracy: Accuracy | 
     )
     failure = plan.failure if trial is None else trial.failure
     if failure is not None:
-        return row.model_copy(update=_failed(failure, planned=trial is None))
+        return row.model_copy(update=_failure_fields(failure, planned=trial is None))
     assert trial is not None
     assert trial.ports is not None
     batch = inputs.batch_of(trial.ports.inputs, trial.feeds)
     settings = plan.settings.model_copy(update={"batch": batch if batch is not None else plan.settings.batch})
-    return row.model_copy(update={"settings": settings, **_figures(trial, settings.batch or 1)})
+    return row.model_copy(update={"settings": settings, **_figure_fields(trial, settings.batch or 1)})
 
 
-def _failed(failure: Failure, planned: bool) -> dict[str, object]:
+def _failure_fields(failure: Failure, planned: bool) -> dict[str, object]:
     """Return the fields of a row without figures; a failure that was planned fails no command."""
     error = failure.error
     code = PROVEN if planned else error.exit_code
     return {"status": failure.status, "why": printable(" ".join(str(error).split())), "exit_code": code}
 
 
-def _figures(trial: Trial, batch: int) -> dict[str, object]:
+def _figure_fields(trial: Trial, batch: int) -> dict[str, object]:
     spread = _spread(trial)
     joules = [turn.joules for turn in trial.turns]
     used = sum(filter(None, joules)) if all(each is not None for each in joules) else None

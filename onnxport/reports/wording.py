@@ -100,7 +100,7 @@ def cut(things: Sequence[T], most: int) -> tuple[Sequence[T], int]:
     return things[:most], max(0, len(things) - most)
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def name_list(names: Sequence[str], most: int = 3) -> str:
     """Return "a, b, c and 12 more"."""
     shown, rest = cut(names, most)
     return ", ".join(map(text, shown)) + (f" and {rest:,} more" if rest else "")

@@ -48,7 +48,7 @@ class OrtModel:
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=providers)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
-            raise _refused(f"ONNX Runtime cannot load {path}", error) from error
+            raise _refusal(f"ONNX Runtime cannot load {path}", error) from error
         if name not in self._session.get_providers():  # a provider that cannot start is skipped silently
             raise MissingDependencyError(
                 f"this ONNX Runtime has {name.removesuffix(SUFFIX)}, but could not start it",
@@ -68,7 +68,7 @@ class OrtModel:
         return {name: value for (name, _, _), value in zip(self.outputs, values, strict=True)}
 
     def refusal(self, error: Exception) -> InputError:
-        return _refused(f"ONNX Runtime cannot run {self._path}", error)
+        return _refusal(f"ONNX Runtime cannot run {self._path}", error)
 
 
 load = OrtModel
@@ -87,7 +87,7 @@ def _full(wanted: str, available: list[str]) -> str:
     )
 
 
-def _refused(what: str, error: Exception) -> InputError:
+def _refusal(what: str, error: Exception) -> InputError:
     from onnxport.runtimes.ort.types_and_messages import cause
 
     return InputError(what, why=cause(error))

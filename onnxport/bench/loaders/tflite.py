@@ -30,7 +30,7 @@ class TfliteModel:
                 path, num_threads=settings.get("threads"), experimental_op_resolver_type=kernels
             )
         except (ValueError, RuntimeError) as error:
-            raise _refused(f"LiteRT cannot load {path}", error) from error
+            raise _refusal(f"LiteRT cannot load {path}", error) from error
         self.ran_on = f"LiteRT {__version__}, {'built-in kernels' if plain else 'XNNPACK'}"
         self.inputs = [_port(each) for each in self._interpreter.get_input_details()]
         self.outputs = [_port(each) for each in self._interpreter.get_output_details()]
@@ -54,7 +54,7 @@ class TfliteModel:
         return {key: self._value(int(key)) for key, _, _ in self.outputs}
 
     def refusal(self, error: Exception) -> InputError:
-        return _refused(f"LiteRT cannot run {self._path}", error)
+        return _refusal(f"LiteRT cannot run {self._path}", error)
 
     def _set(self) -> None:
         for index, array in self._feeds.items():
@@ -80,6 +80,6 @@ def _port(details: Mapping[str, Any]) -> Port:
     return str(details["index"]), numpy.dtype(details["dtype"]).name, shape
 
 
-def _refused(what: str, error: Exception) -> InputError:
+def _refusal(what: str, error: Exception) -> InputError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return InputError(what, why="; ".join(dict.fromkeys(lines))[:400] or type(error).__name__)

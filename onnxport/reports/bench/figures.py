@@ -165,7 +165,7 @@ class Bench:
         slower = [self.label(row) for row in self.rows if row.against and row.against.standing == "slower"]
         if slower:
             are = "is" if len(slower) == 1 else "are"
-            return f"{wording.listed(slower)} {are} slower than the baseline allows"
+            return f"{wording.name_list(slower)} {are} slower than the baseline allows"
         if not self.measured:
             return "nothing could be measured"
         fastest = next((best for best in self.bests if best.title == "fastest"), None)

@@ -22,7 +22,7 @@ def view(report: BenchReport) -> str:
         escape("; ".join(filter(None, (bench.totals, bench.shared)))),
     ]
     parts += [_table(bench, bench.measured)] if bench.measured else []
-    parts += _unmeasured(bench)
+    parts += _unmeasured_parts(bench)
     parts += note_lines(report.notes)
     parts += _ending(report)
     return "\n\n".join(parts) + "\n"
@@ -47,7 +47,7 @@ def _standing(row: Row) -> str:
     return f"{wording.MARKS[row.against.standing]} {figures.standing(row)}" if row.against is not None else ""
 
 
-def _unmeasured(bench: Bench) -> Iterator[str]:
+def _unmeasured_parts(bench: Bench) -> Iterator[str]:
     if bench.unmeasured:
         yield "### Not measured"
         yield "\n".join(

@@ -20,7 +20,7 @@ def bench_lines(report: BenchReport) -> str:
     bench = Bench(report)
     shared = f"{bench.shared}; " if bench.shared else ""
     head = f"{shared}{figures.method(bench.report)}"
-    return "\n".join([head, *_table(bench), *_unmeasured(bench), *_unclear(bench)])
+    return "\n".join([head, *_table(bench), *_unmeasured_lines(bench), *_unclear_lines(bench)])
 
 
 def notes(report: BenchReport) -> list[str]:
@@ -30,7 +30,7 @@ def notes(report: BenchReport) -> list[str]:
 def failures(report: BenchReport) -> Iterator[str]:
     """Yield why the command does not end with 0; rows of an artefact with the same reason share a line."""
     bench = Bench(report)
-    for label, row in _grouped(bench, [row for row in report.rows if row.exit_code != PROVEN]):
+    for label, row in _group(bench, [row for row in report.rows if row.exit_code != PROVEN]):
         yield f"{label}: {row.why}"
     for row in report.rows:
         if row.exit_code == PROVEN and figures.fails(row):
@@ -66,19 +66,19 @@ def _shown_settings(rows: Sequence[Row]) -> list[str]:
     return [*shown, *(name for name, found in values.items() if len(found) > 1)]
 
 
-def _unmeasured(bench: Bench) -> Iterator[str]:
-    for label, row in _grouped(bench, bench.unmeasured):
+def _unmeasured_lines(bench: Bench) -> Iterator[str]:
+    for label, row in _group(bench, bench.unmeasured):
         yield f"{label}  {row.status}: {wording.text(row.why)}"
 
 
-def _unclear(bench: Bench) -> Iterator[str]:
+def _unclear_lines(bench: Bench) -> Iterator[str]:
     """Yield why a comparison with the baseline has no result."""
     for row in bench.measured:
         if row.against is not None and row.against.standing == "unclear":
             yield f"{bench.label(row)}  {figures.standing(row)}"
 
 
-def _grouped(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+def _group(bench: Bench, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
     """Group rows of one artefact with one reason; yield the group's label, "model.onnx, cuda", and its first row."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:

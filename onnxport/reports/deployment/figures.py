@@ -25,7 +25,7 @@ class Kind:
 
     def names(self, most: int = 3) -> str:
         """Return the nodes' names: "/a, /b and 12 more"."""
-        return wording.listed(self.nodes, most)
+        return wording.name_list(self.nodes, most)
 
 
 def kinds(placement: Placement) -> list[Kind]:
@@ -43,7 +43,7 @@ def summary(report: DeploymentReport) -> str:
     complete = sum(each.extent == "all" for each in report.placements)
     if len(report.placements) == 1:
         only = report.placements[0]
-        return f"{name}: {text(only.title)} takes {taken(only)}"
+        return f"{name}: {text(only.title)} takes {extent_text(only)}"
     if not complete:
         return f"{name}: none of {wording.count(len(report.placements), 'runtime')} takes all of it"
     take = "takes" if complete == 1 else "take"
@@ -69,7 +69,7 @@ def verdict(report: DeploymentReport) -> Extent:
     return next((each for each in ("unknown", "none", "part") if each in found), "all")
 
 
-def taken(placement: Placement) -> str:
+def extent_text(placement: Placement) -> str:
     """Return "all 214 nodes", "120 of 214 nodes in 3 groups", "nothing", "unknown"."""
     if placement.extent == "unknown":
         return "unknown"

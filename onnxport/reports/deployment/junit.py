@@ -22,11 +22,11 @@ def _case(report: DeploymentReport, placement: Placement) -> xml.Element:
     case = xml.Element("testcase", classname="runs-on", name=wording.text(placement.runtime))
     lines = "\n".join(figures.details(placement))
     if figures.fails(report, placement):
-        message = f"{wording.text(placement.title)} takes {figures.taken(placement)}"
+        message = f"{wording.text(placement.title)} takes {figures.extent_text(placement)}"
         xml.SubElement(case, "failure", type=placement.extent, message=message).text = lines
     elif placement.extent == "unknown":
         message = wording.text(placement.why) or "unknown"
         xml.SubElement(case, "skipped", type="unknown", message=message)
-    output = (f"takes: {figures.taken(placement)}", f"source: {figures.origin(placement)}", lines)
+    output = (f"takes: {figures.extent_text(placement)}", f"source: {figures.origin(placement)}", lines)
     xml.SubElement(case, "system-out").text = "\n".join(filter(None, output))
     return case

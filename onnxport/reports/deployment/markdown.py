@@ -21,7 +21,7 @@ def view(report: DeploymentReport) -> str:
         (
             wording.MARKS[each.extent],
             escape(each.title),
-            escape(figures.taken(each)),
+            escape(figures.extent_text(each)),
             escape(figures.origin(each)),
             escape(figures.change(each)),
         )

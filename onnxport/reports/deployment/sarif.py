@@ -44,7 +44,7 @@ def _results(report: DeploymentReport, placement: Placement, rules: Rules) -> It
     title = wording.text(placement.title)
     if placement.why or not placement.fallbacks:
         yield _result(
-            report, placement, rules, (), f"{title}: {placement.why or figures.taken(placement)}", ()
+            report, placement, rules, (), f"{title}: {placement.why or figures.extent_text(placement)}", ()
         )
     for kind in figures.kinds(placement):
         message = f"{title} leaves out {wording.count(len(kind.nodes), 'node')} {kind.op}: {kind.why}"

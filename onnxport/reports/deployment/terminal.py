@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from onnxport.core.errors import printable
 from onnxport.deployment.report import DeploymentReport, Fallback, Placement
-from onnxport.reports.deployment.figures import origin, taken
+from onnxport.reports.deployment.figures import extent_text, origin
 from onnxport.reports.wording import align, count
 
 _SHOWN = 4  # kinds of fallback below a row
@@ -14,7 +14,7 @@ _SHOWN = 4  # kinds of fallback below a row
 
 def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
     """Return the report; `detailed` adds every fallback and note."""
-    heads = align([(each.runtime, taken(each), origin(each)) for each in report.placements], left=3)
+    heads = align([(each.runtime, extent_text(each), origin(each)) for each in report.placements], left=3)
     shown = [f"{report.model}   {report.format}"]
     for placement, head in zip(report.placements, heads, strict=True):
         shown += (f"  {head}", *(f"      {line}" for line in _below(placement, detailed)))

@@ -10,7 +10,7 @@ from onnxport.reports.page import render
 from onnxport.reports.pipeline import charts, matrix
 from onnxport.reports.pipeline.matrix import Row
 from onnxport.reports.pipeline_report import PipelineReport
-from onnxport.reports.run.html import CAPS, judged_values
+from onnxport.reports.run.html import CAPS, details_values
 
 _COLUMNS = 6  # of a matrix that fits a page
 _OUTPUTS = 400  # on the whole page
@@ -36,7 +36,7 @@ def view(report: PipelineReport) -> str:
         bars=[charts.stage_bar(node) for node in report.nodes],
         m=matrix,
         command=shlex.join(("onnxport", report.command, *report.arguments)) if report.arguments else "",
-        **judged_values({**CAPS, "outputs": _most_outputs(report)}),
+        **details_values({**CAPS, "outputs": _most_outputs(report)}),
     )
 
 

@@ -10,7 +10,7 @@ from onnxport.reports.markdown import ending, escape, failure, table
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
-from onnxport.reports.run.markdown import judged
+from onnxport.reports.run.markdown import details
 
 __all__ = ["failure", "view"]
 
@@ -78,7 +78,7 @@ def _times(report: PipelineReport) -> Iterator[str]:
         (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
         for node in report.nodes
     ]
-    yield from _folded("Stages", table(("node", "stage", "origin", "time"), rows[:_ROWS]))
+    yield from _fold("Stages", table(("node", "stage", "origin", "time"), rows[:_ROWS]))
 
 
 def _details(report: PipelineReport, most: int) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _details(report: PipelineReport, most: int) -> Iterator[str]:
     with_run.sort(key=lambda node: not matrix.is_failed(node))
     shown, rest = wording.cut(with_run, _DETAILS)
     for node in shown:
-        details = "\n\n".join(_folded(f"{node.name}: {matrix.verdict_of(node)}", _details_of(node)))
+        details = "\n\n".join(_fold(f"{node.name}: {matrix.verdict_of(node)}", _details_of(node)))
         most -= len(details.encode())
         if most < 0:
             rest += 1
@@ -103,11 +103,11 @@ def _details_of(node: NodeRecord) -> str:
     parts = []
     for artifact in run.artifacts:
         parts.append(f"**{escape(wording.summary(artifact.report))}**: {escape(artifact.report.reason)}")
-        parts += judged(artifact)
+        parts += details(artifact)
     return "\n\n".join(parts)
 
 
-def _folded(title: str, body: str) -> Iterator[str]:
+def _fold(title: str, body: str) -> Iterator[str]:
     """Yield a folded section; without the blank lines around it, the body would be HTML instead of Markdown."""
     yield f"<details><summary>{html.escape(wording.text(title))}</summary>"
     yield body

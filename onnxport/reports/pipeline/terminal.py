@@ -23,14 +23,16 @@ def result_lines(report: PipelineReport, *, detailed: bool = False, figures: boo
     if detailed:
         lines += ["", figure_lines(report)]
     elif figures:
-        lines += map(_figures, [node for node in report.nodes if matrix.is_failed(node) and node.run][:_FEW])
+        lines += map(
+            _figure_table, [node for node in report.nodes if matrix.is_failed(node) and node.run][:_FEW]
+        )
     return "\n".join(lines)
 
 
 def figure_lines(report: PipelineReport) -> str:
     """Return a line per node, then the figures of all their outputs."""
     judged = (node for node in report.nodes if node.run is not None)
-    return "\n".join((*map(_node_line, report.nodes), *map(_figures, judged)))
+    return "\n".join((*map(_node_line, report.nodes), *map(_figure_table, judged)))
 
 
 def fault_lines(fault: Fault) -> str:
@@ -45,7 +47,7 @@ def fault_lines(fault: Fault) -> str:
     if fault.found:
         lines.append(f"  {fault.found}")
     if fault.others:
-        lines.append(f"  not made because of it: {wording.listed(fault.others)}")
+        lines.append(f"  not made because of it: {wording.name_list(fault.others)}")
     return "\n".join(lines)
 
 
@@ -56,7 +58,7 @@ def notes(report: PipelineReport) -> list[str]:
         run = matrix.run_of(node)
         for note in terminal.notes(run) if run is not None else ():
             about.setdefault(note, []).append(node.name)
-    return [f"{note} ({wording.listed(names)})" for note, names in about.items()]
+    return [f"{note} ({wording.name_list(names)})" for note, names in about.items()]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def _node_line(node: NodeRecord) -> str:
     return _GAP.join(part for part in parts if part)
 
 
-def _figures(node: NodeRecord) -> str:
+def _figure_table(node: NodeRecord) -> str:
     run = matrix.run_of(node)
     assert run is not None, "the caller passes nodes with a run"
     return f"\n{terminal.result_lines(run, detailed=True)}"

@@ -101,7 +101,7 @@ def sources(node: NodeTime) -> str:
     """Return the ONNX nodes that it computes, three of them by name; empty where unknown or its own name."""
     if node.sources in ((), (node.name,)):
         return ""
-    return wording.listed(list(map(shorten, node.sources)))
+    return wording.name_list(list(map(shorten, node.sources)))
 
 
 def scopes_of(node: NodeTime) -> tuple[str, ...]:

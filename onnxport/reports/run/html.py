@@ -24,12 +24,12 @@ def view(report: RunReport) -> str:
         run=report,
         verdict=wording.worst_verdict(report),
         command=shlex.join(("onnxport", report.command, *report.arguments)) if report.arguments else "",
-        **judged_values(CAPS),
+        **details_values(CAPS),
     )
 
 
-def judged_values(caps: Mapping[str, int]) -> dict[str, Any]:
-    """Return the values that run/judged.html.j2 needs."""
+def details_values(caps: Mapping[str, int]) -> dict[str, Any]:
+    """Return the values that run/details.html.j2 needs."""
     return {"caps": caps, "run_charts": charts, "facts": facts, "layers_to_show": _layers_to_show}
 
 

@@ -35,10 +35,10 @@ def _artifact(artifact: ArtifactRecord) -> Iterator[str]:
         f"**{escape(wording.summary(report))}**: {escape(report.reason)}\n\n"
         f"{size}{kept}, {wording.count(len(report.fed), 'input set')}"
     )
-    yield from judged(artifact)
+    yield from details(artifact)
 
 
-def judged(artifact: ArtifactRecord) -> Iterator[str]:
+def details(artifact: ArtifactRecord) -> Iterator[str]:
     """Yield everything below an artefact's verdict."""
     report = artifact.report
     if artifact.worth is not None:
