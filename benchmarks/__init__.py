@@ -1,1 +1,1 @@
-"""Side by side with the tools that do the same: each benchmark one command that prints what it measured."""
+"""Benchmarks beside the tools that do the same; each is one command that prints what it measured."""

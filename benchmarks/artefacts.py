@@ -1,7 +1,7 @@
-"""What a `.tflite` is worth, whoever made it: what it holds, whether its answers are right, how fast it runs.
+"""Examine a `.tflite` from any converter: its contents, whether its outputs are right, and its latency.
 
-`Bench` runs in a child process: an artefact that takes the interpreter down is a line in the table,
-not the end of the benchmark.
+`Bench` runs in a child process, so that an artefact that crashes the interpreter is a line in the table and does not
+end the benchmark.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How often `onnxport bench --against` is right on a busy machine.
+"""Measure how often `onnxport bench --against` is right on a busy machine.
 
     python -m benchmarks.bench_gate [KEY...] [--repetitions 20] [--threads 1] [--burners N] [--beside]
 
-The installed command measures a baseline of real models; then, in fresh processes and in turns, the unchanged files and
-the same networks with 15 % more to do (benching/slower.py) are held against it with --max-slowdown 1.10, while other
-programs come and go at random (benching/burning.py), during the baseline as well. Targets: no alarm in 20 repetitions,
-and an alarm in 20 of 20. `--beside` holds them against the earlier model itself instead.
+The installed command measures a baseline of real models. Then fresh processes compare, in turns, the unchanged files
+and the same networks with 15 % more work (benching/slower.py) with it, at --max-slowdown 1.10. Meanwhile, and during
+the baseline, other programs start and stop at random (benching/burning.py). Targets: no alarm for unchanged files in
+20 repetitions, and an alarm for slower ones in 20 of 20. `--beside` compares with the earlier model itself instead.
 """
 
 from __future__ import annotations

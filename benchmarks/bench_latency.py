@@ -1,14 +1,13 @@
-"""Warm latency by `onnxport bench` beside everybody's own loops, for the same settings.
+"""Compare the warm latency of `onnxport bench` with that of plain loops under the same settings.
 
     python -m benchmarks.bench_latency [--threads 2] [--tools]
 
-Each of eight real models as `.onnx` and as our `.tflite` is measured by the installed command and by a plain loop of
-`session.run` or `invoke`, in fresh processes that take turns; the ratio of a turn is ours over the loop's, and that of
-a model the median of its turns. Target: each within 5 %. `--tools` adds what the wheels bring for the purpose:
-`litert-benchmark`, and `onnxruntime_test`, which takes all cores and tells the mean.
+Each of eight real models, as `.onnx` and as our `.tflite`, is measured by the installed command and by a plain loop of
+`session.run` or `invoke`, in fresh processes that take turns. The ratio of a turn is ours over the loop's; a model's
+ratio is the median of its turns. Target: each within 5 %. `--tools` adds the tools in the runtimes' wheels:
+`litert-benchmark`, and `onnxruntime_test`, which uses all cores and prints the mean.
 
-The target is one for a quiet machine: on a busy one both figures are what others leave them, and the ratio of the
-fastest runs of all turns tells more.
+The target is for a quiet machine. On a busy one, compare the fastest runs of all turns instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Peak memory by `onnxport bench` beside GNU time's: python -m benchmarks.bench_memory
+"""Compare the peak memory of `onnxport bench` with that of GNU time: python -m benchmarks.bench_memory
 
-Each of eight real models as `.onnx` and as our `.tflite` is measured by the installed command, and by `/usr/bin/time`
-of a plain loop in a process of its own (`%M`, the kernel's maximum resident set). Target: each within 5 %.
+Each of eight real models, as `.onnx` and as our `.tflite`, is measured by the installed command, and by `/usr/bin/time`
+around a plain loop in its own process (`%M`, the kernel's maximum resident set). Target: each within 5 %.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole commands in fresh processes, timed."""
+"""Run whole commands in fresh processes and time them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT = 600.0
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a command.
+    """The result of a command.
 
     Attributes:
         seconds: wall time.

@@ -42,7 +42,7 @@ Ours counts as right where its own proof let it out and the answers agree beside
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool made of a model."""
+    """A tool's result for a model."""
 
     right: bool
     said: str

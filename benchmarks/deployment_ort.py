@@ -55,7 +55,7 @@ _NODE = re.compile(r"VerifyEachNodeIsAssignedToAnEp\]\s{3,}(\w+) \((.*)\)$")
 
 @dataclass
 class Witness:
-    """What ONNX Runtime logged.
+    """The placements that ONNX Runtime logs.
 
     Attributes:
         counts: provider to nodes.
@@ -88,7 +88,7 @@ def witness(path: Path, provider: str) -> Witness:
 
 
 def reported(path: Path, runtime: str) -> Placement:
-    """What the installed command says, in a fresh process."""
+    """Return the report of the installed command, in a fresh process."""
     command = [sys.executable, "-m", "onnxport", "inspect", str(path), "--runs-on", runtime, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     return Placement.model_validate(json.loads(done.stdout)["placements"][0])
@@ -138,7 +138,7 @@ def cpu_table(source: Path) -> Table:
 
 
 def node_tests(table: Table) -> None:
-    """What ONNX Runtime makes a session of against what the estimate takes, for all kinds of operators and types."""
+    """Compare the models that ONNX Runtime loads with the estimate, for all kinds of operators and types."""
     counts: Counter[tuple[bool, bool]] = Counter()
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 4

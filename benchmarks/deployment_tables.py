@@ -182,7 +182,7 @@ _LISTED = ("sets", "operators")
 
 
 def _openvino(source: Path) -> dict[str, Any]:
-    """What the provider asks of a node on a CPU: the operator, the types of all tensors, and no scalars but of some."""
+    """Return the provider's conditions for a node on a CPU: operator, types of all tensors, scalars of some only."""
     text = (source / _OPENVINO).read_text()
     entries = re.findall(
         r'\{"(\w+)", V_\w+, \{([^}]*)\}\}', text.split("no_dimension_supported_.push_back")[0]

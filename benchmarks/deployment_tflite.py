@@ -74,7 +74,7 @@ def _row(key: str, folder: Path) -> tuple[str, bool]:
 
 
 def _said(path: Path) -> dict[int, tuple[int, int, int]]:
-    """What LiteRT's log says of each subgraph of which it delegates something."""
+    """Return LiteRT's log of each subgraph that it delegates in part."""
     command = [sys.executable, "-m", "benchmarks.deployment_tflite", "--witness", str(path)]
     log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     # Of several sizes that were tried the last.

@@ -1,7 +1,7 @@
-"""Undoes what converters do to a model's ends: tensors renamed, outputs reordered, axes permuted.
+"""Match the outputs of a converted model with the source's: renamed tensors, reordered outputs, permuted axes.
 
-Shapes say what may belong together, and where they leave a choice, the smallest error decides: a tool is never
-called wrong for what it named or ordered differently. (A user has to find that out by himself; it is not counted.)
+Shapes decide which tensors may match, and the smallest error decides between several: a tool is not called wrong for
+names or order. (Its users have to find the match themselves, which is not counted.)
 """
 
 from __future__ import annotations

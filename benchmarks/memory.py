@@ -1,6 +1,6 @@
-"""Whole commands in fresh processes, with the memory that they and their children take together.
+"""Run whole commands in fresh processes and measure the memory of all their processes together.
 
-Proportional set size: pages that several processes share are counted once, and pages of mapped files count as well.
+Proportional set size: pages that several processes share count once, and pages of mapped files count as well.
 """
 
 from __future__ import annotations

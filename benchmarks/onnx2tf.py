@@ -1,7 +1,7 @@
-"""onnx2tf, run out of process in an environment of its own: it pins 17 packages and needs Python 3.12.
+"""Run onnx2tf in its own environment: it pins 17 packages and needs Python 3.12.
 
-It rewrites the file that it is given (onnxsim works on the input's path, up to three times) and leaves files in the
-current directory, so every run gets a copy of the model in a fresh directory of its own.
+onnx2tf rewrites its input file (it runs onnxsim on it up to three times) and leaves files in the current directory, so
+that every run gets a copy of the model in a fresh folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""onnxsim's emitters, out of process in an environment with what they need: TensorFlow for TFLite, or coremltools."""
+"""Run onnxsim's emitters in an environment with their requirements: TensorFlow for TFLite, or coremltools."""
 
 from __future__ import annotations
 

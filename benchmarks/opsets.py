@@ -1,11 +1,11 @@
-"""Real models brought to another opset by the installed command, each in a fresh process, and proven there.
+"""Bring real models to another opset with the installed command, each in a fresh process, with a proof.
 
     python -m benchmarks.opsets              # the newest opset that ONNX Runtime runs
     python -m benchmarks.opsets 11           # another one
     python -m benchmarks.opsets latest KEY...
 
-All trained models that packages carry, in the form in which they carry them (fixtures/models.toml). Exits with the
-number of those that are neither proven nor refused for a reason.
+Uses all trained models that packages contain, as they contain them (fixtures/models.toml). Exits with the number of
+models that are neither proven nor refused with a reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def trained() -> list[str]:
 
 
 def brought(key: str, opset: str, folder: Path) -> tuple[bool, str]:
-    """Whether the model is proven at the opset or refused, and a line about it."""
+    """Return whether the model is proven at the opset or refused, and a line about it."""
     source, output = models.path(key), folder / "brought.onnx"
     options = ["-o", output, "--opset", opset, "--no-simplify", "--json"]
     command = [sys.executable, "-m", "onnxport", "optimize", source, *options]

@@ -1,10 +1,10 @@
-"""What optimizing a large model costs: the peak memory of the whole command, its proof included.
+"""Measure the peak memory of optimizing a large model, including the proof.
 
     python -m benchmarks.optimize [GB ...] [--folder DIR]
 
-Per size: a seeded chain of MatMul and Gemm at opset 11, with its weights in external data, goes through
-`onnxport optimize --opset latest --simplify` in a fresh process, whose children are counted (benchmarks.memory:
-proportional set size, mapped files included). The target is 1.3 times the model's size at 3 GB.
+For each size, a seeded chain of MatMul and Gemm at opset 11 with external weights goes through `onnxport optimize
+--opset latest --simplify` in a fresh process, whose children count (benchmarks.memory: proportional set size, mapped
+files included). The target is 1.3 times the model's size at 3 GB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The most memory that a process and all that it started held at one time, while somebody else waits for it."""
+"""Measure the peak memory of a process and all its children while another function waits for it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What `onnxport run` costs beside single commands, what a second process brings, and what memory its tasks take.
+"""Measure the overhead of `onnxport run` over single commands, the gain of a second process, and the memory of tasks.
 
     python -m benchmarks.pipelines                # overhead and throughput, ratios in one run
-    python -m benchmarks.pipelines --memory       # peaks of single tasks, for the factors in running/memory.py
+    python -m benchmarks.pipelines --memory       # peaks of single tasks, for the memory estimates of the scheduler
 
 Every run is the installed command in a fresh process with a cold cache. The two sides of a comparison take turns, and
-the ratio told is the median of the rounds'; processor time stands beside it, since a busy machine changes it less.
+the ratio is the median of the rounds. Processor time is printed beside it: a busy machine changes it less.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How far the nodes' times of `onnxport profile` add up to a run, and how much of them is told in ONNX nodes.
+"""Compare the sum of the nodes' times of `onnxport profile` with a run, and count the share traced to ONNX nodes.
 
     python -m benchmarks.profile_sums [--threads 1] [--runs 50] [KEY ...]
 
-Every .onnx of fixtures.models through the command in a fresh process, and a few of them converted to TFLite. `nodes` is
-the sum of the nodes' times, `outside` what a run takes in which nothing is computed, `sum` both beside `run`.
+Profiles every .onnx of fixtures.models in a fresh process, and a few converted to TFLite. `nodes` is the sum of the
+nodes' times, `outside` the time of a run outside of nodes, `sum` both relative to `run`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _cases(keys: Sequence[str], folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What is profiled, and the command's words for it."""
+    """A profiled model and the command's arguments."""
     for key in keys:
         path, shapes = str(models.path(key)), _shapes(models.shapes(key))
         yield key, (path, *shapes)

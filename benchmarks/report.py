@@ -1,4 +1,4 @@
-"""What the conversion benchmark found: figures, their medians over models, and the tables that show them."""
+"""The results of the conversion benchmark: figures, their medians over models, and tables."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Report:
 
 
 def summarize_conversions(found: Sequence[Conversion]) -> dict[str, dict[str, Any]]:
-    """How many are right; per backend medians over the models that both it and we made something of."""
+    """Count right artefacts; per backend, take medians over the models that both tools convert."""
     ours = {entry.key: entry for entry in found if entry.tool == OURS}
     summary: dict[str, dict[str, Any]] = {}
     for tool in (OURS, *BACKENDS):
@@ -186,7 +186,7 @@ def latency_table(found: Sequence[Comparison]) -> Table:
 
 
 def verdict_on(artefact: Examination | None) -> str:
-    """What to say of an artefact."""
+    """Describe an artefact."""
     if artefact is None:
         return "not made"
     if artefact.worst is None:

@@ -1,10 +1,10 @@
-"""Which real models the engines of others load, and which of those they compute as ONNX Runtime does.
+"""Find which real models other engines load, and which of them they compute as ONNX Runtime does.
 
     python -m benchmarks.runtimes_matrix [--engines tract,openvino,ncnn,mnn,mnn+winograd=off] [--json FILE] [MODEL ...]
 
 Each model goes through the installed command in a fresh process, `onnxport validate MODEL MODEL --candidate-runtime
-runtime=ENGINE`, at the sizes of fixtures/models.toml; of one that is not equivalent `onnxport debug` names the node.
-The table is that of docs/runtimes.md. With --json what was found before is kept, and only MODELs given are asked again.
+runtime=ENGINE`, at the sizes of fixtures/models.toml; for one that is not equivalent `onnxport debug` names the node.
+The table is that of docs/runtimes.md. `--json` keeps earlier results and measures only the given MODELs again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def keys() -> list[str]:
 
 
 def asked(engine: str, key: str) -> dict[str, Any]:
-    """What the engine makes of a model: verdict, exit code, and what was said where it is not proven."""
+    """Return the verdict for a model on the engine, the exit code, and the message where it is not proven."""
     path = str(models.path(key))
     with tempfile.TemporaryDirectory() as folder:
         settings = f"runtime={engine}".split("+")

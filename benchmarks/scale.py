@@ -1,12 +1,11 @@
-"""What a large model costs: the peak memory of converting it to TFLite, and of proving the result, in one run.
+"""Measure the peak memory of converting a large model to TFLite, and of proving the result.
 
     python -m benchmarks.scale [GB ...] [--precision fp16] [--folder DIR]
 
-Per size: a seeded chain of MatMul and Gemm with weights in external data is written, converted by the installed command
-without a proof, and then validated, each in a fresh process whose children are counted. The targets are 4 times the
-model's size in memory at 1 GB and 3 times at 3 GB, for the conversion and for the validation alone.
-
-The third line is the conversion with its proof in one command, as users run it.
+For each size, a seeded chain of MatMul and Gemm with external weights is written, converted by the installed command
+without a proof, and then validated, each in a fresh process whose children count. The targets are 4 times the model's
+size in memory at 1 GB and 3 times at 3 GB, for the conversion and for the validation alone. The third line is the
+conversion with its proof in one command, as users run it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Simplifying by us, onnxsim and OnnxSlim, side by side in one run: nodes, bytes, time, and whether it is proven.
+"""Compare simplification by onnxport, onnxsim and OnnxSlim: nodes, bytes, time, and whether the result is proven.
 
     python -m benchmarks.simplify --peer onnxsim=PYTHON --peer onnxslim=PYTHON --json figures.json --write
     python -m benchmarks.simplify --page figures.json       # the page of what was measured
 
-A peer is an environment of its own (`python -m venv`, then `pip install onnxsim onnxslim onnxruntime`; one may have
-both), at its defaults. Every command is a fresh process on a copy of the model in a folder of its own; ours is the
-installed one with --no-validate, since the peers prove nothing. Tools take turns, round after round. What each wrote is
+A peer is a separate environment (`python -m venv`, then `pip install onnxsim onnxslim onnxruntime`; one may have
+both), at its defaults. Every command is a fresh process on a copy of the model in its own folder; ours is the
+installed one with --no-validate, since the peers prove nothing. Tools take turns, round after round. Each result is
 then judged by `onnxport validate`.
 """
 
@@ -67,7 +67,7 @@ for path in sys.argv[1:]:
 
 @dataclass
 class Figures:
-    """What a tool made of a model.
+    """A tool's result for a model.
 
     Attributes:
         nodes: of all graphs, without Constant; `constants` are those.
@@ -88,7 +88,7 @@ class Figures:
 
 
 def nodes_of(path: Path) -> tuple[int, int]:
-    """How many nodes the graphs of a file have without Constant, and how many of those."""
+    """Count the nodes of a file's graphs without Constant, and the Constant nodes."""
     found = constants = 0
     graphs = [onnx.load(path, load_external_data=False).graph]
     while graphs:
@@ -168,7 +168,7 @@ def _round(figures: Figures, python: Path, source: Path, folder: Path) -> None:
 
 
 def _verdict(source: Path, made: Path) -> str:
-    """What `onnxport validate` says."""
+    """Return the verdict of `onnxport validate`."""
     report = made.with_suffix(".json")
     command = [sys.executable, "-m", "onnxport", "validate", source, made, "--report", report]
     done = subprocess.run([str(each) for each in command], capture_output=True, text=True)

@@ -39,7 +39,7 @@ Convert = Callable[[Subject, Path], Run]
 
 @dataclass(frozen=True)
 class Figures:
-    """What a tool made of a model; `latency` is its median over ours, of the same layout."""
+    """A tool's result for a model; `latency` is its median over ours, in the same layout."""
 
     key: str
     tool: str
@@ -52,7 +52,7 @@ class Figures:
 
 
 def tools(onnx2tf: Onnx2tf | None, onnxsim: Onnxsim | None) -> dict[str, Convert]:
-    """How each converts a subject to a channels-last file."""
+    """The tools' ways to convert a subject to a channels-last file."""
     found: dict[str, Convert] = {
         OURS: lambda subject, to: convert_ours(subject, to, "--layout", "nhwc", "--route", "direct"),
         UNPROVEN: lambda subject, to: convert_ours(

@@ -74,7 +74,7 @@ TOOLS: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """What a tool made of the text encoder.
+    """A tool's result for the text encoder.
 
     Attributes:
         size: bytes of the file; ONNX Runtime's tool for blocks leaves the tables, half of the model, in float.

@@ -283,7 +283,7 @@ def test_wrong_option_of_quantization_is_a_usage_error(
 
 
 def test_a_budget_that_is_not_kept_raises_with_the_figures_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(NotProvenError, match="costs more accuracy") as caught:
+    with pytest.raises(NotProvenError, match="loses more accuracy") as caught:
         onnxport.quantize_model(
             DIGITS,
             "int8",

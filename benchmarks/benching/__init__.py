@@ -1,1 +1,1 @@
-"""What `onnxport bench` says beside the loops that everybody writes, and the tools that the runtimes bring."""
+"""`onnxport bench` compared with plain loops and with the runtimes' own tools."""

@@ -1,9 +1,9 @@
-"""Programs that come and go: what keeps a machine as busy as a shared one, the same way for the same seed.
+"""Programs that start and stop: keep a machine as busy as a shared one, reproducibly for a seed.
 
     python -m benchmarks.benching.burning SEED
 
-computes until its parent is gone: integers in Python, products out of a cache or sums over memory, for 0.4 s on
-average, with breaks as long.
+Computes until its parent ends: integers in Python, products in the cache or sums over memory, for 0.4 s on average,
+with pauses of the same length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MEAN = 0.4  # seconds
 
 @contextlib.contextmanager
 def busy(programs: int, seed: int) -> Iterator[None]:
-    """Has so many of them run during the block."""
+    """Run this many programs during the block."""
     command = [sys.executable, "-m", "benchmarks.benching.burning"]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     running = [

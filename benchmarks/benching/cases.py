@@ -1,4 +1,4 @@
-"""Eight real models as ONNX and as the TFLite that we make of them, each with what `onnxport bench` feeds it."""
+"""Eight real models as ONNX and as our TFLite, each with the inputs that `onnxport bench` uses."""
 
 from __future__ import annotations
 

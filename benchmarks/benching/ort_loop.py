@@ -1,6 +1,6 @@
-"""ONNX Runtime as a user times it: `python ort_loop.py MODEL FEEDS.npz THREADS RUNS WARMUP`.
+"""Time ONNX Runtime as a user does: `python ort_loop.py MODEL FEEDS.npz THREADS RUNS WARMUP`.
 
-Prints the milliseconds of the run in the middle and of the fastest.
+Prints the milliseconds of the median run and of the fastest one.
 """
 
 import statistics

@@ -1,7 +1,7 @@
-"""The same network with more to do: a chain of matrix products beside it, which no optimization takes away.
+"""The same network with more work: a chain of matrix products that no optimization removes.
 
-The chain begins with a value of the input and ends as an output of its own. How long it has to be for a given share of
-the network's time is found out by the bench's own engine, both models in turns.
+The chain starts at a value of the input and ends as an additional output. The bench's own session finds the length
+for a given share of the network's time, with both models in turns.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.bench.engine import Contest, Contestant, rounds
 from onnxport.bench.report import Settings
+from onnxport.bench.session import Session, Subject, rounds
 from onnxport.core.arrays import Feeds
 
 _SIZE = 64
@@ -40,15 +40,15 @@ def slower(path: Path, made: Path, share: float, feeding: Callable[..., Feeds], 
 
 def _more(path: Path, made: Path, feeding: Callable[..., Feeds], threads: int) -> float:
     settings = Settings(runtime="ort", provider="cpu", threads=threads, level="all")
-    with Contest([Contestant(each, settings, feeding) for each in (path, made)]) as contest:
-        contest.load()
-        contest.feed()
-        contest.warm_up(10)
-        contest.run(rounds(_ROUNDS))
-        for lane in contest.lanes:
-            if lane.failure is not None:
-                raise lane.failure.error
-        before, after = (lane.floor for lane in contest.lanes)
+    with Session([Subject(each, settings, feeding) for each in (path, made)]) as session:
+        session.load()
+        session.feed()
+        session.warm_up(10)
+        session.run(rounds(_ROUNDS))
+        for trial in session.trials:
+            if trial.failure is not None:
+                raise trial.failure.error
+        before, after = (trial.floor for trial in session.trials)
     if threads == 1:
         return min(after.cpu, after.wall) / min(before.cpu, before.wall) - 1
     return after.wall / before.wall - 1

@@ -1,6 +1,6 @@
-"""LiteRT as a user times it: `python tflite_loop.py MODEL FEEDS.npz THREADS RUNS WARMUP`.
+"""Time LiteRT as a user does: `python tflite_loop.py MODEL FEEDS.npz THREADS RUNS WARMUP`.
 
-Prints the milliseconds of the run in the middle and of the fastest.
+Prints the milliseconds of the median run and of the fastest one.
 """
 
 import statistics

@@ -1,1 +1,1 @@
-"""The rooms of benchmarks.quantize: what the peers run, what is measured, and what is said of it."""
+"""The parts of benchmarks.quantize: how the peers run, what is measured, and the page of results."""

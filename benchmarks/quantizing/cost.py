@@ -1,4 +1,4 @@
-"""What a quantization cost, and our own command with its cost taken the way the peers' is."""
+"""The cost of a quantization, and our own command with its cost measured as the peers' is."""
 
 from __future__ import annotations
 

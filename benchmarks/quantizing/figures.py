@@ -1,4 +1,4 @@
-"""What was measured of one tool on one model."""
+"""The figures of one tool on one model."""
 
 from __future__ import annotations
 

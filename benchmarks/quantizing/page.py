@@ -1,4 +1,4 @@
-"""The page of a run: tables of cost, memory, accuracy and speed, each with its target and whether that is met."""
+"""The page of results: tables of cost, memory, accuracy and speed, each with its target and whether it is met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peers, each in an environment of its own, and the model as their manuals have it prepared."""
+"""The peers, each in a separate environment, and the model prepared as their manuals say."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one judge of all tools: ONNX Runtime's answers on the quantized file against those on the float one, in numpy.
+"""The judge of all tools: ONNX Runtime's outputs of the quantized file against those of the float one, in NumPy.
 
-It knows nothing of onnxport. An output's SQNR is 10 log10 of the energy of the float answers over that of the error,
-over all samples together; a model's is the mean over its outputs.
+It does not use onnxport. An output's SQNR is 10 log10 of the energy of the float outputs over that of the error, over
+all samples together; a model's is the mean over its outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BEST = 120.0  # dB: beyond it answers are the same
 
 @dataclass(frozen=True)
 class Score:
-    """How close a file is to its float original.
+    """The accuracy of a file against its float original.
 
     Attributes:
         sqnr: in dB, the mean over outputs.
@@ -41,7 +41,7 @@ class Score:
 
 
 def answers(model: Path, samples: Sequence[Path]) -> Answers:
-    """What the model answers on the samples, in the order of its outputs."""
+    """Return the model's outputs on the samples, in their order."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     # As ONNX defines it: the CPU's own integer kernels saturate on x86 without VNNI.

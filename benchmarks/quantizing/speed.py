@@ -1,6 +1,6 @@
-"""Latencies of several files of one model in one process, in turns, so that a busy moment meets them all.
+"""Measure the latencies of several files of one model in one process, in turns, so that load affects all alike.
 
-python -m benchmarks.quantizing.speed SAMPLE ROUNDS MODEL...     # prints JSON: of each model the seconds per round
+python -m benchmarks.quantizing.speed SAMPLE ROUNDS MODEL...     # prints JSON: for each model the seconds per round
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WARM_UP = 3
 
 
 def speed_ups(sample: Path, files: Sequence[Path], rounds: int) -> list[Interval]:
-    """How many times as fast as the first each further file is: the median ratio of rounds, with its interval."""
+    """Return the speedup of each further file over the first: the median ratio of rounds, with its interval."""
     command = [sys.executable, "-m", "benchmarks.quantizing.speed", sample, rounds, *files]
     run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     first, *others = json.loads(run.stdout)

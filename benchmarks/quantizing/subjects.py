@@ -1,4 +1,4 @@
-"""Which models are quantized, and what of each is measured."""
+"""The models that are quantized, and what is measured for each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How fast, how large and how hungry an artefact is on this machine: each in a process of its own, in turns."""
+"""Latency, size, memory and energy of artefacts on this machine, each in a process of its own, in turns."""

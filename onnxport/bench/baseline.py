@@ -1,27 +1,29 @@
-"""A baseline: the JSON that an earlier `onnxport bench` left, read back, and held to be of this machine.
+"""A baseline: the JSON of an earlier `onnxport bench` on this machine, and the rows that match new ones.
 
-What a file may be instead is told apart, since each has another way out: nothing, no JSON, another command's report,
-the tale of a failure, another version's form, a report cut short.
+Errors distinguish what else a file may be, since each needs another fix: empty, no JSON, another command's report, a
+failed run, another version's schema, a damaged report.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from onnxport.bench.report import SCHEMA_VERSION, BenchReport, Machine
+from onnxport.bench.comparison import Comparison, Conditions, compare
+from onnxport.bench.report import SCHEMA_VERSION, BenchReport, Floor, Machine, Row, Settings, Standard
 from onnxport.core.errors import InputError, UsageError, printable
 
 _MAKE = "make one with: onnxport bench MODEL --report baseline.json"
 _LARGEST = 64 * 2**20  # bytes; a row has about two thousand
 
-# What makes two machines one for a clock, and how a message says it.
-_SAME: dict[str, str] = {
+# Properties of a machine that decide about speed, and their names in messages.
+_DECISIVE: dict[str, str] = {
     "processor": "the processor",
     "instruction_sets": "the instruction sets",
     "cores": "the number of cores",
@@ -29,22 +31,22 @@ _SAME: dict[str, str] = {
 
 
 def read(path: Path) -> BenchReport:
-    """The report in the file at `path`.
+    """Read the report at `path`.
 
     Raises:
-        InputError: there is none that this version reads.
+        InputError: the file has no report that this version reads.
     """
     document = _document(path, _bytes(path))
     if "error" in document and "rows" not in document:
-        raise _no_baseline(path, f"it tells of a run that failed with exit {document.get('exit_code')}")
+        raise _no_baseline(path, f"it is from a run that failed with exit {document.get('exit_code')}")
     if "rows" not in document or "machine" not in document:
         raise _no_baseline(path, f"it is {_other(document)}")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{path} has form {printable(version)} of a bench's report",
-            why=f"this onnxport reads form {SCHEMA_VERSION}",
-            fix="make the baseline again with this one",
+            f"{path} has version {printable(version)} of the bench schema",
+            why=f"this onnxport reads version {SCHEMA_VERSION}",
+            fix="make the baseline again with this onnxport",
         )
     try:
         return BenchReport.model_validate_json(json.dumps(document))
@@ -57,36 +59,36 @@ def read(path: Path) -> BenchReport:
 
 
 def check_machine(path: Path, then: Machine, now: Machine) -> None:
-    """Refuses a baseline of another machine (UsageError): its times say nothing of this one."""
+    """Refuse a baseline of another machine (UsageError): its times say nothing about this one."""
     if differing := "; ".join(differences(then, now)):
         raise UsageError(
             f"{path} was measured on another machine",
             why=differing,
-            fix="measure a baseline here, say --against OLD_MODEL, or compare all the same with --force",
+            fix="measure a baseline here, give --against OLD_MODEL, or compare anyway with --force",
         )
 
 
 def differences(then: Machine, now: Machine) -> Iterator[str]:
-    """What of two machines differs, each in a clause."""
-    for name, said in _SAME.items():
+    """Yield the differences of two machines, each in a clause."""
+    for name, said in _DECISIVE.items():
         before, after = getattr(then, name), getattr(now, name)
         if before != after:
-            yield printable(f"{said}: {before} then, {after} now")
+            yield printable(f"{said}: {before} before, {after} now")
     if _kind(then.system) != _kind(now.system):
-        yield printable(f"the system: {then.system} then, {now.system} now")
+        yield printable(f"the system: {then.system} before, {now.system} now")
 
 
-def renewed(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Which libraries are of another version than they were: a change of speed may be theirs."""
+def version_changes(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each library with another version, which may change the speed."""
     for name in sorted({*then} & {*now}):
         if then[name] != now[name]:
             yield printable(
-                f"{name} was {then[name]} in the baseline and is {now[name]}: a change may be its own"
+                f"{name} was {then[name]} in the baseline and is {now[name]} now, which may change the speed"
             )
 
 
 def _kind(system: str) -> str:
-    """Of "Linux-6.1.0-x86_64-with-glibc2.36" the first word: another patch of a kernel is no other machine."""
+    """Return the first word of "Linux-6.1.0-x86_64-with-glibc2.36": another kernel is still the same machine."""
     return system.partition("-")[0]
 
 
@@ -95,7 +97,7 @@ def _bytes(path: Path) -> bytes:
         if path.is_dir():
             raise InputError(f"{path} is a folder", fix="give the JSON file of an earlier bench")
         if path.stat().st_size > _LARGEST:
-            raise _no_baseline(path, "it is far larger than any")
+            raise _no_baseline(path, "it is too large")
         return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} does not exist", fix=_MAKE) from None
@@ -107,20 +109,93 @@ def _document(path: Path, data: bytes) -> dict[str, Any]:
     if not data.strip():
         raise _no_baseline(path, "it is empty")
     try:
-        # Told by its first bytes: a PowerShell that redirects writes UTF-16.
+        # json detects the encoding: PowerShell redirects in UTF-16.
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise _no_baseline(path, f"it is no JSON: {printable(error)}") from None
+        raise _no_baseline(path, f"it is not JSON: {printable(error)}") from None
     if not isinstance(document, dict):
-        raise _no_baseline(path, "it is JSON of something else")
+        raise _no_baseline(path, "it is other JSON")
     return document
 
 
 def _other(document: dict[str, Any]) -> str:
     command = document.get("command")
     words = command if isinstance(command, str) else " ".join(map(str, command)) if command else ""
-    return f"the report of another command: {printable(words)[:80]}" if words else "JSON of something else"
+    return f"the report of another command: {printable(words)[:80]}" if words else "other JSON"
 
 
 def _no_baseline(path: Path, why: str) -> InputError:
-    return InputError(f"{os.fspath(path)} is no report of onnxport bench", why=why, fix=_MAKE)
+    return InputError(f"{os.fspath(path)} is not a report of onnxport bench", why=why, fix=_MAKE)
+
+
+class Baseline:
+    """An earlier report and its limit.
+
+    A row's counterpart has the same settings and the same path, or the same file name where only one has it.
+    """
+
+    def __init__(self, report: BenchReport, path: Path, limit: float) -> None:
+        self.report, self.path, self.limit = report, path, limit
+        self.was = Conditions(report.pace_ms, report.others)
+        self._by_path = {(_normalize(row.artifact), row.settings): row for row in report.rows}
+        named = Counter((_name(row.artifact), row.settings) for row in report.rows)
+        self._by_name = {
+            (_name(row.artifact), row.settings): row
+            for row in report.rows
+            if named[_name(row.artifact), row.settings] == 1
+        }
+
+    def counterpart(self, artifact: str, settings: Settings) -> Row | None:
+        """Return the baseline's row for an artefact under these settings."""
+        found = self._find(artifact, settings)
+        if found is None and settings.batch is None:  # unknown before the model is loaded
+            found = self._find(artifact, settings.model_copy(update={"batch": 1}))
+        return found
+
+    def _find(self, artifact: str, settings: Settings) -> Row | None:
+        by_path = self._by_path.get((_normalize(artifact), settings))
+        return by_path or self._by_name.get((_name(artifact), settings))
+
+    def compare(self, artifact: str, settings: Settings, floor: Floor, at: Conditions) -> Comparison | None:
+        """Compare a floor with its counterpart's; None where the baseline has none."""
+        then = self.counterpart(artifact, settings)
+        if then is None or then.floor is None:
+            return None
+        return compare(floor, then.floor, at, self.was, threads=settings.threads)
+
+    def standard(self, row: Row, at: Conditions) -> Standard | None:
+        """Return the result of a measured row; None for others, which have their own reason."""
+        if row.floor is None:
+            return None
+        if found := self.compare(row.artifact, row.settings, row.floor, at):
+            return found.standard(self.limit)
+        then = self.counterpart(row.artifact, row.settings)
+        said = "the baseline has no such row" if then is None else f"in the baseline it was {then.status}"
+        return Standard(standing="new", limit=self.limit, said=said)
+
+    def check(self, rows: Sequence[tuple[str, Settings]]) -> None:
+        """Refuse a baseline without any of these rows (UsageError): comparing nothing would pass everything."""
+        if rows and not any(self.counterpart(*each) for each in rows):
+            known = sorted({row.artifact for row in self.report.rows})
+            raise UsageError(
+                f"{self.path} has no row that this run measures",
+                why=printable(f"it has {', '.join(known[:4]) or 'no rows'}, with their settings"),
+                fix="name the same artefacts with the same settings, or measure a new baseline",
+            )
+
+    def missing(self, rows: Sequence[Row]) -> Iterator[str]:
+        """Yield a sentence for each measured row of the baseline that `rows` lack."""
+        matched = {id(self.counterpart(row.artifact, row.settings)) for row in rows}
+        for row in self.report.rows:
+            if row.floor is not None and id(row) not in matched:
+                yield printable(
+                    f"{row.artifact} is in the baseline, but was not measured with these settings now"
+                )
+
+
+def _normalize(artifact: str) -> str:
+    return os.path.normpath(artifact)
+
+
+def _name(artifact: str) -> str:
+    return os.path.basename(_normalize(artifact))

@@ -1,61 +1,67 @@
-"""The regression gate: whether rows are slower than those of a baseline, or than an earlier model beside them.
+"""The regression gate: compare rows with those of a baseline, or with an earlier model measured beside them.
 
-A baseline is figures of another time, which have to be corrected for what the machine was like then; an earlier model
-runs in turns with the new one, so that nothing has to be.
+A baseline is from another time, so that its figures need a correction for the machine's state then; an earlier model
+runs in turns with the new one and needs none.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from onnxport.bench import baseline
-from onnxport.bench.comparison import Baseline, Comparison, Conditions, compare
-from onnxport.bench.engine import Contest, Lane, Stop
+from onnxport.bench.baseline import Baseline
+from onnxport.bench.comparison import ENOUGH_TURNS, Comparison, Conditions, compare, had_cores
 from onnxport.bench.params import BenchParams
-from onnxport.bench.plan import planned
+from onnxport.bench.plan import plan_rows
 from onnxport.bench.report import Floor, Machine, Row, Settings
-from onnxport.bench.stop_rule import conditions, is_steady, patient
+from onnxport.bench.session import Session, Stop, Trial
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import FORMATS, Artifact
 
 LIMIT = 1.10
-# Seconds of further measuring, and the runs below which a bench that is held against nothing has none of it.
+# Most seconds of further measuring; without a baseline only from this number of runs on.
 _PATIENCE = 6.0
 _LEAST_RUNS = 100
+# Rounds between two decisions whether to go on.
+_EVERY = 10
 
 
 class Gate:
-    """What rows are held against; this one holds them against nothing.
+    """Decides how long to measure and which rows fail; this one has no limit and fails none.
 
     Attributes:
-        beside: what else has to be measured.
+        beside: further artefacts to measure.
     """
 
     beside: tuple[Artifact, ...] = ()
 
     def until(self, enough: Stop, params: BenchParams) -> Stop:
-        """When a contest is over that `enough` would end."""
+        """Return the rule that ends a session: `enough`, or later on a busy machine."""
         seconds = _PATIENCE if params.runs >= _LEAST_RUNS else 0.0
-        return patient(enough, is_steady, seconds if params.patience is None else params.patience)
+        return _extend(enough, _is_steady, seconds if params.patience is None else params.patience)
 
     def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
-        """The rows, each with its standing."""
+        """Return the rows with their comparisons."""
         return tuple(rows)
 
     def doubted(self, rows: Sequence[Row]) -> tuple[Row, ...]:
-        """Those that are to be measured again in fresh processes before anybody is told: a process can be slow by where
-        its memory lies, and a host by what its other guests do, for as long as both of them last."""
+        """Return the slower rows, which are measured again in fresh processes.
+
+        A process can be slow because of its place in memory, and a host because of its other guests, for as long as
+        they last.
+        """
         return tuple(row for row in rows if row.against is not None and row.against.standing == "slower")
 
     def notes(self, rows: Sequence[Row], versions: Mapping[str, str]) -> tuple[str, ...]:
-        """What else there is to say of a comparison."""
+        """Return sentences about the comparison."""
         return ()
 
 
 def confirmed(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows, of those that were measured again the measurement that took less."""
+    """Return the rows; of those measured again, the faster measurement."""
 
     def ratio(row: Row) -> float:
         ratio = row.against.ratio if row.against is not None else None
@@ -66,45 +72,44 @@ def confirmed(rows: Sequence[Row], again: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def gate_of(artifacts: Sequence[Artifact], params: BenchParams, machine: Machine) -> Gate:
-    """What `--against` asks for.
+    """Return the gate for `--against`.
 
     Raises:
-        InputError: it is no baseline and no model.
-        UsageError: a limit without a baseline; a baseline of another machine, or of nothing that is to be measured.
+        InputError: the file is neither a baseline nor a model.
+        UsageError: a limit without a baseline; a baseline of another machine, or of other rows.
     """
     if params.against is None:
         if params.max_slowdown is not None or params.force:
             option = "--force" if params.force else "--max-slowdown"
-            raise UsageError(f"{option} says nothing without --against", fix="add --against baseline.json")
+            raise UsageError(f"{option} needs --against", fix="add --against baseline.json")
         return Gate()
     limit = LIMIT if params.max_slowdown is None else params.max_slowdown
     if params.against.suffix.lower() in FORMATS:
-        return _Beside(artifacts, Artifact.open(params.against), limit)
-    return _Saved(artifacts, params, machine, limit)
+        return _ModelGate(artifacts, Artifact.open(params.against), limit)
+    return _BaselineGate(artifacts, params, machine, limit)
 
 
-class _Judging(Gate, ABC):
+class _LimitGate(Gate, ABC):
     """A gate with a limit."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
 
     def until(self, enough: Stop, params: BenchParams) -> Stop:
-        """See Gate."""
 
-        def is_told(contest: Contest) -> bool:
-            found = [self._of_lane(lane, contest) for lane in contest.running]
-            return all(each is None or each.is_settled(self._limit) for each in found)
+        def is_decided(session: Session) -> bool:
+            found = [self._compare(trial, session) for trial in session.running]
+            return all(each is None or each.is_decided(self._limit) for each in found)
 
-        return patient(enough, is_told, _PATIENCE if params.patience is None else params.patience)
+        return _extend(enough, is_decided, _PATIENCE if params.patience is None else params.patience)
 
     @abstractmethod
-    def _of_lane(self, lane: Lane, contest: Contest) -> Comparison | None:
-        """None of what there is nothing to compare with."""
+    def _compare(self, trial: Trial, session: Session) -> Comparison | None:
+        """Compare a trial; None where there is nothing to compare with."""
 
 
-class _Saved(_Judging):
-    """Against the JSON of an earlier bench."""
+class _BaselineGate(_LimitGate):
+    """Compares with the JSON of an earlier bench."""
 
     def __init__(
         self, artifacts: Sequence[Artifact], params: BenchParams, machine: Machine, limit: float
@@ -114,26 +119,26 @@ class _Saved(_Judging):
         report = baseline.read(params.against)
         if not params.force:
             baseline.check_machine(params.against, report.machine, machine)
-        self._differs = tuple(baseline.differences(report.machine, machine))
-        self._then = Baseline(report, params.against, limit)
-        self._then.check([(str(plan.artifact.path), plan.settings) for plan in planned(artifacts, params)])
+        self._differences = tuple(baseline.differences(report.machine, machine))
+        self._baseline = Baseline(report, params.against, limit)
+        rows = plan_rows(artifacts, params)
+        self._baseline.check([(str(row.artifact.path), row.settings) for row in rows])
 
     def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
-        """See Gate."""
-        return tuple(row.model_copy(update={"against": self._then.standard(row, at)}) for row in rows)
+        return tuple(row.model_copy(update={"against": self._baseline.standard(row, at)}) for row in rows)
 
     def notes(self, rows: Sequence[Row], versions: Mapping[str, str]) -> tuple[str, ...]:
-        """See Gate."""
-        forced = [f"compared with another machine's figures, {each}" for each in self._differs]
-        return (*forced, *baseline.renewed(self._then.report.versions, versions), *self._then.gone(rows))
+        forced = [f"compared with figures of another machine: {each}" for each in self._differences]
+        changes = baseline.version_changes(self._baseline.report.versions, versions)
+        return (*forced, *changes, *self._baseline.missing(rows))
 
-    def _of_lane(self, lane: Lane, contest: Contest) -> Comparison | None:
-        asked = lane.contestant
-        return self._then.compared(str(asked.path), asked.settings, lane.floor, conditions(contest))
+    def _compare(self, trial: Trial, session: Session) -> Comparison | None:
+        subject = trial.subject
+        return self._baseline.compare(str(subject.path), subject.settings, trial.floor, _conditions(session))
 
 
-class _Beside(_Judging):
-    """Against an earlier model, which runs in turns with the new one."""
+class _ModelGate(_LimitGate):
+    """Compares with an earlier model, which runs in turns with the new one."""
 
     def __init__(self, artifacts: Sequence[Artifact], model: Artifact, limit: float) -> None:
         super().__init__(limit)
@@ -146,33 +151,65 @@ class _Beside(_Judging):
         self._path = model.path
 
     def judged(self, rows: Sequence[Row], at: Conditions) -> tuple[Row, ...]:
-        """See Gate."""
-        earlier = {_bare(row.settings): row for row in rows if row.artifact == str(self._path)}
+        earlier = {_shared_settings(row.settings): row for row in rows if row.artifact == str(self._path)}
         found = []
         for row in rows:
-            then = earlier.get(_bare(row.settings))
-            if row.artifact != str(self._path) and row.floor is not None and then is not None and then.floor:
-                compared = _beside(row.floor, then.floor, row.settings)
+            before = earlier.get(_shared_settings(row.settings))
+            if row.artifact != str(self._path) and row.floor is not None and before and before.floor:
+                compared = _compare_now(row.floor, before.floor, row.settings)
                 row = row.model_copy(update={"against": compared.standard(self._limit)})
             found.append(row)
         return tuple(found)
 
-    def _of_lane(self, lane: Lane, contest: Contest) -> Comparison | None:
-        if lane.contestant.path == self._path:
+    def _compare(self, trial: Trial, session: Session) -> Comparison | None:
+        if trial.subject.path == self._path:
             return None
-        wanted = _bare(lane.contestant.settings)
-        for other in contest.running:
-            if other.contestant.path == self._path and _bare(other.contestant.settings) == wanted:
-                return _beside(lane.floor, other.floor, lane.contestant.settings)
+        settings = trial.subject.settings
+        for other in session.running:
+            if other.subject.path == self._path and _shared_settings(
+                other.subject.settings
+            ) == _shared_settings(settings):
+                return _compare_now(trial.floor, other.floor, settings)
         return None
 
 
-def _bare(settings: Settings) -> tuple[object, ...]:
-    """What two models of maybe two formats have to have in common."""
+def _shared_settings(settings: Settings) -> tuple[object, ...]:
+    """Return the settings that two models, perhaps of two formats, need in common."""
     return settings.threads, settings.batch
 
 
-def _beside(now: Floor, then: Floor, settings: Settings) -> Comparison:
-    # Both had the same machine.
+def _compare_now(now: Floor, before: Floor, settings: Settings) -> Comparison:
+    """Compare floors of the same session, so that the machine was the same."""
     same = Conditions(others=None)
-    return compare(now, then, same, same, threads=settings.threads)
+    return compare(now, before, same, same, threads=settings.threads)
+
+
+def _extend(enough: Stop, is_decided: Callable[[Session], bool], seconds: float) -> Stop:
+    """Return a rule that ends where `enough` does, or up to `seconds` later while `is_decided` is false."""
+    ends: list[float] = []
+
+    def stop(session: Session) -> bool:
+        if not enough(session):
+            return False
+        if not ends:
+            ends.append(time.monotonic() + seconds)
+            return is_decided(session)
+        if time.monotonic() >= ends[0]:
+            return True
+        return session.rounds % _EVERY == 0 and is_decided(session)
+
+    return stop
+
+
+def _conditions(session: Session) -> Conditions:
+    return Conditions(session.pace.least_ms, session.pace.others)
+
+
+def _is_steady(session: Session) -> bool:
+    """Return whether every floor is good enough to compare later runs with."""
+    return _conditions(session).is_calm or all(map(_has_steady_floor, session.running))
+
+
+def _has_steady_floor(trial: Trial) -> bool:
+    floor, threads = trial.floor, trial.subject.settings.threads
+    return floor.turns >= 2 * ENOUGH_TURNS and (threads == 1 or had_cores(floor, threads))

@@ -1,8 +1,8 @@
-"""What the rows are fed: the user's own inputs, or some that are generated inside the domain that a graph implies.
+"""The inputs of all rows: the user's own, or generated ones inside the domain that a graph implies.
 
-Both are functions of names, shapes and seed alone, so that rows whose inputs are called and sized alike are fed the
-same. A batch is 1 unless told. Any other open size has to come from the user, or from an artefact of the same inputs
-that has it fixed: one that we choose would decide what is measured.
+They depend only on names, shapes and seed, so that rows with equal inputs get equal data. The batch is 1 by default.
+Any other open size has to come from the user, or from an artefact with the same inputs that fixes it: a size of our
+choice would decide the time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxport.bench.engine import Feeding
 from onnxport.bench.params import FeedingParams
+from onnxport.bench.session import Feeding
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
@@ -30,8 +30,8 @@ Specs = Sequence[TensorSpec]
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What a graph tells of inputs of these names."""
+class _GraphFacts:
+    """Domains and states of inputs with these names, from a graph."""
 
     domains: Mapping[str, Domain]
     states: frozenset[str]
@@ -41,62 +41,65 @@ class Inputs:
     """Feeds for all rows of a bench.
 
     Args:
-        params: where they come from.
-        graphs: those of the models that can be read, which tell what inputs may hold.
+        params: the user's inputs, shapes and seed.
+        graphs: of the models that can be read; they imply the domains of inputs.
 
     Raises:
-        UsageError: a shape of the user's with a range.
+        UsageError: a given shape has a range.
     """
 
     def __init__(self, params: FeedingParams, graphs: Iterable[Model]) -> None:
         self._params = params
         self._graphs = {frozenset(spec.name for spec in graph.inputs): graph for graph in graphs}
-        self._known: dict[frozenset[str], _Known] = {}
+        self._known: dict[frozenset[str], _GraphFacts] = {}
         self._fixed: dict[tuple[str, int], dict[int, int]] = {}
         for name, dims in params.shape.items():
             if ranged := [dim for dim in dims if isinstance(dim, str)]:
                 raise UsageError(
-                    f"--shape {name} has {ranged[0]!r}, and a row has one size", fix="give one: a number"
+                    f"--shape {name} has {ranged[0]!r}, but a row needs one size", fix="give a number"
                 )
 
     @property
     def origin(self) -> str:
-        """Where they come from, for the report."""
+        """The origin of the inputs, for the report."""
         if self._params.inputs is None:
             return f"generated, seed {self._params.seed}"
         return f"the first of {self._params.inputs}"
 
     def settle(self, models: Sequence[tuple[str, Specs]]) -> None:
-        """Hears what all models take, by path, and finds a size for every dimension that is no batch.
+        """Find a size for every dimension of the models' inputs that is not a batch.
+
+        Args:
+            models: paths and inputs of all models.
 
         Raises:
-            UsageError: an open size that nobody gave, or a shape for an input that there is not.
+            UsageError: an open size was not given, or no model has the input of a given shape.
         """
         names = {spec.name for _, specs in models for spec in specs}
         if unknown := sorted(self._params.shape.keys() - names):
             fix = f"the inputs are {', '.join(map(repr, sorted(names)))}" if names else ""
             raise UsageError(f"--shape: no model has an input {unknown[0]!r}", fix=fix)
-        self._fixed = _fixed(specs for _, specs in models)
+        self._fixed = _fixed_sizes(specs for _, specs in models)
         if self._params.inputs is not None:
             return
         for path, specs in models:
             try:
                 lacking = OpenSizes(specs, self._shapes(specs)).untold
-            except UsageError:  # a shape that contradicts this one: its own row says so
+            except UsageError:  # a shape that contradicts this model: its row shows the error
                 continue
             if lacking:
-                raise _unsized(path, specs, lacking)
+                raise _open_size_error(path, specs, lacking)
 
     def feeding(self, batch: int | None) -> Feeding:
-        """What gives a model its inputs.
+        """Return a function that makes a model's inputs.
 
         Args:
-            batch: rows of each; None for 1, or for as many as the user's own inputs have.
+            batch: size of each; None for 1, or for that of the user's inputs.
         """
         return lambda specs: self._feeds(specs, batch)
 
     def batch_of(self, specs: Specs, feeds: Feeds) -> int | None:
-        """Rows of what was fed, where the model leaves their number open."""
+        """Return the batch of `feeds`, where the model leaves it open."""
         axes = OpenSizes(specs, {spec.name: spec.shape for spec in specs}).batch_axes
         sizes = [feeds[name].shape[axis] for name, axis in axes.items() if name in feeds]
         return int(sizes[0]) if sizes else None
@@ -109,7 +112,7 @@ class Inputs:
         if self._params.inputs is not None:
             return self._read(specs, shapes, axes, batch)
         sized = next(OpenSizes(specs, shapes).proposals(batch or 1))
-        known = self._of(specs)
+        known = self._facts(specs)
         return generate(
             {spec.name: (spec, sized[spec.name]) for spec in specs},
             {spec.name: known.domains[spec.name] for spec in specs},
@@ -121,12 +124,12 @@ class Inputs:
     def _read(
         self, specs: Specs, shapes: Mapping[str, tuple[Dim, ...]], axes: Mapping[str, int], batch: int | None
     ) -> Feeds:
-        """The first of the user's inputs; a batch that it has not is made of its rows, from the first again."""
+        """Read the first of the user's inputs; a larger batch repeats its rows."""
         folder = self._params.inputs
         assert folder is not None
         wanted = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in specs]
         settings = preprocessing(self._params.preprocess, folder)
-        (first,) = find_samples(folder, wanted, 1, settings=settings, optional=self._of(specs).states)
+        (first,) = find_samples(folder, wanted, 1, settings=settings, optional=self._facts(specs).states)
         feeds = first.load().feeds
         if batch is None:
             return feeds
@@ -135,7 +138,7 @@ class Inputs:
         }
 
     def _shapes(self, specs: Specs) -> dict[str, tuple[Dim, ...]]:
-        """The inputs' shapes with the sizes that the user gave, or that other models have fixed."""
+        """Return the inputs' shapes with the sizes that the user gave, or that other models fix."""
         names = {spec.name for spec in specs}
         given = {name: dims for name, dims in self._params.shape.items() if name in names}
         shapes = apply_shapes(specs, given)
@@ -148,27 +151,27 @@ class Inputs:
                 given[name] = dims
         return apply_shapes(specs, given)
 
-    def _of(self, specs: Specs) -> _Known:
+    def _facts(self, specs: Specs) -> _GraphFacts:
         """What is known of these inputs: by the graph that has them, else by their names alone."""
         names = frozenset(spec.name for spec in specs)
         if names not in self._known:
             graph = next((graph for found, graph in self._graphs.items() if names <= found), None)
-            self._known[names] = _read_off(graph, specs)
+            self._known[names] = _graph_facts(graph, specs)
         return self._known[names]
 
 
-def _read_off(graph: Model | None, specs: Specs) -> _Known:
+def _graph_facts(graph: Model | None, specs: Specs) -> _GraphFacts:
     if graph is None:
-        return _Known(declared_domains(specs), frozenset())
+        return _GraphFacts(declared_domains(specs), frozenset())
     graph = without_functions(graph)
     known, states = domains(graph), find_states(graph, graph.inputs, graph.outputs)
     floats = {spec.name for spec in graph.inputs if spec.dtype.startswith("float")}
-    begun = {name: Domain("state") for name in states if name in floats}
-    return _Known({**known, **begun}, frozenset(states))
+    initial = {name: Domain("state") for name in states if name in floats}
+    return _GraphFacts({**known, **initial}, frozenset(states))
 
 
-def _fixed(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
-    """Input name and rank to the axes on which all models that fix a size fix the same."""
+def _fixed_sizes(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
+    """Return, by input name and rank, the sizes of axes on which all models that fix one agree."""
     sizes: dict[tuple[str, int], dict[int, set[int]]] = {}
     for specs in models:
         for spec in specs:
@@ -182,30 +185,30 @@ def _fixed(models: Iterable[Specs]) -> dict[tuple[str, int], dict[int, int]]:
     }
 
 
-def _unsized(path: str, specs: Specs, lacking: Mapping[str, Sequence[int]]) -> UsageError:
+def _open_size_error(path: str, specs: Specs, lacking: Mapping[str, Sequence[int]]) -> UsageError:
     known = {spec.name: spec for spec in specs}
     options = " ".join(
-        f"--shape {name}={','.join(_said(dim, axis in axes) for axis, dim in enumerate(known[name].shape))}"
+        f"--shape {name}={','.join(_dim_text(dim, axis in axes) for axis, dim in enumerate(known[name].shape))}"
         for name, axes in lacking.items()
     )
     listed = ", ".join(str(known[name]) for name in lacking)
     return UsageError(
-        f"{path} leaves sizes open that decide how long it takes: {listed}",
-        fix=f"give them: {options}, or inputs of your own: --inputs DIR",
+        f"{path} has open sizes, and its time depends on them: {listed}",
+        fix=f"give sizes: {options}, or your own inputs: --inputs DIR",
     )
 
 
-def _said(dim: Dim, wanted: bool) -> str:
+def _dim_text(dim: Dim, wanted: bool) -> str:
     return "SIZE" if wanted else str(dim) if isinstance(dim, int) else "?"
 
 
 def _check_batch(shapes: Mapping[str, tuple[Dim, ...]], batch: int) -> None:
-    """Refuses another batch than the fixed one (UsageError)."""
+    """Refuse another batch than the fixed one (UsageError)."""
     firsts = {name: shape[0] for name, shape in shapes.items() if shape}
     if batch in firsts.values():
         return
     name, size = next(iter(firsts.items()), ("", None))
-    fixed = f"its input {name!r} is fixed at {size}" if name else "no input of it has rows"
+    fixed = f"its input {name!r} has the fixed size {size}" if name else "no input has a batch"
     raise UsageError(f"it cannot run at batch {batch}", why=fixed, fix="convert it with an open batch")
 
 

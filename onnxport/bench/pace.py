@@ -1,8 +1,8 @@
-"""How fast this machine is just now, whatever the models: a fixed piece of work that fits into the nearest caches.
+"""The pace of this machine, independent of models: the time of a fixed piece of work that fits into the nearest caches.
 
-Two runs of a model at different times differ by the clock's frequency and by what shares the core beside what the model
-does. A digest of 64 KiB takes one core, no memory and no library of ours; what it takes more than then, the machine
-takes more. A second figure says how much of the cores programs of others had.
+The clock's frequency and programs on the same core change the time of a model. A digest of 64 KiB needs one core, no
+memory and no library: if it takes longer than before, so does everything on this machine. A second figure is the share
+of the cores that other programs used.
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ import time
 
 _PIECE = bytes(64 * 1024)
 _PIECES = 4
-_LEAST = 0.2  # seconds; the system counts in hundredths
+_LEAST = 0.2  # seconds between readings; the system counts in hundredths
 
 
 class Pace:
-    """Asked between rounds; a reading takes about a quarter of a millisecond."""
+    """Readings between rounds; each takes about a quarter of a millisecond."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
-        self._began: tuple[float, float, float] | None = None
+        self._first: tuple[float, float, float] | None = None
         self._others: float | None = None
 
     def read(self, children: float) -> None:
-        """Does the piece of work a few times, and looks who had the cores since the first reading.
+        """Time the piece of work, and update the share of other programs since the first reading.
 
         Args:
-            children: seconds that processes of ours have computed so far, beside this one.
+            children: CPU seconds of the measuring processes so far.
         """
         for _ in range(_PIECES):
             started = time.perf_counter()
             hashlib.sha256(_PIECE).digest()
             self._seconds.append(time.perf_counter() - started)
-        busy = _busy()
+        busy = _busy_seconds()
         if busy is None:
             return
         now = (time.perf_counter(), busy, children + time.process_time())
-        self._began = self._began or now
-        passed, worked, own = (after - before for after, before in zip(now, self._began, strict=True))
+        self._first = self._first or now
+        passed, worked, own = (after - before for after, before in zip(now, self._first, strict=True))
         if passed > _LEAST:
             self._others = max(0.0, worked - own) / (passed * (os.cpu_count() or 1))
 
     @property
     def least_ms(self) -> float | None:
-        """Of the piece, by what a fifth of the readings stay below; None before the first."""
+        """The time of the piece, at the first quintile; None before the first reading."""
         if not self._seconds:
             return None
         return float(f"{1000 * sorted(self._seconds)[len(self._seconds) // 5]:.5g}")
 
     @property
     def others(self) -> float | None:
-        """Of the cores' time since the first reading, the share that others had; None where the system is silent."""
+        """The share of the cores' time that other programs used since the first reading; None where unknown."""
         return None if self._others is None else round(self._others, 3)
 
 
-def _busy() -> float | None:
-    """Seconds that all cores together were at work since the machine's start; None where it does not tell."""
+def _busy_seconds() -> float | None:
+    """Return the busy seconds of all cores since the machine's start; None where unknown."""
     with contextlib.suppress(OSError, ValueError), open("/proc/stat", encoding="utf-8") as file:
         user, nice, system, _idle, _waiting, *interrupts = map(int, file.readline().split()[1:8])
         return float(user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")

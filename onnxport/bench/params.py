@@ -1,6 +1,6 @@
-"""What a user may set about a bench: command line options and keyword arguments are this one model.
+"""The options of a bench: one model for the command line and for keyword arguments.
 
-Light on purpose, since every `--help` imports it: a field's description is its help text.
+Imports little, since every `--help` imports it: a field's description is its help text.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from onnxport.runtimes.options import THREADS, OrtLevel
 from onnxport.validate.params import Preprocess
 
 
-def _listed(given: Any) -> tuple[Any, ...]:
-    """`1,2` or `("1,2", 4)` as one tuple, each value once."""
+def _split(given: Any) -> tuple[Any, ...]:
+    """Return `1,2` or `("1,2", 4)` as one tuple, each value once."""
     if isinstance(given, str):
         return tuple(dict.fromkeys(part.strip() for part in given.split(",")))
     if isinstance(given, Iterable) and not isinstance(given, bytes):
-        values = [part for each in given for part in (_listed(each) if isinstance(each, str) else (each,))]
+        values = [part for each in given for part in (_split(each) if isinstance(each, str) else (each,))]
         return tuple(dict.fromkeys(values))
     return (given,)
 
 
 def _numbers(option: str, most: int) -> BeforeValidator:
-    """Takes a list of whole numbers from 1 on."""
+    """Return a validator of lists of whole numbers from 1 to `most`."""
 
     def read(given: Any) -> tuple[int, ...]:
-        numbers = tuple(int(each) if str(each).isdecimal() else 0 for each in _listed(given))
-        for number, text in zip(numbers, _listed(given), strict=True):
+        numbers = tuple(int(each) if str(each).isdecimal() else 0 for each in _split(given))
+        for number, text in zip(numbers, _split(given), strict=True):
             if not 1 <= number <= most:
                 raise UsageError(
                     f"{option} has the value {str(text)!r}", fix=f"give numbers from 1 to {most}, as 1,2"
@@ -44,25 +44,25 @@ def _numbers(option: str, most: int) -> BeforeValidator:
 
 
 def _levels(given: Any) -> tuple[str, ...]:
-    for each in _listed(given):
+    for each in _split(given):
         if each not in get_args(OrtLevel):
             known = ", ".join(get_args(OrtLevel))
             raise UsageError(f"--levels has the value {str(each)!r}", fix=f"give some of {known}")
-    return _listed(given)
+    return _split(given)
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class FeedingParams(BaseModel):
-    """What a model is fed that is measured."""
+    """The inputs of measured models."""
 
-    # Deferred: a --help imports this and validates nothing.
+    # Deferred: --help imports this model and validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     inputs: Path | None = Field(
         default=None,
-        description="Folder with inputs of your own, the first of which is fed: images, .npz, .npy, .safetensors or "
+        description="Folder with your own inputs, of which the first is used: images, .npz, .npy, .safetensors or "
         ".csv files, or ONNX test_data_set_* folders; or one such file.",
         json_schema_extra={"metavar": "DIR"},
     )
@@ -89,20 +89,20 @@ class FeedingParams(BaseModel):
 
 
 class BenchParams(FeedingParams):
-    """What is measured, and how."""
+    """The rows of a bench, and how to measure them."""
 
     runs: int = Field(
         default=100,
         ge=1,
         le=1_000_000,
-        description="Timed runs of each row at the least; a fast model has more, which fill 5 ms a round.",
+        description="Least number of timed runs of each row; a fast model has more, 5 ms of them a round.",
         json_schema_extra={"metavar": "N"},
     )
     warmup: int = Field(
         default=10,
         ge=0,
         le=1_000_000,
-        description="Runs before those; a fast model is warmed up for 0.1 s.",
+        description="Untimed runs before; a fast model is warmed up for 0.1 s.",
         json_schema_extra={"metavar": "N"},
     )
     threads: Annotated[tuple[int, ...], _numbers("--threads", 256)] = Field(
@@ -112,14 +112,14 @@ class BenchParams(FeedingParams):
     )
     runtimes: Words = Field(
         default=(),
-        description="Who runs them, as ort,tract,openvino,ncnn,mnn: a row for each that runs the artefact's format. "
-        "ONNX Runtime, LiteRT and Core ML run theirs unless given.",
+        description="Runtimes, as ort,tract,openvino,ncnn,mnn: a row for each that runs the artefact's format. "
+        "[default: ONNX Runtime, LiteRT or Core ML, by the format]",
         json_schema_extra={"metavar": "NAME,NAME"},
     )
     providers: Words = Field(
         default=(),
         description="Execution providers, delegates or compute units, as cpu,xnnpack,cuda: a row for each that the "
-        "artefact's runtime knows. ONNX Runtime runs on cpu, LiteRT on xnnpack and Core ML on all unless given.",
+        "artefact's runtime has. [default: cpu for ONNX Runtime, xnnpack for LiteRT, all for Core ML]",
         json_schema_extra={"metavar": "NAME,NAME"},
     )
     levels: Annotated[tuple[OrtLevel, ...], BeforeValidator(_levels)] = Field(
@@ -129,12 +129,12 @@ class BenchParams(FeedingParams):
     )
     batch: Annotated[tuple[int, ...], _numbers("--batch", 65536)] = Field(
         default=(),
-        description="Size of the open batch, as 1,8: a row for each. It is 1 unless given.",
+        description="Size of the open batch, as 1,8: a row for each. [default: 1]",
         json_schema_extra={"metavar": "N,N"},
     )
     reference: Path | None = Field(
         default=None,
-        description="Model whose answers the accuracy of each row is told against; the first .onnx file unless given.",
+        description="Model whose outputs the accuracy of each row is measured against. [default: the first .onnx file]",
         json_schema_extra={"metavar": "FILE"},
     )
     timeout: float = Field(
@@ -142,12 +142,12 @@ class BenchParams(FeedingParams):
         gt=0,
         le=1_000_000,
         allow_inf_nan=False,
-        description="Seconds that loading, or one run, may take.",
+        description="Most seconds of loading, or of one run.",
         json_schema_extra={"metavar": "SECONDS"},
     )
     against: Path | None = Field(
         default=None,
-        description="JSON of an earlier bench on this machine, or an earlier model, which then runs in turns with the "
+        description="JSON of an earlier bench on this machine, or an earlier model, which runs in turns with the "
         "others: exit 1 if a row is slower than --max-slowdown allows.",
         json_schema_extra={"metavar": "FILE"},
     )
@@ -156,7 +156,7 @@ class BenchParams(FeedingParams):
         ge=1,
         le=1000,
         allow_inf_nan=False,
-        description="How many times as long as then a row may take. Only with --against. [default: 1.1]",
+        description="Largest ratio of a row's time to the earlier one. Only with --against. [default: 1.1]",
         json_schema_extra={"metavar": "RATIO"},
     )
     force: bool = Field(
@@ -167,7 +167,7 @@ class BenchParams(FeedingParams):
         ge=0,
         le=86_400,
         allow_inf_nan=False,
-        description="Seconds that measuring may go on where a busy machine has said too little. [default: 6, and none "
-        "without --against where --runs is below 100]",
+        description="Most seconds of further measuring on a busy machine. [default: 6, and 0 without --against where "
+        "--runs is below 100]",
         json_schema_extra={"metavar": "SECONDS"},
     )

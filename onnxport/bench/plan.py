@@ -1,4 +1,4 @@
-"""Which rows a bench has: every artefact under all settings that its runtime knows."""
+"""The rows of a bench: every artefact under all settings that its runtime has."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from onnxport.bench.engine import Failure
 from onnxport.bench.params import BenchParams
 from onnxport.bench.providers import PROVIDERS, TITLES
 from onnxport.bench.report import Settings
+from onnxport.bench.session import Failure
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.formats.artifact import SUFFIXES, Artifact, Format
 from onnxport.runtimes import registry
 
-# Who runs a format, as `--candidate-runtime runtime=` spells it.
+# Format to its default runtime, as in `--candidate-runtime runtime=`.
 RUNTIMES: dict[Format, str] = {"onnx": "ort", "ort": "ort", "tflite": "litert", "coreml": "predict"}
-# What a runtime takes of the options beside a provider; an .ort file has its optimizations behind it.
-_KNOWN: dict[Format, tuple[str, ...]] = {
+# Format to the settings of its runtime beside the provider; an .ort file is already optimized.
+_SETTINGS: dict[Format, tuple[str, ...]] = {
     "onnx": ("threads", "level"),
     "ort": ("threads",),
     "tflite": ("threads",),
@@ -30,10 +30,10 @@ _KNOWN: dict[Format, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Planned:
-    """A row to be.
+    """A planned row.
 
     Attributes:
-        failure: why it is not even tried: nothing that the user could mend here, so that it fails no command.
+        failure: reason why it is not tried; the user can do nothing about it here, so that it fails no command.
     """
 
     artifact: Artifact
@@ -41,20 +41,20 @@ class Planned:
     failure: Failure | None = None
 
 
-def planned(artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned, ...]:
-    """All rows, those of an artefact side by side; each once.
+def plan_rows(artifacts: Sequence[Artifact], params: BenchParams) -> tuple[Planned, ...]:
+    """Return all rows, each once, those of an artefact next to each other.
 
     Raises:
-        UsageError: a provider that no runtime has, or a runtime that there is not.
-        MissingDependencyError: a runtime of a plugin that cannot be used.
+        UsageError: no runtime has the provider, or no runtime has this name.
+        MissingDependencyError: a plugin's runtime cannot be used.
     """
-    _check(params.providers)
+    _check_providers(params.providers)
     _check_runtimes(params.runtimes)
-    rows = [row for artifact in artifacts for row in _of(artifact, params)]
+    rows = [row for artifact in artifacts for row in _rows(artifact, params)]
     return tuple({(row.artifact.path, row.settings): row for row in rows}.values())
 
 
-def _of(artifact: Artifact, params: BenchParams) -> list[Planned]:
+def _rows(artifact: Artifact, params: BenchParams) -> list[Planned]:
     own, among = RUNTIMES[artifact.format], registry.names(artifact.format)
     runtimes = [name for name in params.runtimes or (own,) if name in among and _runs(name, artifact)]
     if not runtimes:
@@ -62,7 +62,11 @@ def _of(artifact: Artifact, params: BenchParams) -> list[Planned]:
             f"none of {', '.join(params.runtimes)} runs {SUFFIXES[artifact.format]} files"
         )
         return [Planned(artifact, Settings(runtime=own), Failure("not here", error))]
-    return [row for name in runtimes for row in (_own if name == own else _others)(artifact, name, params)]
+    return [
+        row
+        for name in runtimes
+        for row in (_default_rows if name == own else _engine_rows)(artifact, name, params)
+    ]
 
 
 def _runs(name: str, artifact: Artifact) -> bool:
@@ -70,66 +74,66 @@ def _runs(name: str, artifact: Artifact) -> bool:
     return kind is not None and artifact.format in kind.formats
 
 
-def _own(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
-    """The rows of a runtime whose providers and settings are known here."""
-    known = _KNOWN[artifact.format]
+def _default_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
+    """Return the rows of a format's default runtime."""
+    settings = _SETTINGS[artifact.format]
     providers = [each.lower() for each in params.providers if each.lower() in PROVIDERS[runtime]]
-    absent = _absent(artifact, runtime, params.providers if not providers else ())
+    failure = _absence(artifact, runtime, params.providers if not providers else ())
     combined = product(
         providers or [PROVIDERS[runtime][0] if not params.providers else "".join(params.providers[:1])],
-        params.threads if "threads" in known else (None,),
-        params.levels if "level" in known else (None,),
+        params.threads if "threads" in settings else (None,),
+        params.levels if "level" in settings else (None,),
         params.batch or (None,),
     )
     return [
         Planned(
             artifact,
             Settings(runtime=runtime, provider=provider, threads=threads, level=level, batch=batch),
-            absent,
+            failure,
         )
         for provider, threads, level, batch in combined
     ]
 
 
-def _others(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
-    """The rows of an engine of others, or of a plugin's runtime; providers and levels are not theirs."""
+def _engine_rows(artifact: Artifact, runtime: str, params: BenchParams) -> list[Planned]:
+    """Return the rows of another engine or a plugin's runtime; they have no providers and levels."""
     kind = registry.named(runtime)
-    knows_threads = kind is not None and "threads" in kind.settings
-    combined = product(params.threads if knows_threads else (None,), params.batch or (None,))
+    has_threads = kind is not None and "threads" in kind.settings
+    combined = product(params.threads if has_threads else (None,), params.batch or (None,))
     return [
         Planned(artifact, Settings(runtime=runtime, threads=threads, batch=batch))
         for threads, batch in combined
     ]
 
 
-def _absent(artifact: Artifact, runtime: str, others: Sequence[str]) -> Failure | None:
-    """Why nothing of an artefact is tried.
+def _absence(artifact: Artifact, runtime: str, unknown: Sequence[str]) -> Failure | None:
+    """Return why no row of an artefact is tried; None where rows are.
 
     Args:
-        others: the providers that were asked for, where the runtime has none of them.
+        unknown: the given providers, where the runtime has none of them.
     """
     if artifact.format == "coreml" and sys.platform != "darwin":
-        why = f"{platform.system()} has none, and nothing stands in for it: its figures are those of a Mac"
+        why = f"{platform.system()} has no Core ML, and other runtimes would not measure it"
         error = MissingDependencyError("Core ML is not here", why=why, fix="run this command on macOS")
         return Failure("not here", error)
-    if others:
-        asked, has = ", ".join(others), ", ".join(PROVIDERS[runtime])
-        error = MissingDependencyError(f"{TITLES[runtime]} knows nothing of {asked}", fix=f"it has {has}")
+    if unknown:
+        given, has = ", ".join(unknown), ", ".join(PROVIDERS[runtime])
+        error = MissingDependencyError(f"{TITLES[runtime]} has no provider {given}", fix=f"it has {has}")
         return Failure("not here", error)
     return None
 
 
-def _check(names: Sequence[str]) -> None:
+def _check_providers(names: Sequence[str]) -> None:
     known = sorted({name for each in PROVIDERS.values() for name in each})
     for name in names:
         if name.lower() not in known:
             nearest = difflib.get_close_matches(name.lower(), known, n=1)
             fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"--providers: nobody has a provider {name!r}", fix=fix)
+            raise UsageError(f"--providers: no runtime has a provider {name!r}", fix=fix)
 
 
 def _check_runtimes(given: Sequence[str]) -> None:
-    """Refuses what is no runtime; the evaluator of ML programs computes answers, in nobody's time."""
+    """Refuse unknown runtimes; the evaluator of ML programs is too slow to measure."""
     known = [
         name
         for name in dict.fromkeys(each for fmt in SUFFIXES for each in registry.names(fmt))
@@ -139,4 +143,4 @@ def _check_runtimes(given: Sequence[str]) -> None:
         if name not in known:
             nearest = difflib.get_close_matches(name.lower(), known, n=1)
             fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"--runtimes: nothing that can be measured is called {name!r}", fix=fix)
+            raise UsageError(f"--runtimes: there is no runtime {name!r} to measure", fix=fix)

@@ -1,4 +1,4 @@
-"""Between a runtime's own names and axes and the source model's, in which inputs are made and answers compared."""
+"""Translation between a runtime's names and axes and the source model's, which inputs and comparisons use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxport.runtimes.base import check_feeds
 
 
 class Ports(Protocol):
-    """A model's ends; `inputs` and `outputs` have the source's names, dtypes and axes."""
+    """A model's inputs and outputs, in the source's names, dtypes and axes."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]: ...
@@ -25,16 +25,16 @@ class Ports(Protocol):
     def outputs(self) -> tuple[TensorSpec, ...]: ...
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
-        """The arrays by the runtime's keys, as it stores them (UsageError where they do not fit)."""
+        """Return the arrays by the runtime's keys, as it stores them (UsageError where they do not fit)."""
         ...
 
-    def leaving(self, answers: Mapping[str, Array]) -> dict[str, Array]:
-        """The runtime's outputs as the source has them."""
+    def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the runtime's outputs as the source has them."""
         ...
 
 
 def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence[Port]) -> Ports:
-    """The ends of the model at `path`, of which its runtime told `inputs` and `outputs`."""
+    """Return the ports of the model at `path`, for which its runtime reports `inputs` and `outputs`."""
     if runtime == "litert":
         return TflitePorts(path, inputs)
     if runtime == "ort":
@@ -45,24 +45,22 @@ def ports_of(runtime: str, path: Path, inputs: Sequence[Port], outputs: Sequence
 
 
 class NamedPorts:
-    """A runtime that has the source's names and axes, as ONNX Runtime does."""
+    """Ports of a runtime that uses the source's names and axes, such as ONNX Runtime."""
 
     def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
-        """See Ports."""
-        fed = {spec.name: _narrowed(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
+        fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
         check_feeds(self.inputs, fed)
         return fed
 
-    def leaving(self, answers: Mapping[str, Array]) -> dict[str, Array]:
-        """See Ports."""
-        return dict(answers)
+    def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        return dict(outputs)
 
 
 class TflitePorts:
-    """LiteRT: tensors by number, maybe permuted and in other types, as the note in the file tells."""
+    """Ports of LiteRT: tensors by number, perhaps permuted and in other types, as the file's metadata says."""
 
     def __init__(self, path: Path, inputs: Sequence[Port]) -> None:
         from onnxport.formats.tflite.ports import read_ends
@@ -73,35 +71,33 @@ class TflitePorts:
         self.outputs = tuple(_source_order(port.spec, port.permutation) for port, _ in self._ends.outputs)
 
     def entering(self, feeds: Feeds) -> dict[str, Array]:
-        """See Ports."""
         from onnxport.formats.tflite.ports import stored
 
-        fed = {spec.name: _narrowed(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
+        fed = {spec.name: _cast_floats(feeds[spec.name], spec) for spec in self.inputs if spec.name in feeds}
         check_feeds(self.inputs, fed)
         return {
-            str(index): stored(_permuted(fed[port.name], port.permutation), self._types[index], port)
+            str(index): stored(_permute(fed[port.name], port.permutation), self._types[index], port)
             for port, index in self._ends.inputs
         }
 
-    def leaving(self, answers: Mapping[str, Array]) -> dict[str, Array]:
-        """See Ports."""
+    def to_source(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
         from onnxport.formats.tflite.ports import restored
 
         return {
-            port.name: _permuted(restored(answers[str(index)], port), tuple(np.argsort(port.permutation)))
+            port.name: _permute(restored(outputs[str(index)], port), tuple(np.argsort(port.permutation)))
             for port, index in self._ends.outputs
         }
 
 
-def _narrowed(array: Array, spec: TensorSpec) -> Array:
-    """The array in the model's own float type: one with float16 inputs is fed what the others are, rounded."""
+def _cast_floats(array: Array, spec: TensorSpec) -> Array:
+    """Return the array in the model's float type, so that a float16 model gets the same inputs, rounded."""
     if array.dtype.kind != "f" or array.dtype.name == spec.dtype or not spec.dtype.startswith("float"):
         return array
     with np.errstate(over="ignore"):
         return array.astype(spec.dtype)
 
 
-def _permuted(array: Array, permutation: Sequence[int]) -> Array:
+def _permute(array: Array, permutation: Sequence[int]) -> Array:
     return array.transpose(permutation) if len(permutation) else array
 
 
@@ -113,8 +109,8 @@ def _source_order(spec: TensorSpec, permutation: tuple[int, ...]) -> TensorSpec:
     )
 
 
-def written(arrays: Mapping[str, Array], folder: str) -> dict[str, str]:
-    """The arrays as `.npy` files in `folder`: a pipe would have them in the other process twice."""
+def save_arrays(arrays: Mapping[str, Array], folder: str) -> dict[str, str]:
+    """Save the arrays as `.npy` files in `folder`: a pipe would copy them in the other process."""
     files = {}
     for number, (key, array) in enumerate(arrays.items()):
         if array.dtype.name == "bfloat16" or array.dtype.name.startswith("float8"):
@@ -124,6 +120,6 @@ def written(arrays: Mapping[str, Array], folder: str) -> dict[str, str]:
     return files
 
 
-def read(files: Mapping[str, str]) -> dict[str, Any]:
-    """The arrays of `.npy` files of ours."""
+def load_arrays(files: Mapping[str, str]) -> dict[str, Any]:
+    """Load arrays from `.npy` files of `save_arrays`."""
     return {key: np.load(file, allow_pickle=True) for key, file in files.items()}

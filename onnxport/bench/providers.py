@@ -1,6 +1,6 @@
-"""Who can run a model of each runtime: execution providers, delegates, compute units, in lower case.
+"""The execution providers, delegates or compute units of each runtime, in lower case.
 
-Without any library, since the measuring process imports this too.
+No library is imported, since the measuring process imports this module.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-# What ONNX Runtime appends to a provider's name.
+# ONNX Runtime appends it to a provider's name.
 SUFFIX = "ExecutionProvider"
 
-# ONNX Runtime's, each with the distribution whose build has it; none where one has to build it oneself.
+# Providers of ONNX Runtime and the distribution that has each; empty where users have to build it.
 _ORT: Mapping[str, str] = {
     "cpu": "onnxruntime",
     "azure": "onnxruntime",
@@ -36,7 +36,7 @@ _ORT: Mapping[str, str] = {
     "vsinpu": "",
 }
 
-# Runtime to what it calls itself, and to the distribution that has it.
+# Runtime to its title and its distribution.
 TITLES: Mapping[str, str] = {"ort": "ONNX Runtime", "litert": "LiteRT", "predict": "Core ML"}
 _DISTRIBUTIONS: Mapping[str, str] = {
     "ort": "onnxruntime",
@@ -44,7 +44,7 @@ _DISTRIBUTIONS: Mapping[str, str] = {
     "predict": "coremltools",
 }
 
-# Runtime to what it knows; the first is what a row has of which nobody said anything.
+# Runtime to its providers; the first is the default.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "ort": tuple(_ORT),
     "litert": ("xnnpack", "cpu"),
@@ -52,14 +52,14 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def remedy(provider: str) -> str:
-    """The line that mends an ONNX Runtime without `provider`."""
+def install_provider(provider: str) -> str:
+    """Say how to install an ONNX Runtime with `provider`."""
     distribution = _ORT.get(provider, "")
     if not distribution:
-        return f"no package of the index has it: build ONNX Runtime with --use_{provider}"
-    return f"put a build in its place that has it: pip uninstall onnxruntime; pip install {distribution}"
+        return f"no package on PyPI has it: build ONNX Runtime with --use_{provider}"
+    return f"install a build that has it: pip uninstall onnxruntime; pip install {distribution}"
 
 
-def installing(runtime: str) -> str:
-    """The line that brings a runtime."""
+def install_command(runtime: str) -> str:
+    """Say how to install a runtime."""
     return f"run: {sys.executable} -m pip install {_DISTRIBUTIONS[runtime]}"

@@ -1,4 +1,4 @@
-"""What a bench found, as data: the whole of `--json`, of a saved baseline and of what Python callers get."""
+"""The report of a bench as data: `--json`, a saved baseline and the result of Python calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from onnxport.core.errors import MISSING_DEPENDENCY, NOT_EQUIVALENT, PROVEN, wor
 
 SCHEMA_VERSION: Literal[1] = 1
 
-# What became of one row: figures, something that this machine or build lacks, a model that the runtime refuses, or the
-# end of a process that nobody asked for.
+# "not here": this machine or build lacks something; "refused": the runtime refuses the model.
 Status = Literal["measured", "not here", "refused", "crashed", "hung"]
-# What a row is beside the same row of a baseline; "unclear" where the noise hides which.
+# A row compared with its baseline; "unclear" where noise prevents a decision.
 Standing = Literal["kept", "slower", "unclear", "new"]
 
 
@@ -22,13 +21,13 @@ class _Record(BaseModel):
 
 
 class Settings(_Record):
-    """Under which a row was measured; what its runtime does not know is None.
+    """The settings of a row; None for those that its runtime does not have.
 
     Attributes:
-        runtime: who runs it, as `--candidate-runtime runtime=` spells it.
+        runtime: its name, as in `--candidate-runtime runtime=`.
         provider: an execution provider, a delegate or compute units, in lower case: "cpu", "xnnpack".
         level: ONNX Runtime's graph optimizations.
-        batch: size of every input's batch, where that is open or one was asked for.
+        batch: size of the inputs' batch, where it is open or was given.
     """
 
     runtime: str
@@ -42,10 +41,10 @@ class Spread(_Record):
     """Milliseconds of one warm run.
 
     Attributes:
-        median: which is p50.
-        low, high, confidence: an interval and the probability that it holds the true median.
-        runs: how many were timed, over all rounds.
-        rounds: median of each round, in their order.
+        median: p50.
+        low, high, confidence: an interval and the probability that it contains the true median.
+        runs: number of timed runs over all rounds.
+        rounds: median of each round, in order.
     """
 
     median: float
@@ -60,14 +59,14 @@ class Spread(_Record):
 
 
 class Floor(_Record):
-    """What a model takes when nobody is in its way (floors.py); milliseconds of one run.
+    """The time of a run without interference by other programs (statistics.py), in milliseconds.
 
     Attributes:
-        wall: of the fastest run; wall_next: of the fastest in the turn that is third by that.
-        cpu: spent on cores, all threads together, by what a fifth of the turns stay below.
-        cpu_low, cpu_high: the interval that holds it with 95 %.
-        cores: how many the fastest runs kept busy.
-        turns: how many there were.
+        wall: of the fastest run; wall_next: of the fastest run of the third fastest turn.
+        cpu: CPU time of all threads, at the first quintile of the turns.
+        cpu_low, cpu_high: its interval of 95 % confidence.
+        cores: number that the fastest runs kept busy.
+        turns: number of turns.
     """
 
     wall: float
@@ -84,9 +83,9 @@ class Memory(_Record):
 
     Attributes:
         bare: before the runtime was imported.
-        imported: once it was.
+        imported: after that.
         loaded: with the model ready to run.
-        peak: the most until the last run's end.
+        peak: the maximum until the end of the last run.
     """
 
     bare: int
@@ -96,17 +95,17 @@ class Memory(_Record):
 
     @property
     def added(self) -> int:
-        """What runtime and model add to the bare process, at the most."""
+        """The peak without the bare process."""
         return self.peak - self.bare
 
 
 class Accuracy(_Record):
-    """How near the answers are to those of the reference, on the inputs of the bench.
+    """The accuracy of the outputs against the reference's, on the inputs of the bench.
 
     Attributes:
-        reference: path of the model that was asked.
-        sqnr: dB of the worst output; infinite where all are the same.
-        output: which that is.
+        reference: path of the reference.
+        sqnr: dB of the worst output; infinite where all are equal.
+        output: name of that output.
     """
 
     reference: str
@@ -115,11 +114,11 @@ class Accuracy(_Record):
 
 
 class Standard(_Record):
-    """A row beside the same row of a baseline.
+    """A row compared with its baseline.
 
     Attributes:
-        ratio: of the times, now over then; above 1 is slower. None where there is no such row.
-        low, high: an interval of it, the noise of both taken into account.
+        ratio: of the times, now over before; above 1 is slower. None where the baseline has no such row.
+        low, high: its interval, from the noise of both.
         limit: `--max-slowdown`.
     """
 
@@ -136,15 +135,15 @@ class Row(_Record):
 
     Attributes:
         artifact: its path as given.
-        precision: of its weights or its QDQ nodes, as far as the file tells.
-        ran_on: runtime and version, as a report names it.
-        size, compressed: bytes on disk with all companions, and the same as a ZIP would hold it.
+        precision: of its weights or its QDQ nodes; empty where unknown.
+        ran_on: runtime and version.
+        size, compressed: bytes on disk with all companions, and bytes in a ZIP file.
         load_ms: from the file to a model that can run, without imports.
         first_ms: the first run, which may still prepare kernels.
-        throughput: samples a second, at this batch.
-        joules: of one run; None where the machine does not tell.
-        why: what a row without figures lacks, in a sentence; and the way out.
-        exit_code: which the row alone would end with.
+        throughput: samples a second at this batch.
+        joules: of one run; None without a counter.
+        why: reason why a row has no figures, and the fix.
+        exit_code: of a run with this row alone.
     """
 
     artifact: str
@@ -169,16 +168,16 @@ class Row(_Record):
 
     @property
     def key(self) -> tuple[str, Settings]:
-        """What a row is called the same as in a baseline."""
+        """Identifies the same row of another run."""
         return self.artifact, self.settings
 
 
 class Machine(_Record):
-    """On which it was measured; two bench reports of different machines compare nothing.
+    """The machine that was measured on; reports of different machines are not comparable.
 
     Attributes:
         memory: bytes.
-        load: programs that wanted a core, for each that there is, over the last minute before.
+        load: running programs for each core, over the minute before.
     """
 
     processor: str
@@ -193,8 +192,8 @@ class BenchReport(_Record):
     """All rows of a run.
 
     Attributes:
-        pace_ms: what a fixed piece of work took between the rounds, for a later comparison.
-        others: of the cores' time during the rounds, the share that others had; None where nobody tells.
+        pace_ms: time of a fixed piece of work between the rounds, for later comparisons.
+        others: share of the cores' time that other programs used during the rounds; None where unknown.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -212,8 +211,10 @@ class BenchReport(_Record):
 
     @property
     def exit_code(self) -> int:
-        """The worst of the rows'; a row slower than its limit is as an artefact over its budget. Where nothing could be
-        measured, because all of it belongs on another machine, that is missing here."""
+        """The worst exit code of the rows; a row slower than its limit counts as over budget.
+
+        Where no row could be measured, because all need another machine, it is that of a missing dependency.
+        """
         slower = any(row.against is not None and row.against.standing == "slower" for row in self.rows)
         found = worst([NOT_EQUIVALENT if slower else PROVEN, *(row.exit_code for row in self.rows)])
         nothing = not any(row.status == "measured" for row in self.rows)

@@ -1,7 +1,6 @@
-"""The views of a command's report: one module per format, and the table that a file's suffix is looked up in.
+"""Reports: each subject has a folder, each of its forms a module there; the modules beside the folders are shared.
 
-Those of a pipeline's run are in `pipeline/`, in modules of the same names; those of a bench, a profile and a
-deployment are in folders called so, each with a table of its own: not every form says something of each.
+`FORMS` is the registry. Forms other than the terminal's are files that `--report` writes, chosen by their suffix.
 """
 
 from __future__ import annotations
@@ -16,45 +15,61 @@ from typing import Any, Protocol
 from onnxport.core.errors import USAGE, OnnxportError, UsageError
 from onnxport.formats.artifact import Staging, writing
 
-# Takes the report that the package's views are of: a RunReport, or a PipelineReport where they are those of pipeline/.
+# Takes the report of the subject, such as a RunReport or a PipelineReport.
 Save = Callable[[Any], None]
 
-
-class View(Protocol):
-    """A module of this package or one below. One whose readers ask for it also has `failure(error, command)`."""
-
-    def view(self, report: Any) -> str: ...
-
-
-_OPTION = "--report"
-
-# Suffix to the module whose `view` makes the file, imported when it is asked for.
+# Suffix of a report's file to its form.
 FORMATS: Mapping[str, str] = {
     ".html": "html",
-    ".json": "document",
+    ".json": "json",
     ".md": "markdown",
     ".sarif": "sarif",
     ".xml": "junit",
 }
 
+# Subject to its forms. A bench finds nothing that SARIF could locate, and a profile judges nothing.
+FORMS: Mapping[str, frozenset[str]] = {
+    "run": frozenset({"terminal", "html", "json", "markdown", "sarif", "junit"}),
+    "pipeline": frozenset({"terminal", "html", "json", "markdown", "sarif", "junit"}),
+    "bench": frozenset({"terminal", "html", "json", "markdown", "junit"}),
+    "profile": frozenset({"terminal", "html", "json", "markdown"}),
+    "deployment": frozenset({"terminal", "html", "json", "markdown", "sarif", "junit"}),
+}
+
+_OPTION = "--report"
+
+
+class View(Protocol):
+    """A form that becomes a file. JUnit and Markdown also have `failure(error, command)`, for a run that failed."""
+
+    def view(self, report: Any) -> str: ...
+
+
+def form_module(subject: str, form: str) -> View:
+    """Import the module of a form; JSON looks the same for every subject."""
+    name = "document" if form == "json" else f"{subject}.{form}"
+    module: View = import_module(f"{__name__}.{name}")
+    return module
+
 
 @contextmanager
-def saving(paths: Sequence[Path], command: str = "", package: str = __name__) -> Iterator[Save]:
-    """Gives a function that takes down a report, which is at all of `paths` when the block ends without an error.
+def saving(paths: Sequence[Path], command: str = "", package: str = "run") -> Iterator[Save]:
+    """Yield a function that stages a report; the files appear when the block ends without an error.
 
-    After an error in the block there is a file only in the forms that can tell of it (JUnit XML and Markdown), and
-    not after a UsageError: then nothing ran. What can be wrong with a path is found on entry, before the work, and a
-    full disk when the report is taken down: the runner does that before an artefact takes its place.
+    After an error in the block only JUnit XML and Markdown are written, which can tell of it, and none after a
+    UsageError, since nothing ran. Wrong paths are found on entry, before the work. A full disk is found when the report
+    is staged, which the runner does before an artefact takes its place.
 
     Args:
-        package: where the views are, with a table FORMATS.
+        package: the subject, a key of FORMS; the name of its package will do.
 
     Raises:
-        UsageError: no format has this suffix, a path is given twice, or the folder does not exist.
+        UsageError: the subject has no form of this suffix, a path is given twice, or the folder does not exist.
         MachineError: the folder cannot be written to.
     """
+    subject = package.rpartition(".")[2]
     with ExitStack() as stack:
-        saves = [stack.enter_context(_saving(path, _view(path, package), command)) for path in paths]
+        saves = [stack.enter_context(_saving(path, _view(path, subject), command)) for path in paths]
         if len({path.resolve() for path in paths}) < len(paths):
             raise UsageError(f"{_OPTION} names one file twice", fix="give each form a file of its own")
 
@@ -65,15 +80,12 @@ def saving(paths: Sequence[Path], command: str = "", package: str = __name__) ->
         yield save
 
 
-def _view(path: Path, package: str) -> View:
-    formats: Mapping[str, str] = import_module(package).FORMATS
-    name = formats.get(path.suffix.lower())
-    if name is None:
-        raise UsageError(
-            f"no report can be written to {path}", fix=f"known suffixes are {', '.join(formats)}"
-        )
-    view: View = import_module(f"{package}.{name}")
-    return view
+def _view(path: Path, subject: str) -> View:
+    form = FORMATS.get(path.suffix.lower())
+    if form not in FORMS[subject] or form is None:
+        known = ", ".join(suffix for suffix, each in FORMATS.items() if each in FORMS[subject])
+        raise UsageError(f"no report can be written to {path}", fix=f"known suffixes are {known}")
+    return form_module(subject, form)
 
 
 @contextmanager
@@ -84,14 +96,14 @@ def _saving(path: Path, view: View, command: str) -> Iterator[Save]:
         def save(report: Any) -> None:
             _write(staged, path, view.view(report))
 
-        _write(staged, path, " ")  # a full disk gives a folder, but no room in it
+        _write(staged, path, " ")  # on a full disk a folder can be made, but nothing be written
         staged.unlink()
         try:
             yield save
         except OnnxportError as error:
             failure = getattr(view, "failure", None)
             if failure is not None and error.exit_code != USAGE:
-                with suppress(OnnxportError):  # the first error is the one to tell
+                with suppress(OnnxportError):  # the user needs to see the first error
                     _write(staged, path, failure(error, command))
                     staging.commit({staged: path})
             raise

@@ -1,39 +1,50 @@
-"""The report as a JSON document, and the JSON Schema that every such document keeps."""
+"""The JSON form of every report, and the JSON Schema of each kind of report."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from onnxport.reports.run_report import SCHEMA_VERSION, RunReport
+# Kind of report, as docs/schema/KIND.schema.json names it: module and class of its model, and the schema's title.
+_KINDS: Mapping[str, tuple[str, str, str]] = {
+    "report": ("onnxport.reports.run_report", "RunReport", "Report of an onnxport run"),
+    "pipeline-report": (
+        "onnxport.reports.pipeline_report",
+        "PipelineReport",
+        "Report of an onnxport pipeline's run",
+    ),
+    "bench": ("onnxport.bench.report", "BenchReport", "Report of onnxport bench"),
+    "profile": ("onnxport.profiling.report", "ProfileReport", "Report of onnxport profile"),
+    "deployment": ("onnxport.deployment.report", "DeploymentReport", "Report of onnxport inspect --runs-on"),
+}
 
 
 def view(report: BaseModel) -> str:
-    """The whole report, of whatever; non-finite numbers are the strings "Infinity", "-Infinity" and "NaN"."""
+    """Return the whole report; non-finite numbers are the strings "Infinity", "-Infinity" and "NaN"."""
     return report.model_dump_json(indent=2) + "\n"
 
 
-def schema() -> str:
-    """docs/schema/report.schema.json, whose copy in the repository a test holds to this."""
-    return published(RunReport, f"report:{SCHEMA_VERSION}", "Report of an onnxport run")
-
-
-def published(model: type[BaseModel], name: str, title: str) -> str:
-    """The JSON Schema of a document of ours."""
-    document = model.model_json_schema(mode="serialization", schema_generator=_Published)
+def schema(kind: str) -> str:
+    """Return the text of docs/schema/KIND.schema.json."""
+    module, name, title = _KINDS[kind]
+    model: type[BaseModel] = getattr(import_module(module), name)
+    version = model.model_fields["schema_version"].default
+    document = model.model_json_schema(mode="serialization", schema_generator=_OpenSchema)
     head: dict[str, Any] = {
         "$schema": GenerateJsonSchema.schema_dialect,
-        "$id": f"urn:onnxport:schema:{name}",
+        "$id": f"urn:onnxport:schema:{kind}:{version}",
         "title": title,
     }
     return json.dumps(head | {k: v for k, v in document.items() if k not in head}, indent=2) + "\n"
 
 
-class _Published(GenerateJsonSchema):
-    """What pydantic writes, with numbers as we write them, and open to fields that a later version adds."""
+class _OpenSchema(GenerateJsonSchema):
+    """Pydantic's schema with non-finite numbers as strings, and open to fields that a later version adds."""
 
     def float_schema(self, schema: Any) -> JsonSchemaValue:
         return {"anyOf": [super().float_schema(schema), {"enum": ["Infinity", "-Infinity", "NaN"]}]}

@@ -1,4 +1,4 @@
-"""What a run of a pipeline did, as data: its `--json`, its reports and what Python callers get."""
+"""The report of a pipeline's run as data: `--json`, `--report` and the result of Python calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PlaceRecord(_Record):
 
 
 class FailureRecord(_Record):
-    """An error, as the command line would have shown it."""
+    """An error, as the command line shows it."""
 
     kind: str
     message: str
@@ -55,13 +55,13 @@ class NodeRecord(_Record):
 
     Attributes:
         name: unique in the pipeline.
-        stage: what kind of step.
-        after: the node whose product it takes; empty where it takes the model.
-        status: "failed" where the proof failed or an error ended it, "not run" where one before it failed.
-        why: why it was made anew, or why not at all; empty where it came out of the cache.
-        key: what it is kept under; empty where that never became known.
-        run: what its run reported; the earlier run's where it came out of the cache.
-        at: where the file asks for it; None where that is not known.
+        stage: kind of step.
+        after: the node whose product is its input; empty where the model is its input.
+        status: "failed" where the proof failed or an error ended it, "not run" where an earlier node failed.
+        why: reason why it was made again, or was not run; empty where it came from the cache.
+        key: its key in the cache; empty where unknown.
+        run: the report of the run that made it, an earlier one where it came from the cache.
+        at: line of the file that asks for it; None where unknown.
     """
 
     name: str
@@ -78,24 +78,24 @@ class NodeRecord(_Record):
 
     @property
     def broken(self) -> str:
-        """The stage, what the judge said, and the ONNX node at fault where one was found; empty where it passed."""
+        """The stage, the verdict, and the ONNX node at fault where one was found; empty where it passed."""
         if self.failure is not None:
             return f"{self.stage} ({self.name}) failed: {self.failure.message}"
         if self.run is None or self.run.passed:
             return self.why if self.status == "not run" else ""
         report = self.run.artifacts[0].report
-        said = f"{self.stage} ({self.name}) is {report.verdict}: {report.reason}"
-        return f"{said}; {report.diagnosis.summary}" if report.diagnosis is not None else said
+        verdict = f"{self.stage} ({self.name}) is {report.verdict}: {report.reason}"
+        return f"{verdict}; {report.diagnosis.summary}" if report.diagnosis is not None else verdict
 
 
 class LimitRecord(_Record):
-    """A limit of the user's and what came of it.
+    """A user's limit and its result.
 
     Attributes:
         name: its key, "max_size" in bytes, "max_size_ratio" and "max_latency_ratio" as shares of the source's.
-        value: None where it could not be measured, which keeps no limit.
+        value: None where it could not be measured; then the limit is not kept.
         said: figure and limit in words.
-        where: FILE:LINE, KEY that asks for it.
+        where: FILE:LINE, KEY that sets it.
     """
 
     name: str
@@ -114,15 +114,15 @@ class CellRecord(_Record):
     """One artefact of the matrix.
 
     Attributes:
-        values: the matrix' keys and what they are here.
-        node: the name of the node whose product it is.
-        path: where it is; None if nothing was left there.
-        verdict: the judge's, made worse by a limit that is not kept; "failed" where an error ended the node, "not run"
-            where one before failed.
-        reason: why it did not pass, in a sentence; empty where it did.
-        latency: what it takes beside the model, where a limit had that measured; where its precision was lowered, its
-            node's run has it.
-        at: where the file has its target; None where that is not known.
+        values: of the matrix' keys.
+        node: name of the node that makes it.
+        path: of the artefact; None if it was not delivered.
+        verdict: the judge's, or worse where a limit is not kept; "failed" where an error ended the node, "not run"
+            where an earlier node failed.
+        reason: sentence why it did not pass; empty where it did.
+        latency: compared with the model's, where a limit needed it; where the precision was lowered, the node's run
+            has it.
+        at: line of the file with its target; None where unknown.
     """
 
     name: str
@@ -157,7 +157,7 @@ class PipelineReport(_Record):
         return self.exit_code == PROVEN
 
     def check(self) -> None:
-        """Raises PipelineFailedError, with this report, if something failed."""
+        """Raise PipelineFailedError, with this report, if something failed."""
         if self.passed:
             return
         missing = [cell for cell in self.cells if cell.path is None]
@@ -172,7 +172,7 @@ class PipelineReport(_Record):
 
 
 def exit_code_of(nodes: tuple[NodeRecord, ...], cells: tuple[CellRecord, ...]) -> int:
-    """By the order of errors.SEVERITY, over all that failed."""
+    """Return the worst exit code of all that failed, by the order of errors.SEVERITY."""
     failed = (node.failure.exit_code for node in nodes if node.failure is not None)
     rejected = (NOT_EQUIVALENT for node in nodes if node.run is not None and not node.run.passed)
     return worst((*failed, *rejected, *(cell.exit_code for cell in cells)))

@@ -1,4 +1,4 @@
-"""What a run did, as data: the whole of `--json`, `--report` and of what Python callers get."""
+"""The report of a run as data: `--json`, `--report` and the result of Python calls."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pydantic import BaseModel, ConfigDict
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, NotProvenError, worst
 from onnxport.validate.report import Report
 
-# Of the JSON document: counts up when a field goes or changes its meaning, not when one is added.
+# Of the JSON document: changes when a field is removed or changes its meaning, not when one is added.
 SCHEMA_VERSION: Literal[1] = 1
 
 
 class _Record(BaseModel):
-    # Strings for non-finite numbers: JSON has none, and null would not read back.
+    # Non-finite numbers become strings: JSON has none, and null would not read back.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class FileRecord(_Record):
-    """A file and the size it has in bytes."""
+    """A file and its size in bytes."""
 
     path: str
     size: int
 
 
 class SourceRecord(_Record):
-    """The model that a run started from, its external data included in size and digest."""
+    """The model that a run started from; size and digest include its external data."""
 
     path: str
     format: str
@@ -35,7 +35,7 @@ class SourceRecord(_Record):
 
 
 class Timing(_Record):
-    """Seconds of one step; `parallel` when it ran beside the others and adds nothing to their sum."""
+    """Seconds of one step; `parallel` if it ran beside the others and adds nothing to their sum."""
 
     step: str
     seconds: float
@@ -43,10 +43,10 @@ class Timing(_Record):
 
 
 class Latency(_Record):
-    """How long one run took in rounds of the source and the artefact, side by side on this CPU.
+    """Times of a run of the source and the artefact, measured in turns on this CPU.
 
     Attributes:
-        runtime: who ran both.
+        runtime: that ran both.
         before_ms, after_ms: milliseconds of the source and of the artefact, medians over the rounds.
         speedup: the median of the rounds' ratios of the two; above 1 the artefact is faster.
         low, high, confidence: an interval, and the probability that it holds the true median: 0 of a single round.
@@ -70,11 +70,11 @@ class Finding(_Record):
 
 
 class Worth(_Record):
-    """What a lower precision is worth on this CPU, beside its size and what it lost.
+    """The speed of a lower precision on this CPU, and why it is not faster.
 
     Attributes:
         latency: None where it was not measured.
-        why_not: why it was not measured; empty where it was.
+        why_not: reason why it was not measured; empty where it was.
         findings: empty where it is faster.
     """
 
@@ -84,18 +84,18 @@ class Worth(_Record):
 
 
 class ArtifactRecord(_Record):
-    """One artefact, or what would have become one.
+    """One artefact, or a rejected candidate for one.
 
     Attributes:
-        path: where it is, or the rejected candidate kept by --keep-rejected; None if nothing was kept.
+        path: of the artefact, or of the rejected candidate that --keep-rejected keeps; None if nothing was kept.
         target: the stage that made it; empty for a file that was only validated.
         size: bytes on disk, its companion files included.
-        ratio: size over the source's size; None where that tells nothing, as of a factory without weights.
+        ratio: size over the source's size; None where that says nothing, as for a factory without weights.
         report: the verdict and its figures.
-        notes: what the user should know about it.
-        facts: figures that the stages gave ("transposes": 1).
-        function: the function that this is about, of a package made of several models; empty where there is one.
-        worth: whether a precision that the run lowered pays; None where it lowered none, or nobody wanted to know.
+        notes: sentences for the user.
+        facts: figures of the stages ("transposes": 1).
+        function: name of the function in a package of several models; empty where there is one.
+        worth: speed of a precision that the run lowered; None where it lowered none, or timing was off.
     """
 
     path: str | None
@@ -114,13 +114,13 @@ class ArtifactRecord(_Record):
 
     @property
     def label(self) -> str:
-        """What to call it on a page."""
+        """The artefact's name on a page."""
         path = self.path or self.report.candidate.path
         return f"{path}, function {self.function}" if self.function else path
 
 
 class ConsultedRecord(_Record):
-    """Code of the user's own that took part, and what it read; see onnxport.core.user_code."""
+    """User code that took part, and the files that it read; see onnxport.core.user_code."""
 
     modules: dict[str, str] = {}
     files: dict[str, str] = {}
@@ -131,8 +131,8 @@ class RunReport(_Record):
     """One run of a command.
 
     Attributes:
-        arguments: what followed the command's name on the command line; empty for a run from Python.
-        consulted: None where no code of the user's took part, or nobody asked.
+        arguments: of the command line, after the command's name; empty for a run from Python.
+        consulted: None where no user code took part, or it was not recorded.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -147,58 +147,59 @@ class RunReport(_Record):
 
     @property
     def passed(self) -> bool:
-        """Whether every artefact may leave with exit 0."""
+        """Whether every artefact passed, so that the command exits with 0."""
         return self.exit_code == PROVEN
 
     def check(self) -> None:
-        """Raises NotProvenError, with this report, for the first artefact that did not pass."""
+        """Raise NotProvenError, with this report, for the first artefact that did not pass."""
         for artifact in self.artifacts:
             if not artifact.report.passed:
                 raise self._refusal(artifact)
 
     def _refusal(self, artifact: ArtifactRecord) -> NotProvenError:
         report = artifact.report
-        return NotProvenError(accusation(report), why=report.reason, fix=_way_out(artifact), report=self)
+        return NotProvenError(accusation(report), why=report.reason, fix=_fix(artifact), report=self)
 
 
 def accusation(report: Report) -> str:
-    """What is wrong with a candidate that was not let out, as a clause."""
+    """Return what is wrong with a rejected candidate, as a clause."""
     name, source = report.candidate.path, report.reference.path
     if report.verdict == "not equivalent":
         return f"{name} is not equivalent to {source}"
     if report.verdict == "over budget":
-        return f"{name} costs more accuracy against {source} than it may"
+        return f"{name} loses more accuracy against {source} than the budget allows"
     return f"whether {name} is equivalent to {source} is {report.verdict}"
 
 
-# Frameworks that compute in float64, of which an export is float32 unless asked.
-_OF_FLOAT64 = frozenset({"sklearn", "lightgbm"})
+# Frameworks that compute in float64; their exports are float32 by default.
+_FLOAT64_FRAMEWORKS = frozenset({"sklearn", "lightgbm"})
 
 
 def ways_out(report: Report) -> list[str]:
-    """What a user may do about a report that did not pass, in clauses that name options."""
+    """Return what the user can do about a report that did not pass, in clauses that name options."""
     generated = all(each.source == "generated" for each in report.fed)
     found = []
     if report.verdict == "inconclusive":
         inputs = "inputs of your own with --inputs DIR" if generated else "inputs that make it vary"
-        found.append(f"give {inputs}, or take it unproven with --accept-inconclusive")
+        found.append(f"give {inputs}, or accept it unproven with --accept-inconclusive")
     if (
         report.verdict == "not equivalent"
-        and report.reference.format in _OF_FLOAT64
+        and report.reference.format in _FLOAT64_FRAMEWORKS
         and report.candidate.precision != "float64"
     ):
-        found.append("the model computes in float64: --float64 exports it so")
+        found.append("the model computes in float64: export it so with --float64")
     if report.verdict == "over budget" and generated and report.fed:
         found.append("this is on generated inputs only; give your own with --inputs DIR")
     return found
 
 
-def _way_out(artifact: ArtifactRecord) -> str:
+def _fix(artifact: ArtifactRecord) -> str:
     dropped = artifact.path is None
     keeping = dropped and artifact.report.verdict != "inconclusive"
-    kept = "nothing was kept, --keep-rejected keeps what failed" if keeping else "nothing was kept"
+    kept = "nothing was kept (--keep-rejected keeps rejected artefacts)" if keeping else "nothing was kept"
     return "; ".join((*([kept] if dropped else ()), *ways_out(artifact.report)))
 
 
 def exit_code_of(artifacts: tuple[ArtifactRecord, ...]) -> int:
+    """Return the exit code of a run of these artefacts."""
     return worst(PROVEN if artifact.report.passed else NOT_EQUIVALENT for artifact in artifacts)

@@ -1,8 +1,7 @@
-"""Size against latency against accuracy, as pages draw it: where marks, front and labels lie, in units of the SVG.
+"""The chart of size against latency against accuracy: latency to the right, size upwards, accuracy as a ring.
 
-Latency goes across and size up, so what is better lies lower and further to the left; a ring around each mark is closed
-as far as its accuracy reaches. Marks of one artefact under several settings lie on one level, and the fastest of them
-has the label.
+Smaller and faster artefacts lie lower left. Of one artefact under several settings the fastest has a number, the
+others are dots.
 """
 
 from __future__ import annotations
@@ -10,35 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from onnxport.reports import wording
-from onnxport.reports.axes import amounts
-from onnxport.reports.charts import WIDTHS, Tick
-from onnxport.reports.labels import Label, Line, Room, placed
+from onnxport.reports.charts import FLOOR, LEFT, RIGHT, TOP, Scatter, Spot, logarithmic_axis
 
-HEIGHTS = {"phone": 300, "desktop": 400}
-# dB at which the ring is closed: beyond what float16's rounding leaves, nobody chooses by accuracy.
-ENOUGH = 60.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 26, 34
-_LARGE, _SMALL = 9.0, 4.0  # half a mark's width
+# dB at which the ring is closed: beyond the loss of float16 rounding, accuracy decides nothing.
+FULL_RING_DB = 60.0
 
-Standing = Literal["front", "worth", "beaten"]
+Standing = Literal["front", "accurate", "dominated"]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one could ship, and what it costs.
+    """An artefact that one could ship, and its cost.
 
     Attributes:
-        number: of its label, where there is no room for names.
-        artifact: marks with the same one are settings of it.
-        ms: what it takes; `low` and `high` an interval of it, if one is known.
-        sqnr: dB; infinite without error, None where nobody asked.
-        says: when it is pointed at.
-        alarm: whether it may not be shipped.
-        origin: whether it is what the others were made of.
+        artifact: equal for marks that are settings of one artefact.
+        ms: time of a run; `low` and `high` are its interval, if known.
+        sqnr: dB; infinite without error, None where it was not measured.
+        title: shown when the reader points at the mark.
+        alarm: it may not be shipped.
     """
 
     number: int
@@ -46,168 +37,89 @@ class Choice:
     name: str
     size: int
     ms: float
-    says: str
+    title: str
     sqnr: float | None = None
     low: float | None = None
     high: float | None = None
     alarm: bool = False
-    origin: bool = False
 
     @property
-    def reached(self) -> float | None:
-        """Accuracy as a share of what anybody chooses by, 0 to 1; None where it is not known."""
+    def ring(self) -> float | None:
+        """SQNR as a percentage of FULL_RING_DB, at most 100; None where it is not known."""
         if self.sqnr is None:
             return None
-        return 0.0 if math.isnan(self.sqnr) else min(max(self.sqnr, 0.0), ENOUGH) / ENOUGH
+        return 0.0 if math.isnan(self.sqnr) else 100 * min(max(self.sqnr, 0.0), FULL_RING_DB) / FULL_RING_DB
 
 
-@dataclass(frozen=True)
-class Spot:
-    """A mark; `ring` is in hundredths, `whisker` the ends of the interval of one with a label."""
-
-    x: float
-    y: float
-    reach: float
-    number: int
-    says: str
-    standing: Standing
-    ring: float | None
-    whisker: tuple[float, float] | None
-    alarm: bool
-    origin: bool
-
-
-@dataclass(frozen=True)
-class Plot:
-    """All of it.
-
-    Attributes:
-        front: the corners of the line below and left of which nothing lies.
-        numbered: whether the labels are numbers.
-        key: name by number.
-    """
-
-    width: int
-    height: int
-    spots: tuple[Spot, ...]
-    front: str
-    labels: tuple[Label, ...]
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    says: str
-    numbered: bool
-    key: tuple[tuple[int, str], ...]
-    left: float = _LEFT
-
-    @property
-    def floor(self) -> float:
-        return self.height - _BOTTOM
-
-
-def plots(choices: Sequence[Choice]) -> dict[str, Plot]:
-    """A drawing for each page of WIDTHS; none of nothing."""
-    return {page: _plot(choices, page) for page in WIDTHS} if choices else {}
-
-
-def _plot(choices: Sequence[Choice], page: str) -> Plot:
-    width, height = WIDTHS[page], HEIGHTS[page]
-    ends = [each for choice in choices for each in (choice.low, choice.ms, choice.high) if each is not None]
-    across, x_ticks = amounts(ends, _LEFT + 16, width - _RIGHT - 16, wording.about_duration, gap=44)
-    sizes = [choice.size for choice in choices]
-    down, y_ticks = amounts(sizes, height - _BOTTOM - 18, _TOP + 14, wording.about_size, gap=22)
-    leading = _leading(choices)
+def draw(choices: Sequence[Choice], x_title: str) -> Scatter | None:
+    """Return the chart; None without choices."""
+    if not choices:
+        return None
+    times = [ms for each in choices for ms in (each.low, each.ms, each.high) if ms is not None]
+    x_axis = logarithmic_axis(times, LEFT + 16, RIGHT - 16, wording.duration)
+    y_axis = logarithmic_axis(
+        [each.size for each in choices], FLOOR - 16, TOP + 10, lambda size: wording.human_size(round(size))
+    )
+    fastest = _fastest(choices)
     spots = []
-    for choice in choices:
-        whisker = None
-        if choice.number in leading and choice.low is not None and choice.high is not None:
-            whisker = (round(across(choice.low), 1), round(across(choice.high), 1))
-        reached = choice.reached
+    for each in choices:
+        is_fastest = fastest[each.artifact] is each
+        interval = (each.low, each.high) if each.low is not None and each.high is not None else None
         spots.append(
             Spot(
-                x=round(across(choice.ms), 1),
-                y=round(down(choice.size), 1),
-                reach=_LARGE if choice.number in leading else _SMALL,
-                number=choice.number,
-                says=wording.text(choice.says),
-                standing=standing(choice, choices),
-                ring=None if reached is None else round(100 * reached, 1),
-                whisker=whisker,
-                alarm=choice.alarm,
-                origin=choice.origin,
+                x=x_axis.place(each.ms),
+                y=y_axis.place(each.size),
+                number=each.number,
+                name=each.name if is_fastest else "",
+                title=wording.text(each.title),
+                ring=None if each.ring is None else round(each.ring, 1),
+                whisker=(x_axis.place(interval[0]), x_axis.place(interval[1]))
+                if is_fastest and interval
+                else None,
+                faint=standing(each, choices) == "dominated",
+                alarm=each.alarm,
             )
         )
-    large = [spot for spot in spots if spot.number in leading]
-    small = [spot for spot in spots if spot.number not in leading]
-    corners = _corners([spot for spot in spots if spot.standing == "front"], width - _RIGHT, _TOP)
-    names = {choice.number: choice.name for choice in choices if choice.number in leading}
-    room = Room(_LEFT, width - 2, height - _BOTTOM)
-    whiskers = [_line(spot) for spot in large if spot.whisker is not None]
-    # What is drawn besides is left clear as far as there is room.
-    clear: list[list[Line]] = [[*pairwise(corners), *whiskers], whiskers, []]
-    tried = (placed(large, names, room, small, lines) for lines in clear)
-    labels = next(filter(None, tried), ())
-    return Plot(
-        width=width,
-        height=height,
+    pairs = zip(spots, choices, strict=True)
+    front = sorted({(spot.x, spot.y) for spot, each in pairs if standing(each, choices) == "front"})
+    return Scatter(
         spots=tuple(spots),
-        front=" ".join(f"{x},{y}" for x, y in corners),
-        labels=labels or placed(large, None, room, small),
-        x_ticks=tuple(x_ticks),
-        y_ticks=tuple(y_ticks),
-        says=f"Size against latency against accuracy: {wording.count(len(spots), 'mark')}; the table has the figures",
-        numbered=not labels,
-        key=tuple(names.items()),
+        x_ticks=x_axis.ticks,
+        y_ticks=y_axis.ticks,
+        x_title=x_title,
+        y_title="size on disk",
+        title=f"Size against latency against accuracy: {wording.count(len(spots), 'mark')}; the table has the figures",
+        line=" ".join(f"{x},{y}" for x, y in front) if len(front) > 1 else "",
     )
 
 
-def _line(spot: Spot) -> Line:
-    left, right = spot.whisker or (spot.x, spot.x)
-    return (left, spot.y), (right, spot.y)
-
-
 def standing(choice: Choice, choices: Sequence[Choice]) -> Standing:
-    """Whether nothing is both smaller and faster, or nothing is that and as accurate, or something is."""
-    beaten_by = [each for each in choices if _beats(each, choice)]
-    if not beaten_by:
+    """Return "front" if no choice dominates it in size and latency, "accurate" if each that does is less accurate."""
+    better = [each for each in choices if _dominates(each, choice)]
+    if not better:
         return "front"
-    return "beaten" if any(_as_accurate(each, choice) for each in beaten_by) else "worth"
+    return "dominated" if any(_is_as_accurate(each, choice) for each in better) else "accurate"
 
 
-def _beats(one: Choice, other: Choice) -> bool:
-    """Whether it is smaller and no slower, or faster beyond the noise of both and no larger."""
+def _dominates(one: Choice, other: Choice) -> bool:
+    """Return whether `one` is smaller and not slower, or not larger and faster beyond the noise of both."""
     if one.ms > other.ms or one.size > other.size:
         return False
-    sure = (one.high or one.ms) < (other.low or other.ms)
-    return one.size < other.size or sure or (one.ms < other.ms and one.artifact == other.artifact)
+    is_sure = (one.high or one.ms) < (other.low or other.ms)
+    return one.size < other.size or is_sure or (one.ms < other.ms and one.artifact == other.artifact)
 
 
-def _as_accurate(one: Choice, other: Choice) -> bool:
-    """Where nobody asked about both, nothing speaks against it."""
-    if one.reached is None or other.reached is None:
-        return one.reached is other.reached
-    return one.reached >= other.reached
+def _is_as_accurate(one: Choice, other: Choice) -> bool:
+    """Compare accuracies; two that were not measured count as equal."""
+    if one.ring is None or other.ring is None:
+        return one.ring is other.ring
+    return one.ring >= other.ring
 
 
-def _leading(choices: Sequence[Choice]) -> set[int]:
-    """The numbers of each artefact's fastest mark."""
-    fastest: dict[str, Choice] = {}
-    for choice in choices:
-        best = fastest.setdefault(choice.artifact, choice)
-        if choice.ms < best.ms:
-            fastest[choice.artifact] = choice
-    return {choice.number for choice in fastest.values()}
-
-
-def _corners(front: Sequence[Spot], right: float, top: float) -> list[tuple[float, float]]:
-    """Steps from the fastest to the smallest: down the drawing y grows, and sizes shrink."""
-    ordered: list[Spot] = []
-    for spot in sorted(front, key=lambda spot: (spot.x, -spot.y)):
-        if not ordered or spot.y > ordered[-1].y:
-            ordered.append(spot)
-    if not ordered:
-        return []
-    corners = [(ordered[0].x, top)]
-    for spot, following in pairwise(ordered):
-        corners += [(spot.x, spot.y), (following.x, spot.y)]
-    last = ordered[-1]
-    return [*corners, (last.x, last.y), (right, last.y)]
+def _fastest(choices: Sequence[Choice]) -> dict[str, Choice]:
+    """Return each artefact's fastest choice."""
+    found: dict[str, Choice] = {}
+    for each in choices:
+        if each.artifact not in found or each.ms < found[each.artifact].ms:
+            found[each.artifact] = each
+    return found

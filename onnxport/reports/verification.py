@@ -1,4 +1,4 @@
-"""What is known of an artefact's making: as data, and as lines of text."""
+"""The provenance of an artefact and its check, as data and as lines of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN, NotProvenError, printable
 
 Subject = Literal["bytes", "proof", "source", "options", "files", "versions"]
-# "later" is no fault of the artefact: it would be made with something else today.
+# "later": something changed since then, so that the artefact would be made differently today; it is not wrong.
 Status = Literal["holds", "fails", "later", "unknown"]
 
 
@@ -20,7 +20,7 @@ class _Record(BaseModel):
 
 
 class Check(_Record):
-    """One thing that was asked, and the answer in words."""
+    """One check and its result in words."""
 
     subject: Subject
     status: Status
@@ -36,11 +36,11 @@ class StageRecord(_Record):
 
 
 class Verification(_Record):
-    """What is known of an artefact.
+    """The provenance of an artefact and the checks of it.
 
     Attributes:
-        source: SHA-256 of the model that it was made from and is proven against.
-        source_name: what the lock calls that; empty without one.
+        source: SHA-256 of the model that it was made from.
+        source_name: the model's name in the lock; empty without a lock.
         stages: from the model on.
         versions: of what made it.
         lock: the lock that was asked; None where there is none.
@@ -60,22 +60,22 @@ class Verification(_Record):
         return NOT_EQUIVALENT if any(each.status == "fails" for each in self.checks) else PROVEN
 
     def check(self) -> None:
-        """Raises NotProvenError where something does not hold."""
+        """Raise NotProvenError where a check fails."""
         failing = [each for each in self.checks if each.status == "fails"]
         if failing:
             raise NotProvenError(
-                f"{self.path} does not hold",
+                f"{self.path} fails verification",
                 why="; ".join(f"{each.subject}: {each.said}" for each in failing),
-                fix="make it again with onnxport run, or restore what has changed",
+                fix="make it again with onnxport run, or restore the files that changed",
                 report=self,
             )
 
 
-_STATUS = {"holds": "", "fails": "does not hold: ", "later": "", "unknown": "not checked: "}
+_STATUS = {"holds": "", "fails": "failed: ", "later": "", "unknown": "not checked: "}
 
 
 def verification_lines(found: Verification, *, all_of_it: bool = False) -> str:
-    """A subject per line; `all_of_it` has the versions as well."""
+    """Return a subject per line; `all_of_it` adds the versions."""
     lines = [f"{found.path}   {_verdict(found)}"]
     for name, text in _rows(found, all_of_it):
         lines.append(f"  {name:<12}{text}")
@@ -84,8 +84,8 @@ def verification_lines(found: Verification, *, all_of_it: bool = False) -> str:
 
 def _verdict(found: Verification) -> str:
     if found.exit_code:
-        return "does not hold"
-    return "holds" if found.lock else "nothing speaks against it"
+        return "fails verification"
+    return "verified" if found.lock else "no contradiction found, but there is no lock"
 
 
 def _rows(found: Verification, all_of_it: bool) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""Verdicts and figures in words and digits, the same in every view that people read.
+"""Verdicts and figures in words and digits, the same in every form.
 
-Names of nodes, tensors and files come from files that nobody vouches for. Here they lose what is no text (control
-characters, which a terminal would obey and XML forbids); each view escapes what its own form gives a meaning.
+Names of nodes, tensors and files come from untrusted files. Here they lose control characters, which a terminal would
+obey and XML forbids; each form escapes the characters that have a meaning in it.
 """
 
 from __future__ import annotations
@@ -24,62 +24,41 @@ from onnxport.validate.report import (
     Worst,
 )
 
-text = printable  # what views call it
+text = printable
 
 T = TypeVar("T")
 Tone = Literal["good", "bad", "unsure", "plain"]
 
 QUESTIONS: Mapping[Question, str] = {
     "fidelity": "Does it compute what an ONNX model with the same roundings computes?",
-    "quality": "What did the lower precision cost against the float original?",
+    "quality": "How much accuracy does the lower precision lose against the float original?",
 }
-# "failed" and "not run" are said of a pipeline's cells, of which nothing was judged; what follows them is said of a
-# bench's rows, of rows beside a baseline, and of runtimes.
-MARKS: Mapping[str, str] = {
-    "proven": "✓",
-    "not equivalent": "✗",
-    "over budget": "✗",
-    "inconclusive": "?",
-    "unproven": "–",
-    "failed": "✗",
-    "not run": "–",
-    "measured": "✓",
-    "not here": "–",
-    "refused": "✗",
-    "crashed": "✗",
-    "hung": "✗",
-    "kept": "✓",
-    "slower": "✗",
-    "unclear": "?",
-    "new": "–",
-    "all": "✓",
-    "part": "◐",
-    "none": "✗",
-    "unknown": "?",
+# Verdicts; then the states of a pipeline's cells, of a bench's rows, of rows against a baseline, and of runtimes.
+_STYLES: Mapping[str, tuple[str, Tone]] = {
+    "proven": ("✓", "good"),
+    "not equivalent": ("✗", "bad"),
+    "over budget": ("✗", "bad"),
+    "inconclusive": ("?", "unsure"),
+    "unproven": ("–", "plain"),
+    "failed": ("✗", "bad"),
+    "not run": ("–", "plain"),
+    "measured": ("✓", "good"),
+    "not here": ("–", "plain"),
+    "refused": ("✗", "bad"),
+    "crashed": ("✗", "bad"),
+    "hung": ("✗", "bad"),
+    "kept": ("✓", "good"),
+    "slower": ("✗", "bad"),
+    "unclear": ("?", "unsure"),
+    "new": ("–", "plain"),
+    "all": ("✓", "good"),
+    "part": ("◐", "unsure"),
+    "none": ("✗", "bad"),
+    "unknown": ("?", "plain"),
 }
-TONES: Mapping[str, Tone] = {
-    "proven": "good",
-    "not equivalent": "bad",
-    "over budget": "bad",
-    "inconclusive": "unsure",
-    "unproven": "plain",
-    "failed": "bad",
-    "not run": "plain",
-    "measured": "good",
-    "not here": "plain",
-    "refused": "bad",
-    "crashed": "bad",
-    "hung": "bad",
-    "kept": "good",
-    "slower": "bad",
-    "unclear": "unsure",
-    "new": "plain",
-    "all": "good",
-    "part": "unsure",
-    "none": "bad",
-    "unknown": "plain",
-}
-# Metrics in words; what is missing here has its own name only.
+MARKS: Mapping[str, str] = {name: mark for name, (mark, _) in _STYLES.items()}
+TONES: Mapping[str, Tone] = {name: tone for name, (_, tone) in _STYLES.items()}
+# Metrics in words; others have their own name only.
 METRICS: Mapping[str, str] = {
     "max_abs": "largest difference",
     "mean_abs": "mean difference",
@@ -92,10 +71,14 @@ METRICS: Mapping[str, str] = {
     "mean_iou": "mean IoU",
     "mismatch_share": "share of elements that differ",
 }
+# A column of a table of outputs; quality has no tolerance.
+BEYOND_TOLERANCE = "beyond tolerance"
+# Metrics that are also fields of every output.
+_FIELDS = frozenset({"max_abs", "mean_abs", "max_of_scale", "sqnr"})
 
 
 def number(value: float | None) -> str:
-    """Three digits; a dash for what does not exist."""
+    """Return three digits; a dash for None."""
     if value is None:
         return "–"
     if math.isinf(value):
@@ -103,8 +86,8 @@ def number(value: float | None) -> str:
     return "NaN" if math.isnan(value) else f"{value:.3g}"
 
 
-def exact(value: float) -> str:
-    """As many digits as a float32 has."""
+def float32_digits(value: float) -> str:
+    """Return as many digits as a float32 has."""
     return f"{value:.7g}" if math.isfinite(value) else number(value)
 
 
@@ -112,8 +95,31 @@ def count(amount: int, thing: str) -> str:
     return f"{amount:,} {thing}{'' if amount == 1 else 's'}"
 
 
+def cut(things: Sequence[T], most: int) -> tuple[Sequence[T], int]:
+    """Return the first `most` things, and the number of the others."""
+    return things[:most], max(0, len(things) - most)
+
+
+def name_list(names: Sequence[str], most: int = 3) -> str:
+    """Return "a, b, c and 12 more"."""
+    shown, rest = cut(names, most)
+    return ", ".join(map(text, shown)) + (f" and {rest:,} more" if rest else "")
+
+
+def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Return lines of columns, the first `left` of them left-aligned and the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
 def human_size(size: int) -> str:
-    """Decimal units, as shops and `ls --si` count."""
+    """Return bytes in decimal units."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
@@ -121,7 +127,7 @@ def human_size(size: int) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Three digits of microseconds, milliseconds or seconds; empty for what does not exist."""
+    """Return three digits of microseconds, milliseconds or seconds; empty for None."""
     if ms is None:
         return ""
     value, unit = (ms, "ms") if 0.0995 <= ms < 999.5 else (ms / 1000, "s") if ms >= 1 else (1000 * ms, "µs")
@@ -135,65 +141,62 @@ def duration(ms: float | None) -> str:
     return f"{digits} {unit}"
 
 
-def about_duration(ms: float) -> str:
-    """`duration` for the axis of a drawing, without decimals that say nothing."""
-    if ms < 0.0995:
-        return f"{1000 * ms:.3g} µs"
-    return f"{ms:.3g} ms" if ms < 999.5 else f"{ms / 1000:,.4g} s"
-
-
 def percent(share: float) -> str:
-    """ "12 %", with a decimal below ten, and "< 0.1 %" of what is more than nothing."""
+    """Return "12 %", with a decimal below ten; "< 0.1 %" for less."""
     if 0 < share < 0.0005:
         return "< 0.1 %"
     return f"{100 * share:,.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
-def about_size(size: float) -> str:
-    """`human_size` for the axis of a drawing, without a decimal that says nothing."""
-    return human_size(int(size)).replace(".0 ", " ")
-
-
 def speed(latency: Latency) -> str:
-    """How much faster or slower: "2.9x faster (2.7-3.1)"."""
+    """Return the speedup with its interval: "2.9x faster (2.7-3.1)"."""
     value, low, high = latency.speedup, latency.low, latency.high
     if latency.confidence and low <= 1 <= high:
         return f"about as fast ({low:.2f}-{high:.2f}x)"
     if value < 1:
         value, low, high = 1 / value, 1 / high, 1 / low
     way = "faster" if latency.speedup >= 1 else "slower"
-    spread = f"{low:.1f}-{high:.1f}" if latency.confidence else "one round"
-    return f"{value:.1f}x {way} ({spread})"
+    interval = f"{low:.1f}-{high:.1f}" if latency.confidence else "one round"
+    return f"{value:.1f}x {way} ({interval})"
 
 
-def timed(latency: Latency) -> str:
-    """The whole of it in a sentence."""
-    sure = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
+def costs(artifact: ArtifactRecord) -> Iterator[str]:
+    """Yield speed, size and accuracy of an artefact of lower precision, a line each."""
+    if artifact.worth is not None and artifact.worth.latency is not None:
+        yield _speed_sentence(artifact.worth.latency)
+    yield human_size(artifact.size) + size_ratio(artifact, ", {:.2f} of the source's size")
+    yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
+
+
+def _speed_sentence(latency: Latency) -> str:
+    confidence = f" with {100 * latency.confidence:.0f} % confidence" if latency.confidence else ""
     return (
-        f"{speed(latency)}{sure}: {number(latency.before_ms)} ms before, {number(latency.after_ms)} ms after, "
+        f"{speed(latency)}{confidence}: {number(latency.before_ms)} ms before, {number(latency.after_ms)} ms after, "
         f"{count(latency.rounds, 'round')} in {text(latency.runtime)} on this CPU"
     )
 
 
-def doubts(worth: Worth) -> Iterator[str]:
-    """Why a lower precision does not pay, and what would help; or why nobody knows."""
+def slowness(worth: Worth) -> Iterator[str]:
+    """Yield why a lower precision is not faster and which setting would help, or why it was not timed."""
     if worth.why_not:
         yield f"not timed: {text(worth.why_not)}"
-    said = "slower" if worth.latency is not None and worth.latency.high < 1 else "hardly faster"
+    result = "slower" if worth.latency is not None and worth.latency.high < 1 else "hardly faster"
     for finding in worth.findings:
-        yield f"{said}: {text(finding.reason)}; what would help: {text(finding.setting)}"
+        yield f"{result}: {text(finding.reason)}; what would help: {text(finding.setting)}"
 
 
-def price(artifact: ArtifactRecord) -> Iterator[str]:
-    """What a lower precision gives and takes, a line each: speed, size, accuracy."""
-    if artifact.worth is not None and artifact.worth.latency is not None:
-        yield timed(artifact.worth.latency)
-    yield human_size(artifact.size) + ratio(artifact, ", {:.2f} of the source's size")
-    yield from (text(each.reason) for each in artifact.report.judgements if each.question == "quality")
+def size_ratio(artifact: ArtifactRecord, form: str) -> str:
+    """Return the size over the source's in `form`; empty where the source's says nothing."""
+    return "" if artifact.ratio is None else form.format(artifact.ratio)
+
+
+def size(artifact: ArtifactRecord) -> str:
+    """Return "4.7 MB (0.99x)"."""
+    return human_size(artifact.size) + size_ratio(artifact, " ({:.2f}x)")
 
 
 def worst(report: Report) -> str:
-    """The figure of the output that the verdict is about; what is not finite is said in words."""
+    """Return the figure of the output that decides the verdict; non-finite ones in words."""
     output = report.telling
     if output is None or output.share is None:
         return ""
@@ -202,12 +205,20 @@ def worst(report: Report) -> str:
     if not output.share:
         return "" if output.mismatches else "identical to the last bit"
     asked = report.asked if len(report.judgements) > 1 else None
-    of = f"{asked.question}: " if asked is not None else ""
-    return f"{of}worst {output.share:.1e} of scale at {output.name!r}"
+    question = f"{asked.question}: " if asked is not None else ""
+    return f"{question}worst {output.share:.1e} of scale at {output.name!r}"
+
+
+def worst_element(worst: Worst) -> str:
+    """Return the worst element in a sentence."""
+    return (
+        f"at {indices(worst.index)} the reference says {float32_digits(worst.reference)}, "
+        f"the candidate {float32_digits(worst.candidate)} ({text(worst.input_set)})"
+    )
 
 
 def indices(index: Sequence[int]) -> str:
-    """A position in a tensor, cut short where it has more axes than anyone reads."""
+    """Return a position in a tensor, or a shape; at most eight axes."""
     shown = [str(i) for i in index[:8]]
     return f"[{', '.join(shown)}{', …' if len(index) > 8 else ''}]"
 
@@ -215,176 +226,146 @@ def indices(index: Sequence[int]) -> str:
 def sqnr(output: OutputReport) -> str:
     if output.sqnr_db is not None:
         return f"{number(output.sqnr_db)} dB"
-    # The figure knows nothing of companions, which may be where the differences are.
+    # SQNR leaves companion inputs out, which may have the differences.
     return "without error on ordinary inputs" if output.difference or output.mismatches else "without error"
 
 
-def decibel(value: float | None) -> str:
-    """A layer's SQNR."""
+def layer_sqnr(value: float | None) -> str:
+    """Return a layer's SQNR."""
     return "exact" if value == math.inf else number(value) if value is None else f"{number(value)} dB"
 
 
-def measured(figure: Figure) -> str:
-    """A metric's value with its unit."""
+def metric_value(figure: Figure) -> str:
     return f"{number(figure.value)} {text(figure.unit)}".rstrip()
 
 
-def metric(figure: Figure) -> str:
-    """A metric in words, with the name that `--budget` knows it by."""
+def metric_name(figure: Figure) -> str:
+    """Return a metric in words, with its name for `--budget`."""
     name = text(figure.metric)
     return f"{METRICS[name]} ({name})" if name in METRICS else name
 
 
 def budget(figure: Figure) -> str:
-    """Whether the user's limit is kept, empty where there is none."""
+    """Return the user's budget and whether the metric is within it; empty where there is none."""
     if figure.budget is None:
         return ""
     least = "at least" if figure.better == "higher" else "at most"
     return f"{least} {number(figure.budget)}: {'kept' if figure.met else 'missed'}"
 
 
-def place(worst: Worst) -> str:
-    """The worst element in a sentence."""
-    return (
-        f"at {indices(worst.index)} the reference says {exact(worst.reference)}, "
-        f"the candidate {exact(worst.candidate)} ({text(worst.input_set)})"
-    )
-
-
 def node(ref: NodeRef) -> str:
-    """A node as its operator and its name, or the value it makes where it has no name."""
+    """Return a node's operator and its name, or the value it makes where it has no name."""
     name = f"'{text(ref.name)}'" if ref.name else f"that makes '{text(ref.value)}'"
     return f"{text(ref.op)} {name}"
 
 
-# Metrics that every output has as fields, and so are said already.
-_SAID = frozenset({"max_abs", "mean_abs", "max_of_scale", "sqnr"})
-
-
-def further(output: OutputReport, *, budgeted: bool = False) -> list[Figure]:
-    """The metrics that say more than the output's fields do; with `budgeted` those too that have a budget."""
+def extra_metrics(output: OutputReport, *, budgeted: bool = False) -> list[Figure]:
+    """Return the metrics that are no fields of the output; with `budgeted` also those that have a budget."""
     return [
-        each for each in output.figures if each.metric not in _SAID or (budgeted and each.budget is not None)
+        each
+        for each in output.figures
+        if each.metric not in _FIELDS or (budgeted and each.budget is not None)
     ]
 
 
-def figures(output: OutputReport, question: Question = "fidelity") -> Iterator[tuple[str, str]]:
-    """All that is known of an output, as pairs of a label and its text; what a tolerance is for belongs to fidelity."""
-    held = {each.metric: f", {budget(each)}" for each in output.figures if each.budget is not None}
-    tolerated = question == "fidelity"
+def output_figures(output: OutputReport, question: Question = "fidelity") -> Iterator[tuple[str, str]]:
+    """Yield all figures of an output as pairs of a label and its text; the tolerance belongs to fidelity only."""
+    budgets = {each.metric: f", {budget(each)}" for each in output.figures if each.budget is not None}
+    has_tolerance = question == "fidelity"
     yield "decided by", text(output.rule)
     yield "shape", f"{output.dtype} {indices(output.shape)}"
-    yield from _told_by_worst(output) if tolerated else ()
+    yield from _tolerance_figures(output) if has_tolerance else ()
     share = number(output.max_abs / (output.scale or 1.0))
     yield (
-        METRICS["max_abs"] + (" on ordinary inputs" if _is_elsewhere(output) else ""),
-        f"{number(output.max_abs)}{held.get('max_abs', '')}, {share} of scale{held.get('max_of_scale', '')}",
+        METRICS["max_abs"] + (" on ordinary inputs" if _is_worst_on_companion(output) else ""),
+        f"{number(output.max_abs)}{budgets.get('max_abs', '')}, {share} of scale{budgets.get('max_of_scale', '')}",
     )
-    yield METRICS["mean_abs"], number(output.mean_abs) + held.get("mean_abs", "")
+    yield METRICS["mean_abs"], number(output.mean_abs) + budgets.get("mean_abs", "")
     yield "scale", number(output.scale)
-    if tolerated:
+    if has_tolerance:
         yield "noise of the reference, at most", number(output.noise)
-    yield METRICS["sqnr"], sqnr(output) + held.get("sqnr", "")
-    if tolerated:
-        yield "beyond tolerance", f"{output.mismatches:,} of {count(output.elements, 'element')}"
-    for figure in further(output):
-        yield metric(figure), measured(figure) + held.get(figure.metric, "")
+    yield METRICS["sqnr"], sqnr(output) + budgets.get("sqnr", "")
+    if has_tolerance:
+        yield BEYOND_TOLERANCE, f"{output.mismatches:,} of {count(output.elements, 'element')}"
+    for figure in extra_metrics(output):
+        yield metric_name(figure), metric_value(figure) + budgets.get(figure.metric, "")
     if (odd := output.nonfinite) is not None:
         yield "NaN", f"{odd.reference_nan:,} in the reference, {odd.candidate_nan:,} in the candidate"
-        yield (
-            "infinite",
-            f"{odd.reference_infinite:,} in the reference, {odd.candidate_infinite:,} in the candidate",
-        )
+        infinite = f"{odd.reference_infinite:,} in the reference, {odd.candidate_infinite:,} in the candidate"
+        yield "infinite", infinite
         yield "not finite on one side only", f"{odd.differing:,}"
     if output.node is not None:
         yield "made by", node(output.node)
     if output.worst is not None:
-        yield "worst element", place(output.worst)
+        yield "worst element", worst_element(output.worst)
 
 
-def _told_by_worst(output: OutputReport) -> Iterator[tuple[str, str]]:
-    """What the tolerance says where it says most: at the worst element."""
+def _tolerance_figures(output: OutputReport) -> Iterator[tuple[str, str]]:
+    """Yield difference and tolerance at the worst element."""
     if output.worst is not None:
         share = number(output.worst.difference / (output.worst.scale or output.scale or 1.0))
-        yield (
-            "difference of the worst element",
-            f"{number(output.worst.difference)}, {share} of scale in its set",
-        )
-        yield "allowed there", number(output.tolerance)
+        difference = f"{number(output.worst.difference)}, {share} of scale in its set"
+        yield "difference of the worst element", difference
+        yield "tolerance there", number(output.tolerance)
         yield "noise of the reference there", number(output.noise_there)
 
 
-def _is_elsewhere(output: OutputReport) -> bool:
-    """Whether a companion has a larger difference than all ordinary inputs."""
+def _is_worst_on_companion(output: OutputReport) -> bool:
+    """Return whether companion inputs have a larger difference than all ordinary inputs."""
     return output.worst is not None and output.worst.difference > output.max_abs * (1 + 1e-6)
 
 
-def columns(names: Sequence[str], judgement: Judgement, tolerance: str) -> list[str]:
-    """The columns of a table of outputs: the one about the tolerance is for fidelity."""
-    return [name for name in names if name != tolerance or judgement.question == "fidelity"]
+def columns(names: Sequence[str], judgement: Judgement) -> list[str]:
+    """Return the columns of a table of outputs, without the tolerance where the question has none."""
+    return [name for name in names if name != BEYOND_TOLERANCE or judgement.question == "fidelity"]
 
 
 def worst_first(outputs: Sequence[OutputReport]) -> list[OutputReport]:
-    """Failing outputs before the others, and the model's order within."""
+    """Return failing outputs before the others, each in the model's order."""
     return sorted(outputs, key=lambda output: WORST_FIRST.index(output.verdict))
 
 
-def cut(things: Sequence[T], most: int) -> tuple[Sequence[T], int]:
-    """The first `most`, and how many that leaves out."""
-    return things[:most], max(0, len(things) - most)
-
-
-def verdict_of(run: RunReport) -> Verdict:
-    """The worst verdict of a run's artefacts."""
+def worst_verdict(run: RunReport) -> Verdict:
+    """Return the worst verdict of a run's artefacts."""
     return min(
         (artifact.report.verdict for artifact in run.artifacts), key=WORST_FIRST.index, default="unproven"
     )
 
 
-def _proven(report: Report, candidate: str, reference: str) -> str:
-    """What was proven, and what the lower precision keeps besides."""
-    asked = {each.question: each for each in report.judgements}
-    quality = asked.get("quality")
-    if quality is None:
-        return f"{candidate} computes what {reference} computes"
-    if "fidelity" not in asked:  # as reports of earlier versions call what was measured
-        return _measured(report, candidate, reference)
-    precision = report.candidate.precision
-    return f"{candidate} computes what {reference} computes with {precision} rounding, and keeps {_limit(quality)}"
-
-
-def _measured(report: Report, candidate: str, reference: str) -> str:
-    """What was measured: the loss of the lower precision."""
-    against = f"{candidate} against {reference}: the loss of accuracy was measured"
-    limits = [_limit(each) for each in report.judgements if each.question == "quality"]
-    return f"{against} and keeps {limits[0]}" if limits else against
-
-
-def _limit(quality: Judgement) -> str:
-    """Which limit a loss of accuracy was held to."""
-    kept = any(f.met for f in (*quality.metrics, *(f for o in quality.outputs for f in o.figures)))
-    return "the budget" if kept else "the floor, no budget was given"
-
-
 def summary(report: Report) -> str:
-    """The verdict as a sentence about two files."""
+    """Return the verdict as a sentence about two files."""
     candidate, reference = text(report.candidate.path), text(report.reference.path)
     sentences: Mapping[Verdict, str] = {
         "proven": _proven(report, candidate, reference),
         "measured": _measured(report, candidate, reference),
         "not equivalent": f"{candidate} does not compute what {reference} computes",
-        "over budget": f"{candidate} costs more accuracy against {reference} than it may",
+        "over budget": f"{candidate} loses more accuracy against {reference} than the budget allows",
         "inconclusive": f"the inputs prove nothing about {candidate} against {reference}",
         "unproven": f"{candidate} was not proven against {reference}",
     }
     return sentences[report.verdict]
 
 
-def ratio(artifact: ArtifactRecord, form: str) -> str:
-    """The size over the source's, put into `form`; nothing where the source's tells nothing."""
-    return "" if artifact.ratio is None else form.format(artifact.ratio)
+def _proven(report: Report, candidate: str, reference: str) -> str:
+    """Say what was proven, and which limit the lower precision keeps."""
+    judgements = {each.question: each for each in report.judgements}
+    quality = judgements.get("quality")
+    if quality is None:
+        return f"{candidate} computes what {reference} computes"
+    if "fidelity" not in judgements:  # reports of earlier versions call a measured loss proven
+        return _measured(report, candidate, reference)
+    precision = report.candidate.precision
+    return f"{candidate} computes what {reference} computes with {precision} rounding, and keeps {_limit(quality)}"
 
 
-def size(artifact: ArtifactRecord) -> str:
-    """ "4.7 MB (0.99x)"."""
-    return human_size(artifact.size) + ratio(artifact, " ({:.2f}x)")
+def _measured(report: Report, candidate: str, reference: str) -> str:
+    """Say which loss of accuracy was measured."""
+    against = f"{candidate} against {reference}: the loss of accuracy was measured"
+    limits = [_limit(each) for each in report.judgements if each.question == "quality"]
+    return f"{against} and keeps {limits[0]}" if limits else against
+
+
+def _limit(quality: Judgement) -> str:
+    """Name the limit that a loss of accuracy keeps."""
+    metrics = (*quality.metrics, *(figure for output in quality.outputs for figure in output.figures))
+    return "the budget" if any(figure.met for figure in metrics) else "the floor (no budget was given)"

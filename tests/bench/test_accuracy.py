@@ -1,4 +1,4 @@
-"""The output of floats that is furthest off, in dB."""
+"""The SQNR of the worst floating-point output."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import math
 import numpy as np
 import pytest
 
-from onnxport.bench.accuracy import accuracy
-from onnxport.bench.measurement import strangers
+from onnxport.bench.accuracy import uncalibrated_notes, worst_sqnr
 from onnxport.bench.report import Accuracy, Row, Settings
 
 ONES = np.ones((2, 4), np.float32)
 
 
-def test_the_worst_output_is_told() -> None:
+def test_the_worst_output_is_reported() -> None:
     expected = {"near": ONES, "far": 2 * ONES, "label": np.array([3])}
     given = {"near": ONES * np.float32(1.001), "far": ONES * np.float32(2.2), "label": np.array([4])}
-    found = accuracy("m.onnx", expected, given)
+    found = worst_sqnr("m.onnx", expected, given)
     assert found is not None
     assert (found.output, found.reference) == ("far", "m.onnx")
     assert found.sqnr == pytest.approx(20.0, abs=1e-3)  # an error of a tenth
 
 
 def test_the_same_answers_are_infinitely_near_and_nan_infinitely_far() -> None:
-    same, broken = accuracy("m", {"y": ONES}, {"y": ONES}), accuracy("m", {"y": ONES}, {"y": ONES * np.nan})
+    same, broken = (
+        worst_sqnr("m", {"y": ONES}, {"y": ONES}),
+        worst_sqnr("m", {"y": ONES}, {"y": ONES * np.nan}),
+    )
     assert same is not None
     assert same.sqnr == math.inf
     assert broken is not None
@@ -35,11 +37,11 @@ def test_the_same_answers_are_infinitely_near_and_nan_infinitely_far() -> None:
     "given", [{"z": ONES}, {"y": ONES[:1]}, {}], ids=["another name", "another shape", "nothing"]
 )
 def test_what_does_not_compare_has_no_figure(given: dict[str, np.ndarray]) -> None:
-    assert accuracy("m", {"y": ONES}, given) is None
+    assert worst_sqnr("m", {"y": ONES}, given) is None
 
 
 def test_answers_in_half_precision_are_compared_as_the_reference_has_them() -> None:
-    found = accuracy("m", {"y": ONES}, {"y": ONES.astype(np.float16)})
+    found = worst_sqnr("m", {"y": ONES}, {"y": ONES.astype(np.float16)})
     assert found is not None
     assert found.sqnr == math.inf
 
@@ -60,4 +62,4 @@ def test_generated_inputs_are_said_to_wrong_a_quantized_model(
         compressed=1,
         accuracy=Accuracy(reference="model.onnx", sqnr=sqnr, output="y"),
     )
-    assert any("--inputs DIR" in said for said in strangers([row])) == is_said
+    assert any("--inputs DIR" in said for said in uncalibrated_notes([row])) == is_said

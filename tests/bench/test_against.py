@@ -1,4 +1,4 @@
-"""Rows beside a baseline's: unchanged ones raise no alarm, slower ones do, what nobody can tell is called so.
+"""Rows compared with a baseline: unchanged ones raise no alarm, slower ones do, undecidable ones are unclear.
 
 The figures are real: `busy.json` has the turns of MobileNetV2 and of the same net with more to do (18 % on this
 machine), recorded on one thread, on two cores on which other programs came and went. How often the whole gate is
@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from onnxport.bench.comparison import Baseline, Conditions, compare
-from onnxport.bench.floors import floor_of
+from onnxport.bench.baseline import Baseline
+from onnxport.bench.comparison import Conditions, compare
 from onnxport.bench.report import Floor, Row, Settings
+from onnxport.bench.statistics import floor_of
 from onnxport.core.errors import UsageError
 from tests.reports.bench import handmade
 
@@ -60,7 +61,7 @@ def test_noise_that_reaches_down_to_no_change_is_no_alarm() -> None:
     assert standing(floor(9.0, noise=0.2), floor(5.0, noise=0.2), threads=1) == "slower"
 
 
-def test_cores_that_others_had_are_no_alarm_and_lost_parallelism_is_one() -> None:
+def test_cores_used_by_others_are_no_alarm_and_lost_parallelism_is_one() -> None:
     """Both look alike: twice as long on one core instead of two. Whether others were there tells them apart."""
     assert standing(floor(9.0, cores=1.0), floor(5.0), at=BUSY) == "unclear"
     assert standing(floor(9.0, cores=1.0), floor(5.0), at=CALM) == "slower"
@@ -84,10 +85,10 @@ def test_a_machine_that_is_slower_as_a_whole_slows_no_model() -> None:
     assert wide.high / wide.low > narrow.high / narrow.low
 
 
-def test_what_is_above_the_limit_may_still_come_down() -> None:
+def test_a_ratio_above_the_limit_is_never_decided_early() -> None:
     def settled(milliseconds: float, turns: int, noise: float = 0.005) -> bool:
         now = floor(milliseconds, turns=turns, noise=noise)
-        return compare(now, floor(5.0), CALM, CALM, threads=1).is_settled(LIMIT)
+        return compare(now, floor(5.0), CALM, CALM, threads=1).is_decided(LIMIT)
 
     assert not settled(5.0, 20)
     assert settled(5.0, 60)
@@ -147,10 +148,10 @@ def test_a_row_that_the_baseline_lacks_is_new_and_one_that_is_gone_is_named() ->
     found = old.standard(row("c.onnx"), CALM)
     assert found is not None
     assert (found.standing, found.said) == ("new", "the baseline has no such row")
-    assert list(old.gone([row("c.onnx")])) == [
-        "a.onnx is in the baseline and was not measured with these settings now"
+    assert list(old.missing([row("c.onnx")])) == [
+        "a.onnx is in the baseline, but was not measured with these settings now"
     ]
-    assert list(old.gone([row("a.onnx")])) == []
+    assert list(old.missing([row("a.onnx")])) == []
 
 
 def test_a_row_without_figures_then_is_new_and_one_without_them_now_has_its_own_reason() -> None:
@@ -164,12 +165,12 @@ def test_a_row_without_figures_then_is_new_and_one_without_them_now_has_its_own_
 def test_a_gate_that_would_compare_nothing_is_refused() -> None:
     old = saved(row("a.onnx"))
     old.check([("a.onnx", SETTINGS), ("b.onnx", SETTINGS)])
-    with pytest.raises(UsageError, match="nothing that this run measures") as caught:
+    with pytest.raises(UsageError, match="no row that this run measures") as caught:
         old.check([("b.onnx", SETTINGS)])
     assert "a.onnx" in caught.value.why
 
 
-def test_books_of_who_had_which_core_count_only_where_the_clock_has_nothing_better() -> None:
+def test_cpu_time_counts_only_where_wall_times_disagree() -> None:
     """Under load they can be short by a third: with three turns that took the same, those are believed."""
     clocked = floor(5.0).model_copy(update={"cpu": 3.0, "cpu_low": 2.9, "cpu_high": 3.1})
     assert standing(floor(5.0), clocked, threads=1) == "kept"

@@ -1,4 +1,4 @@
-"""A baseline is read back, or refused in a sentence with the way out; one of another machine says what differs."""
+"""A baseline is read back, or refused with reason and fix; for another machine, the differences are named."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def test_what_a_windows_shell_redirected_is_read(tmp_path: Path, encoding: str) 
 
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b" \n", "it is empty"),
-    "text": (b"error: no such model\n", "it is no JSON"),
-    "cut short": (changed()[:-40], "it is no JSON"),
-    "binary": (b"\xff\xd8\x00\x01" * 50, "it is no JSON"),
-    "deep": (b"[" * 200_000, "it is no JSON"),
-    "a list": (b"[1, 2]", "JSON of something else"),
-    "an object": (b'{"a": 1}', "JSON of something else"),
+    "text": (b"error: no such model\n", "it is not JSON"),
+    "cut short": (changed()[:-40], "it is not JSON"),
+    "binary": (b"\xff\xd8\x00\x01" * 50, "it is not JSON"),
+    "deep": (b"[" * 200_000, "it is not JSON"),
+    "a list": (b"[1, 2]", "other JSON"),
+    "an object": (b'{"a": 1}', "other JSON"),
     "a run's report": (
         json.dumps({"command": ["onnxport", "convert", "a.onnx"], "artifacts": []}).encode(),
         "the report of another command: onnxport convert a.onnx",
     ),
     "a failure": (b'{"error": {"kind": "InputError"}, "exit_code": 4}', "a run that failed with exit 4"),
-    "newer": (changed(schema_version=2), "has form 2 of a bench's report: this onnxport reads form 1"),
-    "no form": (changed(schema_version=None), "has form None"),
+    "newer": (changed(schema_version=2), "has version 2 of the bench schema: this onnxport reads version 1"),
+    "no form": (changed(schema_version=None), "has version None"),
     "rows of text": (changed(rows="all"), "a damaged baseline: rows"),
     "a row without status": (without("status"), "a damaged baseline: rows.0.status"),
     "a machine without cores": (changed(machine={}), "a damaged baseline: machine.processor"),
@@ -81,9 +81,9 @@ def test_no_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("processor", "Apple M4", "the processor: AMD EPYC 7R13 then, Apple M4 now"),
-        ("cores", 64, "the number of cores: 2 then, 64 now"),
-        ("instruction_sets", "x86_64 avx2", "the instruction sets: x86_64 avx2 avx512f avx512_vnni then"),
+        ("processor", "Apple M4", "the processor: AMD EPYC 7R13 before, Apple M4 now"),
+        ("cores", 64, "the number of cores: 2 before, 64 now"),
+        ("instruction_sets", "x86_64 avx2", "the instruction sets: x86_64 avx2 avx512f avx512_vnni before"),
         ("system", "macOS-15.1-arm64", "the system: Linux-6.1.0"),
     ],
 )
@@ -102,5 +102,5 @@ def test_another_load_memory_or_patch_of_the_system_is_the_same_machine() -> Non
 
 def test_libraries_of_another_version_are_named() -> None:
     now = GOOD.versions | {"onnxruntime": "1.28.0", "coremltools": "9.0"}
-    (said,) = baseline.renewed(GOOD.versions, now)
+    (said,) = baseline.version_changes(GOOD.versions, now)
     assert "onnxruntime was 1.27.0 in the baseline and is 1.28.0" in said

@@ -1,4 +1,4 @@
-"""Energy is the packages' own, over a counter's end too, and nothing where nobody may read it."""
+"""Energy of the packages, also when a counter wraps; none where the counters cannot be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.bench.energy import Counters
+from onnxport.bench.counters import EnergyCounters
 
 
 def zone(root: Path, place: str, name: str, used: int, most: int = 1000) -> Path:
@@ -22,17 +22,17 @@ def test_only_packages_count_and_each_once(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0:0", "core", 300)
     zone(tmp_path, "intel-rapl:1", "psys", 700)
     zone(tmp_path, "intel-rapl-mmio:0", "package-0", 400)
-    assert Counters(str(tmp_path)).read() == (400,)
+    assert EnergyCounters(str(tmp_path)).read() == (400,)
 
 
 def test_a_counter_that_began_anew_is_counted_on(tmp_path: Path) -> None:
     package = zone(tmp_path, "intel-rapl:0", "package-0", 900, most=1000)
-    counters = Counters(str(tmp_path))
+    counters = EnergyCounters(str(tmp_path))
     before = counters.read()
     (package / "energy_uj").write_text("100\n")
     assert counters.joules(before, counters.read()) == pytest.approx(200e-6)
 
 
-def test_a_machine_that_tells_nothing_has_no_joules(tmp_path: Path) -> None:
-    counters = Counters(str(tmp_path / "none"))
+def test_a_machine_without_counters_has_no_joules(tmp_path: Path) -> None:
+    counters = EnergyCounters(str(tmp_path / "none"))
     assert counters.joules(counters.read(), counters.read()) is None

@@ -1,4 +1,4 @@
-"""What `--against` may name, and what is made of a row that was measured twice."""
+"""The files that `--against` accepts, and rows that are measured twice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def gate(**options: Any) -> Gate:
         ({"against": Path("none.json")}, 4, "none.json does not exist"),
         ({"against": Path("none.onnx")}, 4, "none.onnx does not exist"),
         ({"against": DIGITS}, 2, "would be compared with itself"),
-        ({"max_slowdown": 1.2}, 2, "--max-slowdown says nothing without --against"),
-        ({"force": True}, 2, "--force says nothing without --against"),
+        ({"max_slowdown": 1.2}, 2, "--max-slowdown needs --against"),
+        ({"force": True}, 2, "--force needs --against"),
     ],
 )
 def test_what_cannot_be_compared_with_is_refused(options: dict[str, Any], code: int, said: str) -> None:
@@ -40,7 +40,7 @@ def test_what_cannot_be_compared_with_is_refused(options: dict[str, Any], code: 
 
 def test_a_baseline_of_other_models_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(handmade.report([handmade.row("net.onnx", 1.0, 5.0)]).model_dump_json())
-    with pytest.raises(OnnxportError, match="has nothing that this run measures") as caught:
+    with pytest.raises(OnnxportError, match="has no row that this run measures") as caught:
         gate(against=tmp_path / "b.json")
     assert caught.value.exit_code == 2
 

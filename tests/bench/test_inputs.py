@@ -1,4 +1,4 @@
-"""What rows are fed: the same wherever inputs are called and sized alike, and no size that nobody gave."""
+"""The inputs of rows: equal for equal names and sizes, and refused for open sizes that are not given."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def embedding(folder: Path, rows: int) -> Model:
     return Model.load(path)
 
 
-def test_a_size_that_nobody_gave_is_asked_for_by_the_option_that_gives_it() -> None:
+def test_an_open_size_is_refused_with_the_option_that_sets_it() -> None:
     with pytest.raises(UsageError) as caught:
         inputs().settle([("m.onnx", IMAGE)])
-    assert caught.value.what.startswith("m.onnx leaves sizes open")
+    assert caught.value.what.startswith("m.onnx has open sizes")
     assert "--shape image=?,3,SIZE,SIZE" in caught.value.fix
 
 
-def test_given_sizes_are_fed_and_the_batch_is_one_unless_told() -> None:
+def test_given_sizes_are_used_and_the_batch_is_one_by_default() -> None:
     given = inputs(shape="image=?,3,32,48")
     given.settle([("m.onnx", IMAGE)])
     assert given.feeding(None)(IMAGE)["image"].shape == (1, 3, 32, 48)
@@ -66,7 +66,7 @@ def test_a_size_that_another_artefact_has_fixed_is_taken_and_both_are_fed_the_sa
 def test_a_batch_that_is_fixed_is_not_what_was_asked_for() -> None:
     fixed = (TensorSpec("image", "float32", (4, 3, 8, 8)),)
     assert inputs().feeding(4)(fixed)["image"].shape == (4, 3, 8, 8)
-    with pytest.raises(UsageError, match="cannot run at batch 8: its input 'image' is fixed at 4"):
+    with pytest.raises(UsageError, match="cannot run at batch 8: its input 'image' has the fixed size 4"):
         inputs().feeding(8)(fixed)
 
 
@@ -89,9 +89,9 @@ def test_the_users_own_inputs_tell_all_sizes_and_are_repeated_for_a_larger_batch
     ("shape", "says"),
     [
         ("picture=1,3,8,8", "no model has an input 'picture'; the inputs are 'image'"),
-        ("image=1,3,8..16,8", "has '8..16', and a row has one size"),
+        ("image=1,3,8..16,8", "has '8..16', but a row needs one size"),
     ],
 )
-def test_a_shape_that_cannot_be_meant_is_refused(shape: str, says: str) -> None:
+def test_an_invalid_shape_is_refused(shape: str, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace(".", r"\.")):
         inputs(shape=shape).settle([("m.onnx", IMAGE)])

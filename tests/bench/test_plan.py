@@ -1,4 +1,4 @@
-"""Rows are every artefact under all settings that its runtime knows, each once."""
+"""Rows are every artefact under all settings that its runtime has, each once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from onnxport.bench.params import BenchParams
-from onnxport.bench.plan import planned
+from onnxport.bench.plan import plan_rows
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import FORMATS, Artifact
 
 
 def rows(*names: str, **options: object) -> list[tuple[object, ...]]:
     artifacts = [Artifact(Path(name), FORMATS[Path(name).suffix]) for name in names]
-    plans = planned(artifacts, BenchParams.model_validate(options))
+    plans = plan_rows(artifacts, BenchParams.model_validate(options))
     settings = [plan.settings for plan in plans]
     return [
         (plan.artifact.path.name, each.provider, each.threads, each.level, each.batch)
@@ -48,21 +48,21 @@ def test_an_artefact_is_run_by_those_of_the_providers_that_it_can_have() -> None
 
 def test_one_that_can_have_none_of_them_is_listed_and_fails_nothing() -> None:
     artifacts = [Artifact(Path("m.tflite"), "tflite")]
-    (row,) = planned(artifacts, BenchParams.model_validate({"providers": "cuda"}))
+    (row,) = plan_rows(artifacts, BenchParams.model_validate({"providers": "cuda"}))
     assert row.failure is not None
     assert row.failure.status == "not here"
-    assert "LiteRT knows nothing of cuda" in str(row.failure.error)
+    assert "LiteRT has no provider cuda" in str(row.failure.error)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there Core ML is here")
 def test_core_ml_is_not_tried_off_macos() -> None:
-    (row,) = planned([Artifact(Path("m.mlpackage"), "coreml")], BenchParams())
+    (row,) = plan_rows([Artifact(Path("m.mlpackage"), "coreml")], BenchParams())
     assert row.failure is not None
     assert "run this command on macOS" in str(row.failure.error)
 
 
-def test_a_provider_that_nobody_has_is_misspelt() -> None:
-    with pytest.raises(UsageError, match="nobody has a provider 'cdua'; did you mean 'cuda'"):
+def test_a_provider_that_no_runtime_has_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="no runtime has a provider 'cdua'; did you mean 'cuda'"):
         rows("m.onnx", providers="cdua")
 
 
@@ -76,7 +76,7 @@ def test_a_provider_that_nobody_has_is_misspelt() -> None:
         ({"preprocess": "resize=32"}, "--preprocess is for images in --inputs"),
     ],
 )
-def test_a_value_that_cannot_be_meant_is_named(options: dict[str, object], says: str) -> None:
+def test_an_invalid_value_is_named(options: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         BenchParams.model_validate(options)
     assert says in str(caught.value)

@@ -1,4 +1,4 @@
-"""`--runtimes`: engines of others in the same contest."""
+"""`--runtimes`: other engines in the same session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from onnxport.bench.params import BenchParams
-from onnxport.bench.plan import planned
+from onnxport.bench.plan import plan_rows
 from onnxport.cli.commands import cli
 from onnxport.formats.artifact import Artifact
 
@@ -34,7 +34,7 @@ def test_engines_are_rows_beside_onnx_runtime_and_their_answers_are_compared() -
 
 def test_a_setting_that_an_engine_does_not_know_makes_no_rows_of_it() -> None:
     params = BenchParams(runtimes=("ort", "tract", "mnn"), threads=(1, 2), levels=("all", "disable"))
-    settings = [row.settings for row in planned([Artifact.open(DIGITS)], params)]
+    settings = [row.settings for row in plan_rows([Artifact.open(DIGITS)], params)]
     told = [(each.runtime, each.threads, each.level) for each in settings]
     assert told == [
         *(("ort", threads, level) for threads in (1, 2) for level in ("all", "disable")),
@@ -46,7 +46,7 @@ def test_a_setting_that_an_engine_does_not_know_makes_no_rows_of_it() -> None:
 def test_what_is_no_runtime_is_refused_and_what_runs_no_such_file_is_a_row_without_figures() -> None:
     unknown = CliRunner().invoke(cli, ["bench", str(DIGITS), "--runtimes", "trakt"])
     assert unknown.exit_code == 2
-    assert "nothing that can be measured is called 'trakt'; did you mean 'tract'?" in unknown.stderr
+    assert "there is no runtime 'trakt' to measure; did you mean 'tract'?" in unknown.stderr
     other = CliRunner().invoke(cli, ["bench", str(DIGITS), "--runtimes", "litert", *QUICK, "--json"])
     (row,) = json.loads(other.stdout)["rows"]
     assert row["status"] == "not here"

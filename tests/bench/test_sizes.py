@@ -1,4 +1,4 @@
-"""What a ZIP of an artefact weighs is what a ZIP of it weighs."""
+"""The compressed size of an artefact is that of a real ZIP file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import zipfile
 from pathlib import Path
 
-from onnxport.bench.sizes import compressed
+from onnxport.bench.files import compressed_size
 from onnxport.formats.artifact import Artifact
 
 
@@ -17,6 +17,6 @@ def test_all_files_of_an_artefact_count_as_a_zip_holds_them(tmp_path: Path) -> N
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in ("m.onnx", "m.data"):
             zipped.write(tmp_path / name, name)
-    found = compressed(Artifact(tmp_path / "m.onnx", "onnx", (tmp_path / "m.data",)))
+    found = compressed_size(Artifact(tmp_path / "m.onnx", "onnx", (tmp_path / "m.data",)))
     # A stream says lengths behind the data, 16 bytes a file, where a ZIP on disk has them in front.
     assert found == archive.stat().st_size + 2 * 16

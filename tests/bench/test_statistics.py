@@ -1,4 +1,4 @@
-"""The interval for a median holds what the binomial distribution says, and a quantile is one of the observations."""
+"""The interval of a median has the confidence of the binomial distribution; a quantile is an observation."""
 
 from __future__ import annotations
 

@@ -17,17 +17,17 @@ from tests.validate.tflite_files import CHAIN, write
 # A runtime that dies at one model and never comes back from another.
 BROKEN = """
 import sys
-if any("bench.child" in word for word in sys.orig_argv):
+if any("bench.worker" in word for word in sys.orig_argv):
     import os, signal, time
-    from onnxport.bench import child
-    load = child.Runner.load
+    from onnxport.bench import worker
+    load = worker.Runner.load
     def broken(self, path, settings):
         if path == "crash.onnx":
             os.kill(os.getpid(), signal.SIGSEGV)
         if path == "hang.onnx":
             time.sleep(600)
         return load(self, path, settings)
-    child.Runner.load = broken
+    worker.Runner.load = broken
 """
 QUICK = ("--runs", "2", "--warmup", "1")
 
@@ -66,7 +66,7 @@ def test_a_table_of_one_line_a_row_says_what_all_have_in_common(sandbox: Sandbox
     outcome = sandbox.run("bench", "model.onnx", "chain.tflite", *QUICK, "--batch", "1,8", "--threads", "1")
     assert outcome.code == 0, outcome.stderr
     head, columns, *rows = outcome.stdout.splitlines()
-    assert head == "1 thread, level all; 2 runs after 1 to warm up; inputs: generated, seed 0"
+    assert head == "1 thread, level all; 2 runs after 1 warm-up run; inputs: generated, seed 0"
     assert columns.split()[:2] == ["batch", "size"]
     assert [row.split()[:2] for row in rows] == [
         ["model.onnx", "1"],

@@ -444,7 +444,7 @@ def models_that_differ(sandbox: Sandbox) -> tuple[str | Path, ...]:
 @case(
     1,
     "whether still.ort is equivalent to still.onnx is inconclusive: 'y': it does not vary with the inputs; "
-    "nothing was kept; give inputs of your own with --inputs DIR, or take it unproven with --accept-inconclusive",
+    "nothing was kept; give inputs of your own with --inputs DIR, or accept it unproven with --accept-inconclusive",
 )
 def output_that_never_varies(sandbox: Sandbox) -> tuple[str | Path, ...]:
     nodes = [helper.make_node("Mul", ["x", "zero"], ["y"])]

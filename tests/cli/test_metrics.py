@@ -76,7 +76,7 @@ def test_conversion_over_budget_leaves_nothing(other: Sandbox) -> None:
         "convert", "model.onnx", "--to", "ort", "--metric", "mypkg.metrics:gap", "--budget", "gap=-1"
     )
     assert outcome.code == errors.NOT_EQUIVALENT
-    assert "model.ort costs more accuracy against model.onnx than it may: gap " in outcome.stderr
+    assert "model.ort loses more accuracy against model.onnx than the budget allows: gap " in outcome.stderr
     assert {name for name in other.contents() if "__pycache__" not in name} == set(before)
 
 

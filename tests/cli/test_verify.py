@@ -183,4 +183,4 @@ def test_the_command_says_what_does_not_hold(sandbox: Sandbox, made: Path) -> No
     flip(folder / SERVER, 100)
     outcome = sandbox.run("verify", folder / SERVER)
     assert outcome.code == 1
-    assert "does not hold: bytes: server.ort has changed" in outcome.stderr
+    assert "fails verification: bytes: server.ort has changed" in outcome.stderr

@@ -1,4 +1,4 @@
-"""A real browser, without a window: what a page holds and looks like, what it asks for and what it complains of.
+"""A headless browser: the content and look of a page, its requests, and its console messages.
 
 Debian's package `chromium`, which .ci/run installs. Without one, tests that need it are skipped, and fail in CI.
 """
@@ -116,26 +116,15 @@ _PROBE = """<!doctype html><meta charset="utf-8"><title>probe</title><link rel="
 <script>
 function wide(page) {{
   return [...page.body.querySelectorAll("*")]
-    .filter(e => !e.closest(".scroll table") && e.getBoundingClientRect().right > {width} + 0.5)
+    .filter(e => !e.closest(".scroll > *") && e.getBoundingClientRect().right > {width} + 0.5)
     .map(e => e.tagName + "." + e.getAttribute("class") + ": " + e.textContent.slice(0, 40));
-}}
-function touching(page) {{
-  const labels = [...page.querySelectorAll("svg .label")].filter(e => e.getBoundingClientRect().width);
-  const boxes = labels.map(e => e.getBoundingClientRect());
-  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2;
-  const found = [];
-  boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, j) => {{
-    if (meet(a, b)) found.push(labels[i].textContent + " | " + labels[i + 1 + j].textContent);
-  }}));
-  return found;
 }}
 window.onload = function () {{
   const found = {{}};
   for (const frame of document.querySelectorAll("iframe")) {{
     const page = frame.contentDocument, root = page.documentElement;
     for (const details of page.querySelectorAll("details")) details.open = true;
-    found[frame.name] = {{ scroll: root.scrollWidth, shown: root.clientWidth, wide: wide(page).slice(0, 5),
-                          touching: touching(page) }};
+    found[frame.name] = {{ scroll: root.scrollWidth, shown: root.clientWidth, wide: wide(page).slice(0, 5) }};
   }}
   const shown = document.createElement("pre");
   shown.id = "found";
@@ -156,23 +145,21 @@ def probe(site: Site, pages: Sequence[str], width: int) -> Visit:
 
 
 def measured(visit: Visit) -> Any:
-    """What the probe found, page by page: how wide it is, what sticks out, which labels of a drawing touch."""
+    """What the probe found, page by page: how wide it is, and what sticks out."""
     found = re.search(r'<pre id="found">(.*?)</pre>', visit.stdout, re.DOTALL)
     assert found is not None
     return json.loads(html.unescape(found.group(1)))
 
 
 def check_on_a_phone(folder: Path, pages: Mapping[str, str]) -> None:
-    """Asserts that `pages`, by name, fit a phone, complain of nothing, ask for nothing, and that no labels touch."""
+    """Asserts that `pages`, by name, fit a phone, complain of nothing and ask for nothing."""
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     with serving(folder) as site:
         visit = probe(site, list(pages), _PHONE)
         assert visit.console == []
         assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in pages)])
-    assert measured(visit) == {
-        page: {"scroll": _PHONE, "shown": _PHONE, "wide": [], "touching": []} for page in pages
-    }
+    assert measured(visit) == {page: {"scroll": _PHONE, "shown": _PHONE, "wide": []} for page in pages}
 
 
 def pixels(file: Path) -> list[bytearray]:

@@ -1,10 +1,11 @@
-"""The charts of the HTML report: what is drawn, and that it lies within the drawing."""
+"""The charts of a run's page: their marks, which lie within the drawing."""
 
 from __future__ import annotations
 
 import math
 
-from onnxport.reports import charts
+from onnxport.reports.charts import WIDTH
+from onnxport.reports.run import charts
 from onnxport.validate.report import Histogram, LayerFigure, NodeRef
 
 NODE = NodeRef(name="n", op="Conv", value="v")
@@ -24,9 +25,9 @@ def test_empty_bins_have_no_bar_and_full_ones_lie_within_the_drawing() -> None:
     assert chart is not None
     assert len(chart.marks) == 3
     for mark in chart.marks:
-        assert 0 < mark.x < mark.x + mark.width <= charts.WIDTHS["phone"]
+        assert 0 < mark.x < mark.x + mark.width <= WIDTH
         assert 0 < mark.y < mark.y + mark.height <= charts.HEIGHT
-    assert max(chart.marks, key=lambda mark: mark.height).says.startswith("10,000 elements")
+    assert max(chart.marks, key=lambda mark: mark.height).title.startswith("10,000 elements")
     assert [mark.alarm for mark in chart.marks] == [False, False, True]
 
 
@@ -35,7 +36,7 @@ def test_limit_beyond_the_bins_stays_in_the_drawing() -> None:
         chart = bars(1, 2, allowed=allowed)
         assert chart is not None
         assert chart.limit is not None
-        assert 0 < chart.limit < charts.WIDTHS["phone"]
+        assert 0 < chart.limit < WIDTH
 
 
 def test_histogram_without_a_difference_is_not_drawn() -> None:
@@ -48,7 +49,7 @@ def test_higher_sqnr_lies_higher_and_infinity_on_top() -> None:
     assert chart is not None
     heights = [mark.y for mark in chart.marks]
     assert heights[0] == heights[1] < heights[2] < heights[4] == heights[3]
-    assert all(0 < mark.x < charts.WIDTHS["phone"] and 0 < mark.y < charts.HEIGHT for mark in chart.marks)
+    assert all(0 < mark.x < WIDTH and 0 < mark.y < charts.HEIGHT for mark in chart.marks)
 
 
 def test_node_at_fault_is_drawn_among_many() -> None:
@@ -62,10 +63,3 @@ def test_node_at_fault_is_drawn_among_many() -> None:
 def test_layers_without_any_error_are_not_drawn() -> None:
     assert charts.layers([layer(math.inf), layer(None)]) is None
     assert charts.layers([]) is None
-
-
-def test_desktop_has_a_drawing_of_its_own_width() -> None:
-    found = Histogram(edges=(-3.0, -2.0, -1.0, 0.0), counts=(1, 2, 3), equal=0, allowed=None)
-    chart = charts.histogram(found, charts.WIDTHS["desktop"])
-    assert chart is not None
-    assert charts.WIDTHS["desktop"] * 0.9 < max(mark.x + mark.width for mark in chart.marks)

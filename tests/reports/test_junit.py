@@ -1,4 +1,4 @@
-"""JUnit XML: read by the junitparser library, and held to Jenkins' own schema by lxml."""
+"""JUnit XML: read by the junitparser library, and validated with Jenkins' own schema by lxml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lxml import etree
 
 from fixtures import models
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.reports import junit
+from onnxport.reports.run import junit
 from onnxport.reports.run_report import RunReport
 from onnxport.validate.report import Verdict
 from tests.reports.handmade import (

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.reports import markdown
+from onnxport.reports.run import markdown
 from onnxport.reports.run_report import RunReport
 from tests.reports.handmade import NASTY, crowded, failing, lossy, nasty
 
@@ -99,7 +99,7 @@ def test_worst_element_inputs_and_what_debug_found_are_there() -> None:
         text(token) for token in PARSER.parse(markdown.view(failing())) if token.type == "inline"
     )
     assert "scores: at [0, 3] the reference says 0.7, the candidate 0.9 (set 2 (image))" in shown
-    assert "Fed with generated inputs: set 1 (image): image [1, 3, 8, 8], k []" in shown
+    assert "Compared on generated inputs: set 1 (image): image [1, 3, 8, 8], k []" in shown
     assert "node: Conv '/stem/conv1/Conv', stage tflite" in shown
     assert "to reproduce it alone: model.debug" in shown
 

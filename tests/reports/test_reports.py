@@ -1,4 +1,4 @@
-"""The views of a run's report."""
+"""The forms of a run's report."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from onnxport.core.errors import InputError, NotProvenError, UsageError
 from onnxport.reports import FORMATS, saving, wording
+from onnxport.reports.run.terminal import result_line
 from onnxport.reports.run_report import ArtifactRecord, RunReport, SourceRecord
-from onnxport.reports.terminal import human_size, result_line
+from onnxport.reports.wording import human_size
 from onnxport.validate.report import InputSet, Judgement, OutputReport, Report, Side
 
 
@@ -144,7 +145,7 @@ def test_run_that_never_was_writes_no_report(error: Exception, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_failed_run_is_told_in_the_forms_that_can(tmp_path: Path) -> None:
+def test_failed_run_is_reported_in_the_forms_that_can(tmp_path: Path) -> None:
     paths = [tmp_path / f"run{suffix}" for suffix in FORMATS]
 
     def fail_after_the_report() -> None:
@@ -176,7 +177,7 @@ def own() -> tuple[InputSet, ...]:
     return (InputSet(label="a.npz", shapes={"x": (1,)}, source="samples"),)
 
 
-def test_own_inputs_are_not_advised_to_who_gave_some() -> None:
+def test_users_with_own_inputs_are_not_advised_to_give_some() -> None:
     assert "--inputs DIR" in refusal(run_report(verdict="inconclusive"))
     assert "--inputs" not in refusal(run_report(verdict="inconclusive", fed=own()))
     assert "--accept-inconclusive" in refusal(run_report(verdict="inconclusive", fed=own()))

@@ -1,4 +1,4 @@
-"""`onnxport run --report`: what is written, when, and what the CI service is told."""
+"""`onnxport run --report`: which files are written and when, and the annotations for the CI service."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def names(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir()}
 
 
-def test_a_failed_run_is_reported_in_every_form_and_told_to_github(
+def test_a_failed_run_is_reported_in_every_form_and_annotated_on_github(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "pipeline.yaml").write_text(f"{PIPELINE}reports: [ci.xml, out/report.json]\n")
@@ -91,7 +91,7 @@ def test_a_refused_file_leaves_no_report_and_no_folder(
     assert found["location"] == {"path": "pipeline.yaml", "lines": {"begin": 5}}
 
 
-def test_a_missing_model_is_told_in_the_forms_that_can(project: Path) -> None:
+def test_a_missing_model_is_reported_in_the_forms_that_can(project: Path) -> None:
     (project / "digits.onnx").unlink()
     assert run("--report", "out") == BAD_INPUT
     assert names(project / "out") == {"junit.xml", "summary.md"}

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0: held to the official schema, and to what GitHub's code scanning asks for beyond it."""
+"""SARIF 2.1.0: validated with the official schema and with the further rules of GitHub's code scanning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 
 from fixtures import models
-from onnxport.reports import sarif
+from onnxport.reports.run import sarif
 from onnxport.reports.run_report import RunReport
+from onnxport.reports.sarif import artifact_location
 from tests.reports.handmade import NASTY, crowded, detailed, failing, judgement, nasty, output, run_of
 
 
@@ -104,7 +105,7 @@ def test_names_with_markup_are_text() -> None:
     ids=str,
 )
 def test_location_is_relative_to_the_checkout(path: PurePath, base: PurePath, uri: str) -> None:
-    location = sarif.uri(path, base)
+    location = artifact_location(path, base)
     assert location["uri"] == uri
     assert ("uriBaseId" in location) == (not uri.startswith("file:"))
 

@@ -1,11 +1,11 @@
-"""What a person sees at the terminal behind the one line: a table per question."""
+"""The terminal form with --verbose: a table per question."""
 
 from __future__ import annotations
 
 import pytest
 
+from onnxport.reports.run.terminal import result_lines
 from onnxport.reports.run_report import RunReport
-from onnxport.reports.terminal import result_lines
 from tests.reports.handmade import (
     broken,
     crowded,
@@ -30,12 +30,12 @@ def test_detailed_run_has_a_table_per_question() -> None:
     assert result_lines(failing(), detailed=True).splitlines()[1:] == [
         "",
         "fidelity: not equivalent   Does it compute what an ONNX model with the same roundings computes?",
-        "  output     verdict          difference   of scale   SQNR       beyond     decided by",
-        "  scores     not equivalent   0.2          0.2        14 dB      3 of 60    "
+        "  output     verdict          difference   of scale   SQNR       beyond tolerance   decided by",
+        "  scores     not equivalent   0.2          0.2        14 dB      3 of 60            "
         "a fault: 0.2 at [0,3], allowed 1e-05",
-        "  boxes      proven           3.1e-07      3.1e-07    132 dB     0 of 60    within float32 noise",
+        "  boxes      proven           3.1e-07      3.1e-07    132 dB     0 of 60            within float32 noise",
         "",
-        "quality: over budget   What did the lower precision cost against the float original?",
+        "quality: over budget   How much accuracy does the lower precision lose against the float original?",
         "  output     verdict       difference   of scale   SQNR       decided by",
         "  scores     over budget   0.2          0.2        14 dB      top1_agreement is below its budget",
         "  char_error_rate   0.12   at most 0.1: missed",

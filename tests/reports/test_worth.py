@@ -1,4 +1,4 @@
-"""Every view says the same of what a lower precision is worth."""
+"""Every form shows the same speed, size and accuracy of a lower precision."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from onnxport.reports import html as page
-from onnxport.reports import junit, markdown, wording
+from onnxport.reports import wording
+from onnxport.reports.run import html as page
+from onnxport.reports.run import junit, markdown
+from onnxport.reports.run.terminal import notes, result_lines
 from onnxport.reports.run_report import Latency, RunReport
-from onnxport.reports.terminal import notes, result_lines
 from tests.reports.handmade import NASTY, faster, latency, passing, slower, untimed
 
 

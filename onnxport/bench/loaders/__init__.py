@@ -1,7 +1,7 @@
-"""How each runtime loads and runs a model, as the user's own loop would: a module each, which imports its library.
+"""Loaders: a module per runtime loads and runs a model as a user's own loop would.
 
-Only the standard library, NumPy and the runtime come into the process: what is imported here is counted as theirs.
-A loader has `require()`, which imports the runtime, and `load(path, settings)`, which gives a `Loaded`.
+A loader imports only the standard library, NumPy and its runtime: anything else would count as the runtime's memory. It
+has `require()`, which imports the runtime, and `load(path, settings)`, which gives a `Loaded`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 
 from onnxport.bench.loaders.base import Loader
 
-# Runtime, as `Settings.runtime` has it, to its module; runtime.py is that of all others.
+# Runtime, as in `Settings.runtime`, to its module; runtime.py is for all others.
 LOADERS = {
     "ort": f"{__name__}.ort",
     "litert": f"{__name__}.tflite",
@@ -18,7 +18,7 @@ LOADERS = {
 }
 
 
-def loader(runtime: str) -> Loader:
+def loader_for(runtime: str) -> Loader:
     if runtime not in LOADERS:
         from onnxport.bench.loaders.runtime import KindLoader
 

@@ -1,4 +1,4 @@
-"""The contract of loaders: what is timed, and what is asked of a model in memory."""
+"""The contract of loaders."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 if TYPE_CHECKING:
     from onnxport.core.errors import OnnxportError
 
-# Name or other key, the runtime's own name of the type, the shape as the runtime tells it.
+# Name or other key, type and shape as the runtime names them.
 Port = tuple[str, str, tuple[Any, ...]]
 Run = Callable[[], object]
 
 
 class Chosen(TypedDict, total=False):
-    """Settings as plain values; see record.Settings, and engine.Contestant for `optimized`."""
+    """Settings as plain values; see report.Settings, and session.Subject for `optimized`."""
 
     provider: str | None
     threads: int | None
@@ -26,7 +26,7 @@ class Loaded(Protocol):
     """A model in memory.
 
     Attributes:
-        ran_on: the runtime, as a report names it.
+        ran_on: name and version of the runtime for the report.
         inputs, outputs: in the model's order.
     """
 
@@ -35,15 +35,15 @@ class Loaded(Protocol):
     outputs: Sequence[Port]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """Makes the model ready for these arrays, by key; what it returns is one run, and all that is timed."""
+        """Prepare the model for these arrays, by key; return a function that does one run, which is what is timed."""
         ...
 
     def answers(self) -> dict[str, Any]:
-        """Runs once more and gives the outputs by key."""
+        """Run once more and return the outputs by key."""
         ...
 
     def refusal(self, error: Exception) -> OnnxportError:
-        """What an exception of any of these is to the user."""
+        """Return the error that the user sees for an exception of these methods."""
         ...
 
 
@@ -51,11 +51,11 @@ class Loader(Protocol):
     """A module of this package, or an object of runtime.py."""
 
     def require(self) -> None:
-        """Imports the runtime (MissingDependencyError)."""
+        """Import the runtime (MissingDependencyError)."""
         ...
 
     def load(self, path: str, settings: Chosen) -> Loaded:
-        """The model at `path`.
+        """Load the model at `path`.
 
         Raises:
             MissingDependencyError: this build lacks what the settings ask for.

@@ -15,14 +15,7 @@ def require() -> None:
     importlib.import_module("onnxport.runtimes.coreml").coremltools()
 
 
-def load(path: str, settings: Chosen) -> CoremlModel:
-    """See Loader."""
-    return CoremlModel(path, settings)
-
-
 class CoremlModel:
-    """See Loaded."""
-
     def __init__(self, path: str, settings: Chosen) -> None:
         from onnxport.runtimes.coreml import CoremlRuntime
         from onnxport.runtimes.options import RuntimeOptions
@@ -34,14 +27,14 @@ class CoremlModel:
         self.outputs = [(each.name, each.dtype, each.shape) for each in self._runtime.outputs]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = feeds
         return self._runtime.prepared(feeds)
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded."""
         return self._runtime.run(self._feeds)
 
     def refusal(self, error: Exception) -> InputError:
-        """What an exception of a run is to the user."""
         return InputError(f"Core ML cannot run {self._path}", why=(str(error).splitlines() or [""])[0][:400])
+
+
+load = CoremlModel

@@ -1,4 +1,4 @@
-"""ONNX Runtime: `session.run(None, feeds)` of a session that is told what the settings say, and nothing else."""
+"""ONNX Runtime: `session.run(None, feeds)`, with the row's settings and defaults for all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from onnxport.bench.loaders.base import Chosen, Run
-from onnxport.bench.providers import SUFFIX, remedy
+from onnxport.bench.providers import SUFFIX, install_provider
 from onnxport.core.errors import InputError, MissingDependencyError
 
 _LEVELS = {
@@ -25,14 +25,7 @@ def require() -> None:
     importlib.import_module("onnxruntime")
 
 
-def load(path: str, settings: Chosen) -> OrtModel:
-    """See Loader."""
-    return OrtModel(path, settings)
-
-
 class OrtModel:
-    """See Loaded."""
-
     def __init__(self, path: str, settings: Chosen) -> None:
         import onnxruntime
 
@@ -46,53 +39,55 @@ class OrtModel:
             options.intra_op_num_threads = threads
         if optimized := settings.get("optimized"):
             options.optimized_model_filepath = optimized
-            # A graph may have more weights than protobuf holds.
+            # Weights may exceed protobuf's limit of 2 GB.
             data = f"{os.path.basename(optimized)}.data"
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", data)
-        # It has a pool of its own, which no option of the session reaches.
+        # XNNPACK has its own thread pool, which session options do not set.
         own = {"intra_op_num_threads": str(threads)} if wanted == "xnnpack" and threads else {}
         providers = [(name, own), *([] if name == _CPU else [_CPU])]
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=providers)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
-            raise _refused(f"ONNX Runtime cannot load {path}", error) from error
-        if name not in self._session.get_providers():  # it goes on without a word to those who ask no more
+            raise _refusal(f"ONNX Runtime cannot load {path}", error) from error
+        if name not in self._session.get_providers():  # a provider that cannot start is skipped silently
             raise MissingDependencyError(
                 f"this ONNX Runtime has {name.removesuffix(SUFFIX)}, but could not start it",
-                why="its libraries or its device are missing, or of another version",
-                fix=remedy(wanted),
+                why="its libraries or its device are missing, or have another version",
+                fix=install_provider(wanted),
             )
         self.ran_on = f"ONNX Runtime {onnxruntime.__version__}, {name.removesuffix(SUFFIX)}"
         self.inputs = [(each.name, each.type, tuple(each.shape)) for each in self._session.get_inputs()]
         self.outputs = [(each.name, each.type, tuple(each.shape)) for each in self._session.get_outputs()]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = dict(feeds)
         return partial(self._session.run, None, self._feeds)
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded."""
         values = self._session.run(None, self._feeds)
         return {name: value for (name, _, _), value in zip(self.outputs, values, strict=True)}
 
     def refusal(self, error: Exception) -> InputError:
-        """What an exception of a run is to the user."""
-        return _refused(f"ONNX Runtime cannot run {self._path}", error)
+        return _refusal(f"ONNX Runtime cannot run {self._path}", error)
+
+
+load = OrtModel
 
 
 def _full(wanted: str, available: list[str]) -> str:
-    """ONNX Runtime's own name of a provider."""
+    """Return ONNX Runtime's name of a provider."""
     for name in available:
         if name.removesuffix(SUFFIX).lower() == wanted:
             return name
     has = ", ".join(name.removesuffix(SUFFIX).lower() for name in available)
     raise MissingDependencyError(
-        f"this ONNX Runtime has no execution provider {wanted!r}", why=f"it has {has}", fix=remedy(wanted)
+        f"this ONNX Runtime has no execution provider {wanted!r}",
+        why=f"it has {has}",
+        fix=install_provider(wanted),
     )
 
 
-def _refused(what: str, error: Exception) -> InputError:
+def _refusal(what: str, error: Exception) -> InputError:
     from onnxport.runtimes.ort.types_and_messages import cause
 
     return InputError(what, why=cause(error))

@@ -1,7 +1,7 @@
-"""Any other runtime of `runtimes/registry.py`: engines of others, and what plugins bring.
+"""Any other runtime of `runtimes/registry.py`: other engines, and those of plugins.
 
-What is timed is `Runtime.run`, which takes and gives NumPy arrays: the time includes handing them over, and memory what
-our side of it imports, the reader of ONNX files among it.
+`Runtime.run` is timed, on NumPy arrays: the time includes passing them, and the memory includes what this package
+imports, such as the reader of ONNX files.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class KindLoader:
-    """See Loader."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -33,7 +31,6 @@ class KindLoader:
         self._factory: Callable[..., Runtime] = kind.load()
 
     def load(self, path: str, settings: Chosen) -> KindModel:
-        """See Loader."""
         from onnxport.runtimes.options import THREADS, RuntimeOptions
 
         options = RuntimeOptions(runtime=self._name, threads=settings.get("threads") or THREADS)
@@ -41,24 +38,20 @@ class KindLoader:
 
 
 class KindModel:
-    """See Loaded."""
-
     def __init__(self, runtime: Runtime, path: str) -> None:
         self._runtime, self._path, self.ran_on = runtime, path, runtime.name
         self.inputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.inputs]
         self.outputs: Sequence[Port] = [(spec.name, spec.dtype, spec.shape) for spec in runtime.outputs]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = dict(feeds)
         if (prepare := getattr(self._runtime, "prepare", None)) is not None:
             prepare(self._feeds)
         return partial(self._runtime.run, self._feeds)
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded."""
         return self._runtime.run(self._feeds)
 
     def refusal(self, error: Exception) -> InputError:
-        """What a plugin's exception is to the user; ours raise their own."""
+        """See Loaded; for exceptions of plugins, other runtimes raise their own errors."""
         return InputError(f"{self.ran_on} cannot run {self._path}", why=" ".join(str(error).split())[:300])

@@ -1,4 +1,4 @@
-"""LiteRT: `Interpreter.invoke()` with the inputs set, with XNNPACK as everybody has it or by the built-in kernels.
+"""LiteRT: `Interpreter.invoke()` with the inputs set, with XNNPACK, which is the default, or the built-in kernels.
 
 Keys are the numbers of tensors.
 """
@@ -17,14 +17,7 @@ def require() -> None:
     importlib.import_module("ai_edge_litert.interpreter")
 
 
-def load(path: str, settings: Chosen) -> TfliteModel:
-    """See Loader."""
-    return TfliteModel(path, settings)
-
-
 class TfliteModel:
-    """See Loaded."""
-
     def __init__(self, path: str, settings: Chosen) -> None:
         from ai_edge_litert import __version__
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -37,13 +30,12 @@ class TfliteModel:
                 path, num_threads=settings.get("threads"), experimental_op_resolver_type=kernels
             )
         except (ValueError, RuntimeError) as error:
-            raise _refused(f"LiteRT cannot load {path}", error) from error
+            raise _refusal(f"LiteRT cannot load {path}", error) from error
         self.ran_on = f"LiteRT {__version__}, {'built-in kernels' if plain else 'XNNPACK'}"
         self.inputs = [_port(each) for each in self._interpreter.get_input_details()]
         self.outputs = [_port(each) for each in self._interpreter.get_output_details()]
 
     def feed(self, feeds: Mapping[str, Any]) -> Run:
-        """See Loaded."""
         self._feeds = {int(key): array for key, array in feeds.items()}
         sizes = {each["index"]: tuple(each["shape"]) for each in self._interpreter.get_input_details()}
         for index, array in self._feeds.items():
@@ -55,28 +47,30 @@ class TfliteModel:
         return run
 
     def answers(self) -> dict[str, Any]:
-        """See Loaded; as the first run of a model that keeps a state."""
+        """See Loaded; a model with a state starts anew."""
         self._interpreter.reset_all_variables()
         self._set()
         self._interpreter.invoke()
         return {key: self._value(int(key)) for key, _, _ in self.outputs}
 
     def refusal(self, error: Exception) -> InputError:
-        """What an exception of a run is to the user."""
-        return _refused(f"LiteRT cannot run {self._path}", error)
+        return _refusal(f"LiteRT cannot run {self._path}", error)
 
     def _set(self) -> None:
         for index, array in self._feeds.items():
             self._interpreter.set_tensor(index, array)
 
     def _value(self, index: int) -> Any:
-        """A tensor's value; the interpreter itself gives no tensor without elements."""
+        """Return a tensor's value; the interpreter itself returns no tensor without elements."""
         import numpy
 
         details = self._interpreter._get_tensor_details(index, 0)
         if 0 in details["shape"]:
             return numpy.zeros(details["shape"], details["dtype"])
         return self._interpreter.get_tensor(index)
+
+
+load = TfliteModel
 
 
 def _port(details: Mapping[str, Any]) -> Port:
@@ -86,6 +80,6 @@ def _port(details: Mapping[str, Any]) -> Port:
     return str(details["index"]), numpy.dtype(details["dtype"]).name, shape
 
 
-def _refused(what: str, error: Exception) -> InputError:
+def _refusal(what: str, error: Exception) -> InputError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return InputError(what, why="; ".join(dict.fromkeys(lines))[:400] or type(error).__name__)

@@ -1,12 +1,1 @@
-"""The views of a bench, one module per form as for single commands."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-FORMATS: Mapping[str, str] = {
-    ".html": "html",
-    ".json": "document",
-    ".md": "markdown",
-    ".xml": "junit",
-}
+"""The forms of a bench: latency, memory and size of artefacts."""

@@ -1,4 +1,4 @@
-"""What all forms show of a bench: what its rows are called, the columns of its table, and which row leads in what."""
+"""What all forms of a bench show: names of rows, columns of the table, and the best row of each figure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from onnxport.core.errors import PROVEN
 from onnxport.reports import wording
 from onnxport.reports.wording import text
 
-# How each setting is said; in the order of the words.
-_SAID: Mapping[str, Callable[[object], str]] = {
-    "runtime": lambda value: text(value),
-    "provider": lambda value: text(value),
+# Settings in words, in the order of a row's name.
+_SETTINGS: Mapping[str, Callable[[object], str]] = {
+    "runtime": text,
+    "provider": text,
     "threads": lambda value: wording.count(int(str(value)), "thread"),
     "level": lambda value: f"level {text(value)}",
     "batch": lambda value: f"batch {value}",
@@ -25,68 +25,68 @@ _SAID: Mapping[str, Callable[[object], str]] = {
 
 
 @dataclass(frozen=True)
-class Lead:
-    """The row that is first in something."""
+class Best:
+    """The best row of a figure, such as the fastest."""
 
-    what: str
+    title: str
     label: str
     figure: str
-    beside: str
+    remark: str
 
 
 class Bench:
-    """A report and how its rows are told apart."""
+    """A report with names for its rows that tell them apart."""
 
     def __init__(self, report: BenchReport) -> None:
         self.report = report
         self.rows = report.rows
         self.measured = [row for row in self.rows if row.status == "measured"]
-        self.missing = [row for row in self.rows if row.status != "measured"]
-        self.gated = any(row.against is not None for row in self.rows)
+        self.unmeasured = [row for row in self.rows if row.status != "measured"]
+        self.has_baseline = any(row.against is not None for row in self.rows)
         paths = list(dict.fromkeys(row.artifact for row in self.rows))
         names = Counter(PurePath(path).name for path in paths)
         self._names = {path: PurePath(path).name for path in paths if names[PurePath(path).name] == 1}
 
     @cached_property
-    def _telling(self) -> tuple[str, ...]:
-        """The settings of which some artefact has several, and so rows are told apart by."""
-        return tuple(name for name in _SAID if any(len(values) > 1 for values in self._values(name)))
+    def _distinguishing(self) -> tuple[str, ...]:
+        """The settings of which some artefact has several values."""
+        return tuple(name for name in _SETTINGS if any(len(values) > 1 for values in self._values(name)))
 
     @cached_property
     def _differing(self) -> tuple[str, ...]:
-        """Those that are not the same for all; the file's suffix says which runtime it is for."""
-        each = {name: set().union(*self._values(name)) - {None} for name in _SAID}
+        """The settings that differ between rows; the artefact's suffix says the runtime."""
+        values = {name: set().union(*self._values(name)) - {None} for name in _SETTINGS}
         return tuple(
             name
-            for name, found in each.items()
-            if name in self._telling or (name != "runtime" and len(found) > 1)
+            for name, found in values.items()
+            if name in self._distinguishing or (name != "runtime" and len(found) > 1)
         )
 
     def _values(self, name: str) -> list[set[object]]:
-        """What a setting is, artefact by artefact."""
-        seen: dict[str, set[object]] = {}
+        """Return the values of a setting for each artefact."""
+        found: dict[str, set[object]] = {}
         for row in self.rows:
-            seen.setdefault(row.artifact, set()).add(getattr(row.settings, name))
-        return list(seen.values())
+            found.setdefault(row.artifact, set()).add(getattr(row.settings, name))
+        return list(found.values())
 
     @cached_property
     def shared(self) -> str:
         """The settings that all rows have in common: "1 thread, batch 1"."""
-        rest = [name for name in _SAID if name not in self._differing and name != "runtime"]
+        rest = [name for name in _SETTINGS if name not in self._differing and name != "runtime"]
         found = [set().union(*self._values(name)) - {None} for name in rest]
-        return ", ".join(_SAID[name](*values) for name, values in zip(rest, found, strict=True) if values)
+        return ", ".join(_SETTINGS[name](*values) for name, values in zip(rest, found, strict=True) if values)
 
     def name(self, row: Row) -> str:
-        """The artefact's, as short as it can be told from the others."""
+        """Return the artefact's file name; its path where several have this name."""
         return text(self._names.get(row.artifact, row.artifact))
 
     def settings(self, row: Row) -> str:
-        """All that are not the same for every row: "xnnpack, 2 threads, batch 8"."""
-        return ", ".join(settings_of(row.settings, self._differing))
+        """Return the settings that differ between rows: "xnnpack, 2 threads, batch 8"."""
+        return ", ".join(setting_texts(row.settings, self._differing))
 
     def label(self, row: Row) -> str:
-        """What tells it from other rows: "model.tflite, 2 threads"."""
-        return ", ".join((self.name(row), *settings_of(row.settings, self._telling)))
+        """Return a name that no other row has: "model.tflite, 2 threads"."""
+        return ", ".join((self.name(row), *setting_texts(row.settings, self._distinguishing)))
 
     @cached_property
     def by_sample(self) -> bool:
@@ -94,45 +94,44 @@ class Bench:
         return len({row.settings.batch or 1 for row in self.measured}) > 1
 
     def time(self, row: Row) -> float:
-        """Milliseconds by which rows compare: of a run, or of a sample of it."""
-        assert row.latency is not None, "asked of measured rows"
+        """Return milliseconds of a run, or of a sample where rows differ in their batch."""
+        assert row.latency is not None, "only measured rows have a time"
         return row.latency.median / self.samples(row)
 
     def samples(self, row: Row) -> int:
-        """By which times of a run are divided where rows differ in it."""
+        """Return the divisor of a run's time: the batch where rows differ in it."""
         return (row.settings.batch or 1) if self.by_sample else 1
 
     @cached_property
-    def leads(self) -> tuple[Lead, ...]:
-        """Which row is first in what, where there is a choice."""
-        return tuple(self._leads()) if len(self.measured) > 1 else ()
+    def bests(self) -> tuple[Best, ...]:
+        """The best row of each figure, where there are several rows."""
+        return tuple(self._bests()) if len(self.measured) > 1 else ()
 
-    def _leads(self) -> Iterator[Lead]:
+    def _bests(self) -> Iterator[Best]:
         timed = [row for row in self.measured if row.latency is not None]
         if len(timed) > 1:
             ranked = sorted(timed, key=self.time)
             first, last = ranked[0], ranked[-1]
             unit = " a sample" if self.by_sample else ""
-            beside = f"{self.time(last) / self.time(first):.3g}x as fast as the slowest, {self.label(last)}"
-            yield Lead("fastest", self.label(first), f"{wording.duration(self.time(first))}{unit}", beside)
+            remark = f"{self.time(last) / self.time(first):.3g}x as fast as the slowest, {self.label(last)}"
+            yield Best("fastest", self.label(first), f"{wording.duration(self.time(first))}{unit}", remark)
         ready = [(row.load_ms + row.first_ms, row) for row in self.measured if row.load_ms and row.first_ms]
         if len(ready) > 1:
-            ms, soonest = min(ready, key=lambda each: each[0])
-            said = "from the file to the first answer"
-            yield Lead("soonest ready", self.label(soonest), wording.duration(ms), said)
+            ms, row = min(ready, key=lambda each: each[0])
+            yield Best("fastest start", self.label(row), wording.duration(ms), "load and first run")
         small, large = (each(self.measured, key=lambda row: row.size) for each in (min, max))
         if small.size != large.size:
-            beside = f"{small.size / large.size:.2g} of the largest, {self.name(large)}"
-            yield Lead("smallest", self.name(small), wording.human_size(small.size), beside)
-        held = [(row.memory.added, row) for row in self.measured if row.memory is not None]
-        if len(held) > 1:
-            added, least = min(held, key=lambda each: each[0])
-            beside = "at the peak, beyond the bare process"
-            yield Lead("least memory", self.label(least), wording.human_size(added), beside)
+            remark = f"{small.size / large.size:.2g} of the largest, {self.name(large)}"
+            yield Best("smallest", self.name(small), wording.human_size(small.size), remark)
+        memory = [(row.memory.added, row) for row in self.measured if row.memory is not None]
+        if len(memory) > 1:
+            added, row = min(memory, key=lambda each: each[0])
+            remark = "at the peak, added to the bare process"
+            yield Best("least memory", self.label(row), wording.human_size(added), remark)
 
     @property
-    def rivals(self) -> str:
-        """Whom the interval of the fastest row's time does not tell from it: "b.onnx is", "3 others are"."""
+    def _ties(self) -> str:
+        """The rows that may be as fast as the fastest: "b.onnx is", "3 others are"; empty where there are none."""
         timed = sorted((row for row in self.measured if row.latency is not None), key=self.time)
         first, *others = [(row, row.latency) for row in timed if row.latency is not None]
         most = first[1].high / self.samples(first[0])
@@ -141,9 +140,9 @@ class Bench:
 
     @property
     def kind(self) -> str:
-        """What the page is about in a word: of the rows that failed, else of those beside a baseline."""
+        """The page's verdict: of a slower row, else of a failed one, else of rows against the baseline."""
         standings = {row.against.standing for row in self.rows if row.against is not None}
-        failed = [row.status for row in self.missing if row.exit_code != PROVEN]
+        failed = [row.status for row in self.unmeasured if row.exit_code != PROVEN]
         if "slower" in standings:
             return "slower"
         if failed:
@@ -152,45 +151,46 @@ class Bench:
 
     @property
     def totals(self) -> str:
-        """ "3 artefacts, 7 rows: 6 measured, 1 not here; 1 slower"."""
-        artefacts = len({row.artifact for row in self.rows})
-        stati = Counter(row.status for row in self.rows)
-        standings = Counter(row.against.standing for row in self.rows if row.against is not None)
-        counted = f"{wording.count(artefacts, 'artefact')}, {wording.count(len(self.rows), 'row')}"
-        said = f"{counted}: {', '.join(f'{count} {status}' for status, count in stati.items())}"
-        beside = ", ".join(f"{count} {standing}" for standing, count in standings.items())
-        return f"{said}; beside the baseline: {beside}" if beside else said
+        """ "3 artefacts in 7 rows: 6 measured, 1 not here; against the baseline: 1 slower"."""
+        artefacts, rows = len({row.artifact for row in self.rows}), len(self.rows)
+        statuses = _counts(row.status for row in self.rows)
+        standings = _counts(row.against.standing for row in self.rows if row.against is not None)
+        in_rows = f" in {wording.count(rows, 'row')}" if rows != artefacts else ""
+        measured = f"{wording.count(artefacts, 'artefact')}{in_rows}: {statuses}"
+        return f"{measured}; against the baseline: {standings}" if standings else measured
 
     @property
     def summary(self) -> str:
-        """The answer in a sentence."""
+        """The result in a sentence."""
         slower = [self.label(row) for row in self.rows if row.against and row.against.standing == "slower"]
         if slower:
-            shown, rest = wording.cut(slower, 3)
-            more = f" and {rest} more" if rest else ""
             are = "is" if len(slower) == 1 else "are"
-            return f"{', '.join(shown)}{more} {are} slower than the baseline allows"
+            return f"{wording.name_list(slower)} {are} slower than the baseline allows"
         if not self.measured:
             return "nothing could be measured"
-        fastest = next((lead for lead in self.leads if lead.what == "fastest"), None)
+        fastest = next((best for best in self.bests if best.title == "fastest"), None)
         if fastest is not None:
-            doubt = f"; {self.rivals} as fast within the noise" if self.rivals else ""
-            return f"{fastest.label} is fastest: {fastest.figure}{doubt}"
+            ties = f"; {self._ties} as fast within the noise" if self._ties else ""
+            return f"{fastest.label} is fastest: {fastest.figure}{ties}"
         row = self.measured[0]
         time = wording.duration(row.latency.median) if row.latency is not None else "not timed"
         return f"{self.label(row)}: {time}"
 
 
-def settings_of(settings: Settings, names: Sequence[str] = tuple(_SAID)) -> Iterator[str]:
-    """A row's settings in words, those that it has."""
+def _counts(names: Iterator[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+
+
+def setting_texts(settings: Settings, names: Sequence[str] = tuple(_SETTINGS)) -> Iterator[str]:
+    """Yield a row's settings in words, without those that its runtime does not have."""
     for name in names:
         value = getattr(settings, name)
         if value is not None:
-            yield _SAID[name](value)
+            yield _SETTINGS[name](value)
 
 
 def accuracy(row: Row) -> str:
-    """ "SQNR 31.2 dB"; empty where nobody asked."""
+    """Return "SQNR 31.2 dB"; empty where it was not measured."""
     if row.accuracy is None:
         return ""
     sqnr = row.accuracy.sqnr
@@ -198,7 +198,7 @@ def accuracy(row: Row) -> str:
 
 
 def interval(row: Row) -> str:
-    """ "1.21–1.26 ms" of the median."""
+    """Return the interval of the median: "1.21–1.26 ms"."""
     if row.latency is None:
         return ""
     low, high = wording.duration(row.latency.low), wording.duration(row.latency.high)
@@ -206,8 +206,19 @@ def interval(row: Row) -> str:
     return f"{low.removesuffix(f' {unit}')}–{high}"
 
 
+def time_title(row: Row) -> str:
+    """Return all quantiles of a row's times."""
+    found = row.latency
+    if found is None:
+        return ""
+    return (
+        f"p50 {wording.duration(found.median)} ({100 * found.confidence:.0f} % confidence: {interval(row)}), "
+        f"p90 {wording.duration(found.p90)}, p99 {wording.duration(found.p99)}; {wording.count(found.runs, 'run')}"
+    )
+
+
 def standing(row: Row) -> str:
-    """ "slower: 1.17 times as long as then (1.13-1.22) where 1.1 is the most"."""
+    """Return the comparison with the baseline: "slower: 1.17 times the baseline's time (1.13-1.22), limit 1.1"."""
     found = row.against
     if found is None:
         return ""
@@ -215,7 +226,7 @@ def standing(row: Row) -> str:
 
 
 def ratio(row: Row) -> str:
-    """ "1.08x (1.05–1.11)"; empty where there is nothing to compare with."""
+    """Return "1.08x (1.05–1.11)"; empty where there is nothing to compare with."""
     found = row.against
     if found is None or found.ratio is None:
         return ""
@@ -227,29 +238,33 @@ def size(row: Row) -> str:
     return wording.human_size(row.size) if row.size else ""
 
 
-def _of(row: Row, name: str) -> str:
-    return "" if row.latency is None else wording.duration(getattr(row.latency, name))
+def peak_memory(row: Row) -> str:
+    return wording.human_size(row.memory.peak) if row.memory else ""
 
 
-def _rate(row: Row) -> str:
+def _latency(name: str) -> Callable[[Row], str]:
+    return lambda row: "" if row.latency is None else wording.duration(getattr(row.latency, name))
+
+
+def _throughput(row: Row) -> str:
     if row.throughput is None:
         return ""
     return f"{row.throughput:,.0f}/s" if row.throughput >= 1000 else f"{wording.number(row.throughput)}/s"
 
 
-# Figures of a row, each empty where it has none.
+# Column to the text of a row's figure, empty where it has none.
 COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "size": size,
     "accuracy": accuracy,
-    "p50": lambda row: _of(row, "median"),
+    "p50": _latency("median"),
     "interval": interval,
-    "p90": lambda row: _of(row, "p90"),
-    "p99": lambda row: _of(row, "p99"),
+    "p90": _latency("p90"),
+    "p99": _latency("p99"),
     "CPU time": lambda row: "" if row.floor is None else wording.duration(row.floor.cpu),
-    "samples": _rate,
+    "samples": _throughput,
     "first run": lambda row: wording.duration(row.first_ms),
     "load": lambda row: wording.duration(row.load_ms),
-    "peak memory": lambda row: wording.human_size(row.memory.peak) if row.memory else "",
+    "peak memory": peak_memory,
     "added": lambda row: wording.human_size(row.memory.added) if row.memory else "",
     "energy": lambda row: "" if row.joules is None else f"{wording.number(1000 * row.joules)} mJ",
     "zipped": lambda row: wording.human_size(row.compressed) if row.compressed else "",
@@ -257,31 +272,31 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
 
 
 def columns(rows: Sequence[Row]) -> list[str]:
-    """The names of those columns that some row has anything in."""
-    return [name for name, told in COLUMNS.items() if any(map(told, rows))]
+    """Return the columns that are not empty."""
+    return [name for name, figure in COLUMNS.items() if any(map(figure, rows))]
 
 
-def measuring(report: BenchReport) -> str:
-    """ "100 runs after 10 to warm up, of generated inputs"."""
-    runs = wording.count(report.runs, "run")
-    return f"{runs} after {report.warmup:,} to warm up; inputs: {text(report.inputs)}"
+def method(report: BenchReport) -> str:
+    """Return "100 runs after 10 warm-up runs; inputs: generated"."""
+    warmup = wording.count(report.warmup, "warm-up run")
+    return f"{wording.count(report.runs, 'run')} after {warmup}; inputs: {text(report.inputs)}"
 
 
 def machine(report: BenchReport) -> Iterator[tuple[str, str]]:
-    """On which it was measured, as pairs of a label and its text."""
+    """Yield the machine's properties as pairs of a label and its text."""
     found = report.machine
     yield "processor", text(found.processor)
     yield "instruction sets", text(found.instruction_sets)
     yield "cores", f"{found.cores:,}"
     yield "memory", wording.human_size(found.memory)
     yield "system", text(found.system)
-    yield "busy before", f"{wording.number(found.load)} programs a core"
+    yield "load before", f"{wording.number(found.load)} programs a core"
     if report.others is not None:
-        yield "others had", f"{wording.percent(report.others)} of the cores' time meanwhile"
+        yield "other programs", f"{wording.percent(report.others)} of the cores' time meanwhile"
     yield "measured", text(report.created)
 
 
 def fails(row: Row) -> bool:
-    """Whether it alone would end the command with another exit code than 0."""
-    slower = row.against is not None and row.against.standing == "slower"
-    return slower or row.exit_code != PROVEN
+    """Return whether the row alone would end the command with another exit code than 0."""
+    is_slower = row.against is not None and row.against.standing == "slower"
+    return is_slower or row.exit_code != PROVEN

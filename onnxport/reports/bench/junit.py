@@ -1,7 +1,7 @@
-"""The report of a bench as JUnit XML: a suite of one case per row.
+"""The JUnit XML of a bench: a suite of one case per row.
 
-A row that is slower than its baseline allows fails, one that was to be measured and could not be is an error, and one
-of something that this machine lacks is skipped unless the command fails for it.
+A row that is slower than its limit fails, one that could not be measured is an error, and one that needs what this
+machine lacks is skipped unless the command fails for it.
 """
 
 from __future__ import annotations
@@ -33,29 +33,27 @@ def _properties(report: BenchReport) -> Iterator[tuple[str, object]]:
 
 def _case(bench: Bench, row: Row) -> xml.Element:
     # Readers split the class name at its dots.
-    name = ", ".join(figures.settings_of(row.settings))
-    case = xml.Element(
-        "testcase", classname=f"bench.{bench.name(row).replace('.', '_')}", name=wording.text(name)
-    )
-    said = wording.text(" ".join(row.why.split()))
+    classname = f"bench.{bench.name(row).replace('.', '_')}"
+    name = ", ".join(figures.setting_texts(row.settings))
+    case = xml.Element("testcase", classname=classname, name=wording.text(name))
+    message = f"{row.status}: {wording.text(' '.join(row.why.split()))}"
     if row.exit_code != PROVEN:
-        xml.SubElement(
-            case, "error", type=row.status, message=f"{row.status}: {said}"
-        ).text = f"exit {row.exit_code}"
+        error = xml.SubElement(case, "error", type=row.status, message=message)
+        error.text = f"exit {row.exit_code}"
     elif figures.fails(row) and row.against is not None:
-        told = f"{bench.label(row)}: {figures.standing(row)}"
-        found = xml.SubElement(case, "failure", type=row.against.standing, message=told)
-        found.text = wording.text(row.against.said) or told
+        standing = f"{bench.label(row)}: {figures.standing(row)}"
+        failed = xml.SubElement(case, "failure", type=row.against.standing, message=standing)
+        failed.text = wording.text(row.against.said) or standing
     elif row.status != "measured":
-        xml.SubElement(case, "skipped", type=row.status, message=f"{row.status}: {said}")
-    xml.SubElement(case, "system-out").text = "\n".join(_told(row))
+        xml.SubElement(case, "skipped", type=row.status, message=message)
+    xml.SubElement(case, "system-out").text = "\n".join(_figures(row))
     return case
 
 
-def _told(row: Row) -> Iterator[str]:
+def _figures(row: Row) -> Iterator[str]:
     yield f"artefact: {wording.text(row.artifact)}"
-    for name, told in figures.COLUMNS.items():
-        if said := told(row):
-            yield f"{name}: {said}"
+    for name, figure in figures.COLUMNS.items():
+        if value := figure(row):
+            yield f"{name}: {value}"
     if row.against is not None:
-        yield f"beside the baseline: {figures.standing(row)}"
+        yield f"against the baseline: {figures.standing(row)}"

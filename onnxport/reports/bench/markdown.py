@@ -1,4 +1,4 @@
-"""The report of a bench as Markdown: a table that fits a job's summary."""
+"""The Markdown summary of a bench: a table of all rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnxport.bench.report import BenchReport, Row
 from onnxport.reports import wording
 from onnxport.reports.bench import figures
 from onnxport.reports.bench.figures import Bench
-from onnxport.reports.markdown import escaped, failure, table
+from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
 
 __all__ = ["failure", "view"]
 
@@ -18,12 +18,12 @@ _ROWS = 100
 def view(report: BenchReport) -> str:
     bench = Bench(report)
     parts = [
-        f"## {wording.MARKS[bench.kind]} {escaped(bench.summary)}",
-        escaped("; ".join(filter(None, (bench.totals, bench.shared)))),
+        f"## {wording.MARKS[bench.kind]} {escape(bench.summary)}",
+        escape("; ".join(filter(None, (bench.totals, bench.shared)))),
     ]
     parts += [_table(bench, bench.measured)] if bench.measured else []
-    parts += _missing(bench)
-    parts += [f"- note: {escaped(note)}" for note in report.notes]
+    parts += _unmeasured_parts(bench)
+    parts += note_lines(report.notes)
     parts += _ending(report)
     return "\n\n".join(parts) + "\n"
 
@@ -32,13 +32,13 @@ def _table(bench: Bench, rows: Sequence[Row]) -> str:
     shown, rest = wording.cut(rows, _ROWS)
     names = figures.columns(shown)
     head = ["artefact", *(["settings"] if any(map(bench.settings, shown)) else []), *names]
-    head += ["beside the baseline"] if bench.gated else []
+    head += ["against the baseline"] if bench.has_baseline else []
     lines = []
     for row in shown:
         cells = {"artefact": bench.name(row), "settings": bench.settings(row)}
         cells |= {name: figures.COLUMNS[name](row) for name in names}
-        cells["beside the baseline"] = _standing(row)
-        lines.append([escaped(cells[name]) for name in head])
+        cells["against the baseline"] = _standing(row)
+        lines.append([escape(cells[name]) for name in head])
     more = f"\n\n… and {wording.count(rest, 'more row')}" if rest else ""
     return table(head, lines) + more
 
@@ -47,19 +47,18 @@ def _standing(row: Row) -> str:
     return f"{wording.MARKS[row.against.standing]} {figures.standing(row)}" if row.against is not None else ""
 
 
-def _missing(bench: Bench) -> Iterator[str]:
-    if bench.missing:
-        yield "### Without figures"
+def _unmeasured_parts(bench: Bench) -> Iterator[str]:
+    if bench.unmeasured:
+        yield "### Not measured"
         yield "\n".join(
-            f"- **{escaped(bench.label(row))}**: {row.status}, {escaped(' '.join(row.why.split()))}"
-            for row in bench.missing
+            f"- **{escape(bench.label(row))}**: {row.status}, {escape(' '.join(row.why.split()))}"
+            for row in bench.unmeasured
         )
 
 
 def _ending(report: BenchReport) -> Iterator[str]:
-    """How it was measured, with what, and by which command."""
+    """Yield method, machine and versions, then the command."""
     found, versions = report.machine, (f"{name} {version}" for name, version in report.versions.items())
     place = f"{found.processor}, {wording.count(found.cores, 'core')}, {found.system}"
-    yield escaped("; ".join((figures.measuring(report), place, ", ".join(versions))))
-    # An indented block: no run of backticks in an argument can end it.
-    yield f"To reproduce:\n\n    {wording.text(report.command)}"
+    yield escape("; ".join((figures.method(report), place, ", ".join(versions))))
+    yield command_block(report.command)

@@ -1,4 +1,4 @@
-"""Where a model runs as JUnit XML: a case per runtime, which fails where `--error-on-fallback` does for it."""
+"""The JUnit XML of a deployment: a case per runtime, which fails where `--error-on-fallback` fails for it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def view(report: DeploymentReport) -> str:
 
 def _case(report: DeploymentReport, placement: Placement) -> xml.Element:
     case = xml.Element("testcase", classname="runs-on", name=wording.text(placement.runtime))
-    lines = "\n".join(figures.told(placement))
+    lines = "\n".join(figures.details(placement))
     if figures.fails(report, placement):
-        said = f"{wording.text(placement.title)} takes {figures.taken(placement)}"
-        xml.SubElement(case, "failure", type=placement.extent, message=said).text = lines
+        message = f"{wording.text(placement.title)} takes {figures.extent_text(placement)}"
+        xml.SubElement(case, "failure", type=placement.extent, message=message).text = lines
     elif placement.extent == "unknown":
-        said = wording.text(placement.why) or "nobody knows"
-        xml.SubElement(case, "skipped", type="unknown", message=said)
-    told = (f"takes: {figures.taken(placement)}", f"told by: {figures.origin(placement)}", lines)
-    xml.SubElement(case, "system-out").text = "\n".join(filter(None, told))
+        message = wording.text(placement.why) or "unknown"
+        xml.SubElement(case, "skipped", type="unknown", message=message)
+    output = (f"takes: {figures.extent_text(placement)}", f"source: {figures.origin(placement)}", lines)
+    xml.SubElement(case, "system-out").text = "\n".join(filter(None, output))
     return case

@@ -1,4 +1,4 @@
-"""Where a model runs as Markdown: a row per runtime, then what keeps it from which of them."""
+"""The Markdown summary of a deployment: a row per runtime, then the fallbacks of each."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ from collections.abc import Iterator
 from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
-from onnxport.reports.markdown import escaped, failure, table
+from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
 
 __all__ = ["failure", "view"]
 
-_LINES = 12  # of one runtime
+_LINES = 12  # for one runtime
 
 
 def view(report: DeploymentReport) -> str:
     mark = f"{wording.MARKS['failed' if report.exit_code else 'proven']} " if report.strict else ""
-    parts = [f"## {mark}{escaped(figures.summary(report))}", escaped(figures.totals(report))]
+    parts = [f"## {mark}{escape(figures.summary(report))}", escape(figures.totals(report))]
     rows = [
         (
             wording.MARKS[each.extent],
-            escaped(each.title),
-            escaped(figures.taken(each)),
-            escaped(figures.origin(each)),
-            escaped(figures.mended(each)),
+            escape(each.title),
+            escape(figures.extent_text(each)),
+            escape(figures.origin(each)),
+            escape(figures.change(each)),
         )
         for each in report.placements
     ]
-    parts.append(table(("", "runtime", "takes", "told by", "what would mend it"), rows))
+    parts.append(table(("", "runtime", "takes", "source", "what would help"), rows))
     for each in report.placements:
         parts += _details(each)
-    parts += [f"- note: {escaped(note)}" for note in report.notes]
-    # An indented block: no run of backticks in an argument can end it.
-    parts.append(f"To reproduce:\n\n    {wording.text(figures.command(report))}")
+    parts += note_lines(report.notes)
+    parts.append(command_block(figures.command(report)))
     return "\n\n".join(parts) + "\n"
 
 
 def _details(placement: Placement) -> Iterator[str]:
-    shown, rest = wording.cut(list(figures.told(placement)), _LINES)
+    shown, rest = wording.cut(list(figures.details(placement)), _LINES)
     if placement.extent != "all" and shown:
-        yield f"### {escaped(placement.title)}"
-        yield "\n".join(
-            f"- {escaped(line)}" for line in (*shown, *([f"… and {rest:,} more"] if rest else []))
-        )
+        yield f"### {escape(placement.title)}"
+        yield "\n".join(f"- {escape(line)}" for line in (*shown, *([f"… and {rest:,} more"] if rest else [])))

@@ -1,6 +1,6 @@
-"""Where a model runs as SARIF 2.1.0: a result per runtime, operator and reason, located at the nodes that fall back.
+"""The SARIF of a deployment: a result per runtime, operator and reason, located at the nodes that fall back.
 
-They are warnings, or errors where `--error-on-fallback` makes them so. A runtime that takes all has none.
+Results are warnings; with `--error-on-fallback`, errors. A runtime that takes all nodes has none.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.reports import wording
 from onnxport.reports.deployment import figures
 from onnxport.reports.deployment.figures import Kind
-from onnxport.reports.sarif import Json, Rules, log, ruled, uri
+from onnxport.reports.sarif import Json, Rules, artifact_location, log, result
 
 _NODES = 100  # of one result
-_REMEDY = "inspect --runs-on names the change that ends most of it, where there is one."
+_REMEDY = "inspect --runs-on names the change that ends most fallbacks, where there is one."
 
 
 def view(report: DeploymentReport) -> str:
     rules = _rules("error" if report.strict else "warning")
     results = [each for placement in report.placements for each in _results(report, placement, rules)]
-    strict: Sequence[str] = ("--error-on-fallback",) if report.strict else ()
-    runtimes = ",".join(each.runtime for each in report.placements)
-    return log(rules, results, report.exit_code, ("inspect", report.model, "--runs-on", runtimes, *strict))
+    return log(rules, results, report.exit_code, figures.arguments(report))
 
 
 def _rules(level: str) -> Rules:
     return {
-        "part": ("falls-back", level, "A runtime leaves nodes of the model to another.", _REMEDY),
+        "part": ("falls-back", level, "A runtime leaves nodes of the model to a fallback.", _REMEDY),
         "none": ("not-taken", level, "A runtime refuses the model.", _REMEDY),
         "unknown": (
             "not-known",
@@ -46,12 +44,12 @@ def _results(report: DeploymentReport, placement: Placement, rules: Rules) -> It
     title = wording.text(placement.title)
     if placement.why or not placement.fallbacks:
         yield _result(
-            report, placement, rules, (), f"{title}: {placement.why or figures.taken(placement)}", ()
+            report, placement, rules, (), f"{title}: {placement.why or figures.extent_text(placement)}", ()
         )
     for kind in figures.kinds(placement):
-        said = f"{title} leaves out {wording.count(len(kind.nodes), 'node')} {kind.op}: {kind.why}"
+        message = f"{title} leaves out {wording.count(len(kind.nodes), 'node')} {kind.op}: {kind.why}"
         nodes = [_node(kind, name) for name in dict.fromkeys(kind.nodes)][:_NODES]
-        yield _result(report, placement, rules, (kind.op, kind.why), said, nodes)
+        yield _result(report, placement, rules, (kind.op, kind.why), message, nodes)
 
 
 def _result(
@@ -59,21 +57,21 @@ def _result(
     placement: Placement,
     rules: Rules,
     identity: Sequence[str],
-    said: str,
+    message: str,
     nodes: Sequence[Json],
 ) -> Json:
     place: dict[str, Any] = {
         "physicalLocation": {
-            "artifactLocation": uri(Path(report.model), Path.cwd()),
+            "artifactLocation": artifact_location(Path(report.model), Path.cwd()),
             "region": {"startLine": 1},
         }
     }
     if nodes:
         place["logicalLocations"] = list(nodes)
-    made = ruled(rules, placement.extent, (placement.runtime, *identity), said) | {"locations": [place]}
+    found = result(rules, placement.extent, (placement.runtime, *identity), message) | {"locations": [place]}
     properties = {"runtime": placement.runtime, "toldBy": figures.origin(placement)}
-    return made | {
-        "properties": properties | ({"change": figures.mended(placement)} if placement.change else {})
+    return found | {
+        "properties": properties | ({"change": figures.change(placement)} if placement.change else {})
     }
 
 

@@ -1,4 +1,4 @@
-"""Where a model runs, for the terminal: a row per runtime, below it what falls back and what would mend that."""
+"""A deployment as lines of text: a row per runtime, below it its fallbacks and the change that helps."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from onnxport.core.errors import printable
 from onnxport.deployment.report import DeploymentReport, Fallback, Placement
-from onnxport.reports.deployment.figures import origin, taken
-from onnxport.reports.wording import count as _counted
+from onnxport.reports.deployment.figures import extent_text, origin
+from onnxport.reports.wording import align, count
 
-_SHOWN = 4  # kinds of fallback below a row, and nodes of one kind, unless all are wanted
+_SHOWN = 4  # kinds of fallback below a row
 
 
 def lines(report: DeploymentReport, *, detailed: bool = False) -> str:
-    """The whole report; every fallback and note where `detailed`."""
-    rows = [(each.runtime, taken(each), origin(each)) for each in report.placements]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    said = [f"{report.model}   {report.format}"]
-    for placement, (name, what, source) in zip(report.placements, rows, strict=True):
-        said.append(f"  {name:<{widths[0]}}  {what:<{widths[1]}}  {source}")
-        said += (f"      {line}" for line in _below(placement, detailed))
-    said += (f"note: {note}" for note in report.notes)
-    return "\n".join(printable(line) for line in said)
+    """Return the report; `detailed` adds every fallback and note."""
+    heads = align([(each.runtime, extent_text(each), origin(each)) for each in report.placements], left=3)
+    shown = [f"{report.model}   {report.format}"]
+    for placement, head in zip(report.placements, heads, strict=True):
+        shown += (f"  {head}", *(f"      {line}" for line in _below(placement, detailed)))
+    shown += (f"note: {note}" for note in report.notes)
+    return "\n".join(printable(line) for line in shown)
 
 
 def _below(placement: Placement, detailed: bool) -> Iterator[str]:
@@ -33,7 +31,7 @@ def _below(placement: Placement, detailed: bool) -> Iterator[str]:
     if not detailed and len(kinds) > _SHOWN:
         rest = kinds[_SHOWN:]
         operators = ", ".join(f"{each[0].op} {len(each)}" for each in rest)
-        yield f"and {_counted(sum(map(len, rest)), 'node')} more: {operators}"
+        yield f"and {count(sum(map(len, rest)), 'node')} more: {operators}"
     if change := placement.change:
         command = f": {change.command}" if change.command else ""
         yield f"{change.said} ends {change.mends} of these{command}"
@@ -47,12 +45,12 @@ def _kind(fallbacks: Sequence[Fallback], detailed: bool) -> Iterator[str]:
     if detailed:
         yield from (f"{each.op} {each.node!r}: {each.why}" for each in fallbacks)
     else:
-        more = f" and {_counted(len(others), 'node')} more" if others else ""
+        more = f" and {count(len(others), 'node')} more" if others else ""
         yield f"{first.op} {first.node!r}{more}: {first.why}"
 
 
 def _by_operator(fallbacks: Iterable[Fallback]) -> list[list[Fallback]]:
-    """The most frequent operator first."""
+    """Group fallbacks by operator, the most frequent first."""
     found: dict[str, list[Fallback]] = {}
     for each in fallbacks:
         found.setdefault(each.op, []).append(each)

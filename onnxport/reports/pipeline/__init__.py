@@ -1,4 +1,4 @@
-"""The views of a pipeline's run, one module per form as for single commands, and where `--report` writes them."""
+"""The forms of a pipeline's run, and the folder that holds all of them."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import writing
 from onnxport.reports import FORMATS, Save, saving
 
-# What a folder is filled with.
+# The files in a folder of reports.
 NAMES = ("index.html", "report.json", "junit.xml", "report.sarif", "summary.md")
 
 
 @contextmanager
 def saving_run(paths: Sequence[Path], besides: Sequence[Path] = ()) -> Iterator[Save]:
-    """As `reports.saving`, for the report of a pipeline; a path that is a folder, or has no suffix, gets every form.
+    """Do as `reports.saving` for a pipeline's report; a path that is a folder, or has no suffix, gets every form.
 
-    A folder that is made for the reports goes again if none is written.
+    A folder that is made for the reports is removed if none is written.
 
     Args:
-        besides: paths that another block writes; a file that they have in common is theirs.
+        besides: paths that another block writes; that block writes the files that both name.
 
     Raises:
         UsageError: no form has this suffix, or the folder of a file does not exist.
         MachineError: the folder cannot be written to.
     """
-    theirs = {file.resolve() for path in besides for file in files_of(path)}
+    excluded = {file.resolve() for path in besides for file in files_of(path)}
     with ExitStack() as stack:
         files: dict[Path, Path] = {}
         for path in paths:
-            own = {file.resolve(): file for file in files_of(path) if file.resolve() not in theirs}
+            own = {file.resolve(): file for file in files_of(path) if file.resolve() not in excluded}
             if own and _is_folder(path):
                 stack.enter_context(_folder(path))
             files |= own
-        yield stack.enter_context(saving(tuple(files.values()), "run", __name__))
+        yield stack.enter_context(saving(tuple(files.values()), "run", "pipeline"))
 
 
 def _is_folder(path: Path) -> bool:
@@ -43,10 +43,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """The files that the report is written to where `path` is given.
+    """Return the files that a report to `path` consists of.
 
     Raises:
-        UsageError: there is no such form, or no folder can be there.
+        UsageError: no form has this suffix, or no folder can be there.
     """
     if not _is_folder(path):
         return (path,)
@@ -58,15 +58,15 @@ def files_of(path: Path) -> tuple[Path, ...]:
     nearest = next(each for each in (path, *path.parents) if each.exists())
     if not nearest.is_dir():
         raise UsageError(
-            f"no report can be written to {path}, {nearest} is a file and no folder",
-            fix="give it another place",
+            f"no report can be written to {path}: {nearest} is a file, not a folder",
+            fix="choose another path",
         )
     return tuple(path / name for name in NAMES)
 
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """`path` as a folder; what was made for it goes again where it stayed empty."""
+    """Make `path` a folder for the block; remove the folders made for it that are empty afterwards."""
     made = [each for each in (path, *path.parents) if not each.exists()]
     with writing(path, "--report"):
         path.mkdir(parents=True, exist_ok=True)

@@ -1,16 +1,16 @@
-"""Where the checkout's root is, which the services' paths start from."""
+"""The root of the checkout, from which paths in CI services start."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# What names it, of GitHub Actions and GitLab CI.
+# They name the root in GitHub Actions and GitLab CI.
 _VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 
 def root() -> Path:
-    """The service's checkout if this runs inside one, else the current folder."""
+    """Return the service's checkout if this runs inside one, else the current folder."""
     here = Path.cwd()
     for name in _VARIABLES:
         folder = Path(os.environ.get(name) or "")
@@ -20,6 +20,6 @@ def root() -> Path:
 
 
 def in_checkout(path: Path) -> Path:
-    """`path` from the checkout's root; absolute where it lies elsewhere."""
-    whole = Path(os.path.normpath(Path.cwd() / path))
-    return whole.relative_to(root()) if whole.is_relative_to(root()) else whole
+    """Return `path` relative to the checkout's root; absolute where it lies elsewhere."""
+    full = Path(os.path.normpath(Path.cwd() / path))
+    return full.relative_to(root()) if full.is_relative_to(root()) else full

@@ -1,7 +1,7 @@
-"""The report of a pipeline's run as JUnit XML: a suite per model, a case per cell and per stage that failed.
+"""The JUnit XML of a pipeline's run: a suite per model, a case per cell and per stage that failed.
 
-A cell that is not there because a stage before it failed is skipped: the stage is the error, and is counted once. As
-for single commands a case has its figures as its output; they are properties of the suite, too.
+A cell that is missing because an earlier stage failed is skipped, so that each error counts once. A case has its
+figures as its output; they are properties of the suite, too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["failure", "view"]
 
 
 def view(report: PipelineReport) -> str:
-    found = matrix.faults(report)
+    faults = matrix.faults(report)
     suites = [
-        _suite(report, model, rows, [fault for fault in found if fault.model == model])
+        _suite(report, model, rows, [fault for fault in faults if fault.model == model])
         for model, rows in matrix.by_model(matrix.rows(report)).items()
     ]
     return document(f"onnxport {report.command} {report.file}", report.seconds, suites)
@@ -40,8 +40,8 @@ def _suite(report: PipelineReport, model: str, rows: Sequence[Row], faults: Sequ
 def _properties(report: PipelineReport, rows: Sequence[Row]) -> Iterator[tuple[str, object]]:
     yield "pipeline", report.file
     for row in rows:
-        for label, said in matrix.figures(row):
-            yield f"{row.label} {label}", said
+        for label, value in matrix.figures(row):
+            yield f"{row.label} {label}", value
     if report.arguments:
         yield "command", shlex.join(("onnxport", report.command, *report.arguments))
     yield from matrix.environment(report).items()
@@ -53,13 +53,12 @@ def _cell(row: Row, faults: Sequence[Fault]) -> xml.Element:
     if causes:
         for fault in causes:
             _fail(case, fault)
-    elif row.culprit is not None:
+    elif row.failed_node is not None:
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"not run: {wording.text(row.why)}")
     elif row.cell.verdict not in RIGHT:
-        made = row.made
-        reason = f": {wording.text(made.report.reason)}" if made is not None else ""
+        reason = f": {wording.text(row.artifact.report.reason)}" if row.artifact is not None else ""
         xml.SubElement(case, "skipped", type=row.cell.verdict, message=f"{row.cell.verdict}{reason}")
-    lines = (f"{label}: {said}" for label, said in matrix.figures(row))
+    lines = (f"{label}: {value}" for label, value in matrix.figures(row))
     xml.SubElement(case, "system-out").text = "\n".join(lines)
     return case
 
@@ -77,7 +76,7 @@ def _case(model: str, name: str, seconds: float) -> xml.Element:
 
 
 def _fail(case: xml.Element, fault: Fault) -> None:
-    """An error where nothing was judged, a failure where the judge or a limit said no."""
+    """Add an error where nothing was judged, a failure where a proof or a limit failed."""
     sentence = " ".join(matrix.lines(fault.sentence))
     kind = "error" if fault.kind == "failed" else "failure"
     found = xml.SubElement(case, kind, type=fault.kind, message=f"{fault.kind}: {sentence}")

@@ -1,4 +1,4 @@
-"""The report of a pipeline's run as Markdown: a table that fits a job's summary, the details folded below it."""
+"""The Markdown summary of a pipeline's run: a table, and the details folded below it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import html
 from collections.abc import Iterator, Sequence
 
 from onnxport.reports import wording
-from onnxport.reports.markdown import ending, escaped, failure, judged, table
+from onnxport.reports.markdown import ending, escape, failure, table
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
+from onnxport.reports.run.markdown import details
 
 __all__ = ["failure", "view"]
 
 _ROWS = 100
-_DETAILS = 12  # nodes that are unfolded; a summary that is longer than a megabyte is dropped by GitHub
+_DETAILS = 12  # nodes with details
 _HEAD = ("", "artefact", "verdict", "size", "accuracy", "speed", "origin")
-_MOST = 900_000  # bytes
+_MOST = 900_000  # bytes; GitHub drops a summary above one megabyte
 
 
 def view(report: PipelineReport) -> str:
     shown, rest = wording.cut(matrix.rows(report), _ROWS)
     mark = "✓" if report.passed else "✗"
-    parts = [f"## {mark} {escaped(report.file)}: {escaped(matrix.totals(report))}", _matrix(shown)]
+    parts = [f"## {mark} {escape(report.file)}: {escape(matrix.totals(report))}", _matrix(shown)]
     if rest:
         parts.append(f"… and {wording.count(rest, 'more artefact')}")
     parts += _failures(matrix.faults(report))
@@ -35,7 +36,7 @@ def view(report: PipelineReport) -> str:
 
 
 def _matrix(rows: Sequence[Row]) -> str:
-    """The table, without the columns that nobody has anything in."""
+    """Return the table without empty columns."""
     cells = [_cells(row) for row in rows]
     kept = [i for i, name in enumerate(_HEAD) if not name or any(row[i] for row in cells)]
     return table([_HEAD[i] for i in kept], [[row[i] for i in kept] for row in cells])
@@ -44,70 +45,70 @@ def _matrix(rows: Sequence[Row]) -> str:
 def _cells(row: Row) -> Sequence[str]:
     return (
         wording.MARKS[row.cell.verdict],
-        escaped(row.cell.name),
-        escaped(row.cell.verdict),
+        escape(row.cell.name),
+        escape(row.cell.verdict),
         row.size,
-        escaped(row.accuracy),
-        escaped(wording.speed(row.latency)) if row.latency is not None else "",
+        escape(row.accuracy),
+        escape(row.speed),
         row.origin,
     )
 
 
-def _failures(found: Sequence[Fault]) -> Iterator[str]:
-    if not found:
+def _failures(faults: Sequence[Fault]) -> Iterator[str]:
+    if not faults:
         return
     yield "### Failures"
     lines = []
-    for fault in found:
+    for fault in faults:
         place = f", {fault.at}" if fault.at is not None else ""
         node = f", ONNX node {fault.onnx_node}" if fault.onnx_node else ""
         sentence = " ".join(fault.sentence.split("\n"))
         lines.append(
-            f"- **{escaped(fault.name)}**: {escaped(sentence)} (stage {escaped(fault.stage + node + place)})"
+            f"- **{escape(fault.name)}**: {escape(sentence)} (stage {escape(fault.stage + node + place)})"
         )
         if fault.found:
-            lines.append(f"  - {escaped(fault.found)}")
+            lines.append(f"  - {escape(fault.found)}")
         if fault.others:
-            lines.append(f"  - not made for it: {escaped(', '.join(fault.others))}")
+            lines.append(f"  - not made because of it: {escape(', '.join(fault.others))}")
     yield "\n".join(lines)
 
 
 def _times(report: PipelineReport) -> Iterator[str]:
     rows = [
-        (escaped(node.name), escaped(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
+        (escape(node.name), escape(node.stage), matrix.origin(node), f"{node.seconds:.1f} s")
         for node in report.nodes
     ]
-    yield from _folded("Stages", table(("node", "stage", "origin", "time"), rows[:_ROWS]))
+    yield from _fold("Stages", table(("node", "stage", "origin", "time"), rows[:_ROWS]))
 
 
 def _details(report: PipelineReport, most: int) -> Iterator[str]:
-    """The judge's page of each node, folded, those that failed first; as many as `most` bytes hold."""
-    judgeable = [node for node in report.nodes if node.run is not None]
-    judgeable.sort(key=lambda node: not matrix.failed(node))
-    shown, rest = wording.cut(judgeable, _DETAILS)
+    """Yield the details of each node, folded, failed nodes first; as many as `most` bytes hold."""
+    with_run = [node for node in report.nodes if node.run is not None]
+    with_run.sort(key=lambda node: not matrix.is_failed(node))
+    shown, rest = wording.cut(with_run, _DETAILS)
     for node in shown:
-        whole = "\n\n".join(_folded(f"{node.name}: {matrix.verdict_of(node)}", _judged(node)))
-        most -= len(whole.encode())
+        details = "\n\n".join(_fold(f"{node.name}: {matrix.verdict_of(node)}", _details_of(node)))
+        most -= len(details.encode())
         if most < 0:
             rest += 1
         else:
-            yield whole
+            yield details
     if rest:
         yield f"… and {wording.count(rest, 'more node')}, which the HTML report has"
 
 
-def _judged(node: NodeRecord) -> str:
+def _details_of(node: NodeRecord) -> str:
     run = matrix.run_of(node)
-    assert run is not None, "asked of those with one"
+    assert run is not None, "the caller passes nodes with a run"
     parts = []
     for artifact in run.artifacts:
-        parts.append(f"**{escaped(wording.summary(artifact.report))}**: {escaped(artifact.report.reason)}")
-        parts += judged(artifact)
+        parts.append(f"**{escape(wording.summary(artifact.report))}**: {escape(artifact.report.reason)}")
+        parts += details(artifact)
     return "\n\n".join(parts)
 
 
-def _folded(title: str, body: str) -> Iterator[str]:
-    """Blank lines around the body: without them it would be HTML and no Markdown."""
+def _fold(title: str, body: str) -> Iterator[str]:
+    """Yield a folded section; without the blank lines around it, the body would be HTML instead of Markdown."""
     yield f"<details><summary>{html.escape(wording.text(title))}</summary>"
     yield body
     yield "</details>"

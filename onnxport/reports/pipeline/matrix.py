@@ -1,4 +1,4 @@
-"""What the views show of a run: each cell with the node that made it, and all that failed with its reason."""
+"""What all forms of a pipeline's run show: each cell with its node, and all failures with their reasons."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from onnxport.reports.wording import text
 from onnxport.validate.report import Diagnosis, OutputReport
 
 LIMITS = "limits"
-_SHORT = 160  # characters
+_LONGEST_REASON = 160  # characters in a table
 
-# Of cells, as WORST_FIRST is of reports.
+# For cells, as WORST_FIRST for reports.
 _WORST_FIRST = (
     "failed",
     "not equivalent",
@@ -35,76 +35,80 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True)
 class Row:
-    """A cell with what is known of it.
+    """A cell with its node.
 
     Attributes:
         number: from 1, in the order of the file.
-        node: the one that makes it.
-        culprit: the node that failed, itself or before it; None where none did.
+        node: makes the cell's artefact.
+        failed_node: `node`, or one that it depends on; None where none failed.
     """
 
     number: int
     cell: CellRecord
     node: NodeRecord
-    culprit: NodeRecord | None
+    failed_node: NodeRecord | None
 
     @property
     def label(self) -> str:
-        """Its target, with its values of the matrix."""
+        """The target and the values of the matrix."""
         return "/".join((self.cell.target, *self.cell.values.values()))
 
     @cached_property
-    def made(self) -> ArtifactRecord | None:
-        """What was made, also where it was not let out."""
+    def artifact(self) -> ArtifactRecord | None:
+        """The artefact, also where it was rejected."""
         return artifact_of(self.node)
 
     @property
     def latency(self) -> Latency | None:
-        """Where a limit had it measured, or its precision was lowered."""
-        made = self.made.worth.latency if self.made is not None and self.made.worth is not None else None
-        return self.cell.latency or made
+        """The latency, where a limit needed it or the precision was lowered."""
+        worth = self.artifact.worth if self.artifact is not None else None
+        return self.cell.latency or (worth.latency if worth is not None else None)
 
     @property
-    def telling(self) -> OutputReport | None:
+    def worst_output(self) -> OutputReport | None:
         """The output with the lowest SQNR: against the float original where the precision was lowered."""
-        judgements = self.made.report.judgements if self.made is not None else ()
-        asked = {each.question: each.outputs for each in judgements}
-        return min(asked.get("quality") or asked.get("fidelity") or (), key=sqnr_of, default=None)
+        judgements = self.artifact.report.judgements if self.artifact is not None else ()
+        outputs = {each.question: each.outputs for each in judgements}
+        return min(outputs.get("quality") or outputs.get("fidelity") or (), key=comparable_sqnr, default=None)
 
     @property
     def accuracy(self) -> str:
         """ "SQNR 31.2 dB", "without error"; empty where nothing was judged."""
-        if self.telling is None:
+        if self.worst_output is None:
             return ""
-        said = wording.sqnr(self.telling)
-        return f"SQNR {said}" if self.telling.sqnr_db is not None else said
+        sqnr = wording.sqnr(self.worst_output)
+        return f"SQNR {sqnr}" if self.worst_output.sqnr_db is not None else sqnr
 
     @property
     def worst(self) -> str:
-        return wording.worst(self.made.report) if self.made is not None else ""
+        return wording.worst(self.artifact.report) if self.artifact is not None else ""
 
     @property
     def size(self) -> str:
-        return wording.size(self.made) if self.made is not None else ""
+        return wording.size(self.artifact) if self.artifact is not None else ""
+
+    @property
+    def speed(self) -> str:
+        return wording.speed(self.latency) if self.latency is not None else ""
 
     @property
     def why(self) -> str:
-        """Why it was not delivered; empty where it was."""
-        if self.culprit is None:
+        """The reason why it was not delivered; empty where it was."""
+        if self.failed_node is None:
             return "" if self.cell.exit_code == PROVEN else self.cell.reason
-        return reason_of(self.culprit) if self.culprit is self.node else f"{self.culprit.name} failed"
+        return reason_of(self.node) if self.failed_node is self.node else f"{self.failed_node.name} failed"
 
     @property
     def short(self) -> str:
         """`why` on one line that fits a table."""
         first, *more = self.why.split("\n")
-        cut = first if len(first) <= _SHORT else f"{first[:_SHORT]}"
+        cut = first[:_LONGEST_REASON]
         return f"{text(cut)} …" if more or cut != first else text(cut)
 
     @property
     def origin(self) -> str:
         """ "made, 1.2 s", "from the cache, not kept"; empty where nothing was made."""
-        if self.made is None:
+        if self.artifact is None:
             return ""
         parts = (
             origin(self.node) if self.node.status in ("made", "cached") else "made",
@@ -116,16 +120,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that failed: a node, or a cell that does not keep a limit or cannot be put in its place.
+    """A failure: of a node, or of a cell that exceeds a limit or could not be delivered.
 
     Attributes:
         name: of the node or of the cell.
-        stage: what failed there: the stage's name, LIMITS or "delivery".
+        stage: the stage's name, LIMITS or "delivery".
         kind: the verdict, or "failed" where an error ended it.
-        sentence: as the command line says it.
-        at: where the file asks for it; None where that is not known.
-        lost: names of the cells that are not there because of it.
-        diagnosis: the ONNX node behind it, where that was looked for.
+        sentence: as the command line shows it.
+        at: the line of the file that asks for it; None where unknown.
+        lost: names of the cells that are missing because of it.
+        diagnosis: the ONNX node at fault, where that was looked for.
     """
 
     name: str
@@ -141,151 +145,167 @@ class Fault:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Names of the cells that it takes along."""
+        """Names of the other cells that are missing because of it."""
         return tuple(name for name in self.lost if name != self.name)
 
     @property
     def found(self) -> str:
-        """What the search for the ONNX node came to; empty where there was none."""
+        """The result of the search for the ONNX node; empty where there was none."""
         return text(self.diagnosis.summary) if self.diagnosis is not None else ""
 
     @property
     def onnx_node(self) -> str:
-        """The ONNX node, in words; empty where none is known."""
+        """The ONNX node at fault in words; empty where unknown."""
         found = self.diagnosis.node if self.diagnosis is not None else None
         return wording.node(found) if found is not None else ""
 
 
-def sqnr_of(output: OutputReport) -> float:
-    """dB; infinite without error, and minus infinite where there is no number."""
+def comparable_sqnr(output: OutputReport) -> float:
+    """Return dB; infinite without error, and minus infinite for NaN."""
     if output.sqnr_db is None:
         return math.inf
     return -math.inf if math.isnan(output.sqnr_db) else output.sqnr_db
 
 
 def rows(report: PipelineReport) -> list[Row]:
+    """Return the cells with their nodes."""
     nodes = {node.name: node for node in report.nodes}
     return [
-        Row(count, cell, nodes[cell.node], _culprit(nodes[cell.node], nodes))
+        Row(count, cell, nodes[cell.node], _failed_node(nodes[cell.node], nodes))
         for count, cell in enumerate(report.cells, 1)
     ]
 
 
+def _failed_node(node: NodeRecord, nodes: dict[str, NodeRecord]) -> NodeRecord | None:
+    at: NodeRecord | None = node
+    while at is not None and not is_failed(at):
+        at = nodes.get(at.after)
+    return at
+
+
 def faults(report: PipelineReport) -> list[Fault]:
-    """All that failed, in the order of the run: nodes, then limits."""
+    """Return all failures in the order of the run: nodes, then limits and deliveries."""
     shown = rows(report)
-    found = []
-    for node in report.nodes:
-        if failed(node):
-            lost = tuple(row.cell.name for row in shown if row.culprit is node)
-            found.append(
-                Fault(
-                    name=node.name,
-                    stage=node.stage,
-                    kind=verdict_of(node),
-                    sentence=sentence_of(node),
-                    exit_code=node.failure.exit_code if node.failure is not None else NOT_EQUIVALENT,
-                    at=node.at or next((row.cell.at for row in shown if row.culprit is node), None),
-                    model=node.model,
-                    lost=lost,
-                    seconds=node.seconds,
-                    diagnosis=diagnosis_of(node),
-                )
-            )
-    found += [
-        Fault(
-            name=row.cell.name,
-            stage=LIMITS if any(not each.kept for each in row.cell.limits) else "delivery",
-            kind=row.cell.verdict,
-            sentence=f"{row.cell.name}: {row.why}",
-            exit_code=row.cell.exit_code,
-            at=row.cell.at,
-            model=row.cell.model,
-            lost=(row.cell.name,),
-        )
-        for row in shown
-        if row.cell.exit_code != PROVEN
-    ]
-    return found
+    nodes = [_node_fault(node, shown) for node in report.nodes if is_failed(node)]
+    return [*nodes, *(_cell_fault(row) for row in shown if row.cell.exit_code != PROVEN)]
 
 
-def failed(node: NodeRecord) -> bool:
-    """Whether it is a cause, and not "not run" for that of another."""
+def _node_fault(node: NodeRecord, shown: Sequence[Row]) -> Fault:
+    lost = [row.cell for row in shown if row.failed_node is node]
+    return Fault(
+        name=node.name,
+        stage=node.stage,
+        kind=verdict_of(node),
+        sentence=_sentence(node),
+        exit_code=node.failure.exit_code if node.failure is not None else NOT_EQUIVALENT,
+        at=node.at or next((cell.at for cell in lost), None),
+        model=node.model,
+        lost=tuple(cell.name for cell in lost),
+        seconds=node.seconds,
+        diagnosis=_diagnosis(node),
+    )
+
+
+def _cell_fault(row: Row) -> Fault:
+    return Fault(
+        name=row.cell.name,
+        stage=LIMITS if any(not each.kept for each in row.cell.limits) else "delivery",
+        kind=row.cell.verdict,
+        sentence=f"{row.cell.name}: {row.why}",
+        exit_code=row.cell.exit_code,
+        at=row.cell.at,
+        model=row.cell.model,
+        lost=(row.cell.name,),
+    )
+
+
+def is_failed(node: NodeRecord) -> bool:
+    """Return whether the node itself failed, rather than one that it depends on."""
     return node.status == "failed"
 
 
 def verdict_of(node: NodeRecord) -> str:
-    """The judge's, or the status where nothing was judged."""
-    made = artifact_of(node)
-    return node.status if made is None or node.failure is not None else made.report.verdict
+    """Return the judge's verdict, or the status where nothing was judged."""
+    artifact = artifact_of(node)
+    return node.status if artifact is None or node.failure is not None else artifact.report.verdict
 
 
-def verdict(report: PipelineReport) -> str:
-    """The worst of the cells', and of the stages that some wait for."""
-    found = [*(cell.verdict for cell in report.cells), *map(verdict_of, filter(failed, report.nodes))]
+def worst_verdict(report: PipelineReport) -> str:
+    """Return the worst verdict of the cells and of the stages that failed."""
+    found = [*(cell.verdict for cell in report.cells), *map(verdict_of, filter(is_failed, report.nodes))]
     return min(found, key=_WORST_FIRST.index, default="unproven")
 
 
 def artifact_of(node: NodeRecord) -> ArtifactRecord | None:
-    """What a node made, called by the node's name: the cache's name for it tells nobody anything."""
-    shown = run_of(node)
-    return shown.artifacts[0] if shown is not None and shown.artifacts else None
+    """Return a node's artefact under the node's name: its name in the cache means nothing to a reader."""
+    run = run_of(node)
+    return run.artifacts[0] if run is not None and run.artifacts else None
 
 
 def run_of(node: NodeRecord) -> RunReport | None:
-    """The run that made a node's product, with the product under the node's name."""
+    """Return the run that made a node's artefacts, with these under the node's name."""
     if node.run is None:
         return None
-    return node.run.model_copy(
-        update={"artifacts": tuple(_called(each, node.name) for each in node.run.artifacts)}
-    )
+    artifacts = tuple(_rename(each, node.name) for each in node.run.artifacts)
+    return node.run.model_copy(update={"artifacts": artifacts})
 
 
-def diagnosis_of(node: NodeRecord) -> Diagnosis | None:
+def _rename(artifact: ArtifactRecord, name: str) -> ArtifactRecord:
+    candidate = artifact.report.candidate.model_copy(update={"path": name})
+    update = {
+        "path": name if artifact.path is not None else None,
+        "companions": tuple(
+            each.model_copy(update={"path": PurePath(each.path).name}) for each in artifact.companions
+        ),
+        "report": artifact.report.model_copy(update={"candidate": candidate}),
+        "notes": tuple(map(spell_as_keys, artifact.notes)),
+    }
+    return artifact.model_copy(update=update)
+
+
+def _diagnosis(node: NodeRecord) -> Diagnosis | None:
     found = artifact_of(node)
     return found.report.diagnosis if found is not None else None
 
 
 def reason_of(node: NodeRecord) -> str:
-    """Why a node failed, without its name."""
-    made = artifact_of(node)
+    """Return why a node failed, without its name."""
+    artifact = artifact_of(node)
     if node.failure is not None:
         return spell_as_keys(node.failure.message)
-    return made.report.reason if made is not None else node.why
+    return artifact.report.reason if artifact is not None else node.why
 
 
-def sentence_of(node: NodeRecord) -> str:
-    """Why a node failed, as the command line says it."""
-    made = artifact_of(node)
-    if node.failure is not None or made is None:
+def _sentence(node: NodeRecord) -> str:
+    """Return why a node failed, as the command line shows it."""
+    artifact = artifact_of(node)
+    if node.failure is not None or artifact is None:
         return f"{node.name}: {reason_of(node)}"
-    return "; ".join(
-        (f"{accusation(made.report)}: {made.report.reason}", *map(spell_as_keys, ways_out(made.report)))
-    )
+    report = artifact.report
+    return "; ".join((f"{accusation(report)}: {report.reason}", *map(spell_as_keys, ways_out(report))))
 
 
 def lines(sentence: str) -> list[str]:
-    """A sentence's lines as text: ours are the line breaks, names out of files may hold anything."""
+    """Return a sentence's lines as text: line breaks are ours, other control characters come from files."""
     return [text(line) for line in sentence.split("\n")]
 
 
 def totals(report: PipelineReport) -> str:
-    """ "5 artefacts, 4 proven, 1 over budget; 2 made, 3 from the cache; 12.3 s"."""
+    """Return "5 artefacts, 4 proven, 1 over budget; 2 made, 3 from the cache; 12.3 s"."""
     verdicts = Counter(cell.verdict for cell in report.cells)
-    counted = [f"{verdicts[each]} {each}" for each in reversed(_WORST_FIRST) if verdicts[each]]
-    origins = Counter(row.node.status for row in rows(report))
-    known = (("made", "made"), ("cached", "from the cache"))
-    came = [f"{origins[status]} {said}" for status, said in known if origins[status]]  # type: ignore[index]
+    counts = [f"{verdicts[each]} {each}" for each in reversed(_WORST_FIRST) if verdicts[each]]
+    statuses = Counter(row.node.status for row in rows(report))
+    origins = (f"{statuses['made']} made", f"{statuses['cached']} from the cache")
     parts = (
-        ", ".join((wording.count(len(report.cells), "artefact"), *counted)),
-        ", ".join(came),
+        ", ".join((wording.count(len(report.cells), "artefact"), *counts)),
+        ", ".join(each for each in origins if not each.startswith("0 ")),
         f"{report.seconds:.1f} s",
     )
     return "; ".join(part for part in parts if part)
 
 
 def environment(report: PipelineReport) -> dict[str, str]:
-    """What the run and its stages ran with: versions, which the cache's keys hold to those of now, and the machine."""
+    """Return the versions and the machine of the run and its stages; the cache's keys hold the versions."""
     found = dict(report.environment)
     for node in report.nodes:
         if node.run is not None:
@@ -301,41 +321,21 @@ def by_model(shown: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def figures(row: Row) -> Iterator[tuple[str, str]]:
-    """What a cell comes to, as pairs of a label and its text; those that there are."""
+    """Yield the figures of a cell as pairs of a label and its text."""
     every = {
         "verdict": row.cell.verdict,
         "size": row.size,
         "accuracy": row.accuracy,
         "worst": row.worst,
-        "speed": wording.speed(row.latency) if row.latency is not None else "",
+        "speed": row.speed,
         "origin": origin(row.node),
         "path": row.cell.path or "",
     }
-    yield from ((label, text(said)) for label, said in every.items() if said)
+    yield from ((label, text(value)) for label, value in every.items() if value)
     for limit in row.cell.limits:
         yield limit.name, text(limit.said)
 
 
 def origin(node: NodeRecord) -> str:
-    """Where a node's product came from."""
-    return {"made": "made", "cached": "from the cache"}.get(node.status, node.status)
-
-
-def _culprit(node: NodeRecord, nodes: dict[str, NodeRecord]) -> NodeRecord | None:
-    at: NodeRecord | None = node
-    while at is not None and not failed(at):
-        at = nodes.get(at.after)
-    return at
-
-
-def _called(made: ArtifactRecord, name: str) -> ArtifactRecord:
-    candidate = made.report.candidate.model_copy(update={"path": name})
-    update = {
-        "path": name if made.path is not None else None,
-        "companions": tuple(
-            each.model_copy(update={"path": PurePath(each.path).name}) for each in made.companions
-        ),
-        "report": made.report.model_copy(update={"candidate": candidate}),
-        "notes": tuple(map(spell_as_keys, made.notes)),
-    }
-    return made.model_copy(update=update)
+    """Return where a node's artefact came from."""
+    return "from the cache" if node.status == "cached" else node.status

@@ -1,4 +1,4 @@
-"""Options of the command line as the keys that they are in a pipeline.yaml, which is what its reader can write."""
+"""Options of the command line, spelled as keys of a pipeline.yaml: its reader cannot write options."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.quantize.params import PRECISIONS, QuantizeParams
 from onnxport.validate.params import ValidateParams
 
-# How the rooms spell them: "--precision int8", "--calib DIR", "--no-simplify".
+# How messages spell them: "--precision int8", "--calib DIR", "--no-simplify".
 _OPTION = re.compile(
     r"--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)(?![\w-])(?: (?P<value>[A-Z]+(?:=[A-Z]+)?|fp16|int8)\b)?"
 )
-# What `onnxport run` itself takes, though a stage has an option of that name.
-_OF_THE_RUN = ("--no-cache",)
+# An option of `onnxport run` itself, though a stage has a key of that name.
+_RUN_OPTIONS = ("--no-cache",)
 
 
-def spell_as_keys(said: str) -> str:
-    """`said` with the options that are keys named as such; those of other programs stay."""
-    return _OPTION.sub(_as_key, said)
+def spell_as_keys(message: str) -> str:
+    """Return `message` with options spelled as keys; options of other programs stay."""
+    return _OPTION.sub(_as_key, message)
 
 
 def _as_key(found: re.Match[str]) -> str:
-    if found[0] in _OF_THE_RUN:
+    if found[0] in _RUN_OPTIONS:
         return found[0]
     if found["name"] in PRECISIONS:  # a flag there, a value here
         return found[0].removeprefix("--")
     name = found["name"].replace("-", "_")
-    if name not in _known():
+    if name not in _keys():
         return found[0]
     if found["no"]:
         return f"{name}: false"
@@ -40,7 +40,7 @@ def _as_key(found: re.Match[str]) -> str:
 
 
 @cache
-def _known() -> frozenset[str]:
+def _keys() -> frozenset[str]:
     params: tuple[type[BaseModel], ...] = (
         ValidateParams,
         ExportParams,

@@ -1,7 +1,7 @@
-"""The report of a pipeline's run as SARIF 2.1.0: a result per failure, at the line of the pipeline that asks for it.
+"""The SARIF of a pipeline's run: a result per failure, at the line of the pipeline that asks for it.
 
-A model has no lines and the file has: code scanning shows a result where a reviewer can change something. What was not
-run has no result, its cause has.
+A model has no lines and the pipeline has: code scanning shows a result where a reviewer can change something. A stage
+that did not run has no result, but its cause has one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,18 @@ from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.checkout import in_checkout, root
 from onnxport.reports.pipeline.matrix import Fault
 from onnxport.reports.pipeline_report import PipelineReport, PlaceRecord
-from onnxport.reports.sarif import RULES, Json, Rules, log, logical, ruled, uri
+from onnxport.reports.sarif import (
+    VERDICT_RULES,
+    Json,
+    Rules,
+    artifact_location,
+    log,
+    node_location,
+    result,
+)
 
 _RULES: Rules = {
-    **RULES,
+    **VERDICT_RULES,
     "failed": (
         "stage-failed",
         "error",
@@ -41,15 +49,15 @@ def view(report: PipelineReport) -> str:
 def _result(fault: Fault, report: PipelineReport) -> Json:
     kind = "limit" if fault.stage == matrix.LIMITS else fault.kind
     places = {cell.name: cell.at for cell in report.cells}
-    return ruled(_RULES, kind, (fault.name, fault.stage), _said(fault)) | {
+    return result(_RULES, kind, (fault.name, fault.stage), _message(fault)) | {
         "locations": [
-            {"physicalLocation": _place(report, fault.at), "logicalLocations": _logical(fault)},
+            {"physicalLocation": _place(report, fault.at), "logicalLocations": _nodes(fault)},
         ],
         "relatedLocations": [
             {
                 "id": count,
                 "physicalLocation": _place(report, places[name]),
-                "message": {"text": f"{wording.text(name)} is not made for it"},
+                "message": {"text": f"{wording.text(name)} is not made because of it"},
             }
             for count, name in enumerate(fault.others, 1)
         ],
@@ -57,17 +65,20 @@ def _result(fault: Fault, report: PipelineReport) -> Json:
     }
 
 
-def _said(fault: Fault) -> str:
+def _message(fault: Fault) -> str:
     return "; ".join([*fault.sentence.split("\n"), *([fault.found] if fault.found else [])])
 
 
 def _place(report: PipelineReport, at: PlaceRecord | None) -> Json:
     file, line = (at.file, at.line) if at is not None else (report.file, 1)
-    return {"artifactLocation": uri(in_checkout(Path(file)), root()), "region": {"startLine": line}}
+    return {
+        "artifactLocation": artifact_location(in_checkout(Path(file)), root()),
+        "region": {"startLine": line},
+    }
 
 
-def _logical(fault: Fault) -> list[Any]:
-    """The pipeline's node, then the ONNX node behind it."""
+def _nodes(fault: Fault) -> list[Any]:
+    """Return the locations of the pipeline's node and of the ONNX node at fault."""
     own = {"name": wording.text(fault.name), "fullyQualifiedName": wording.text(fault.name), "kind": "stage"}
     found = fault.diagnosis.node if fault.diagnosis is not None else None
-    return [own, *([logical(found)] if found is not None else [])]
+    return [own, *([node_location(found)] if found is not None else [])]

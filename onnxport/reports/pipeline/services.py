@@ -1,6 +1,6 @@
-"""What a run tells the service that it runs in: GitHub Actions' workflow commands, GitLab CI's code quality report.
+"""Annotations for the CI service of a run: GitHub Actions' workflow commands, GitLab CI's code quality report.
 
-GitHub reads commands out of what a step prints, on either stream, and shows them at a file's line. GitLab reads files
+GitHub reads commands from what a step prints, on either stream, and shows them at a file's line. GitLab reads files
 that the job names as its artifacts, and folds the log's sections.
 
 Sources: actions/runner, src/Runner.Common/ActionCommand.cs; GitLab's documentation, ci/testing/code_quality and
@@ -31,7 +31,7 @@ Service = Literal["none", "github", "gitlab"]
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 QUALITY = "gl-code-quality-report.json"
 _SECTION = "onnxport_figures"
-# Kinds of findings, the worst last, and what GitLab calls as bad.
+# Kind of finding, the worst last, to GitLab's severity.
 _GITLAB = {
     "inconclusive": "minor",
     "over budget": "major",
@@ -44,43 +44,43 @@ _SEVERITIES = tuple(_GITLAB)
 
 @dataclass(frozen=True)
 class Finding:
-    """What a service shows at a line of a file.
+    """A message that a service shows at a line of a file.
 
     Attributes:
-        kind: see Fault; "refused" of the pipeline's file.
+        kind: see Fault; "refused" for an error in the pipeline's file.
         file: from the checkout's root.
     """
 
     title: str
     kind: str
-    said: str
+    message: str
     file: str
     line: int
 
 
 def findings(report: PipelineReport) -> list[Finding]:
-    """One for each failure of a run, the worst verdicts first: GitHub shows ten of a step."""
+    """Return a finding for each failure of a run, the worst first: GitHub shows ten of a step."""
     found = []
     for fault in matrix.faults(report):
         file, line = (fault.at.file, fault.at.line) if fault.at is not None else (report.file, 1)
         title = f"onnxport: {fault.name} {fault.kind}"
-        found.append(Finding(title, fault.kind, _told(fault), _known(file), line))
+        found.append(Finding(title, fault.kind, _message(fault), _path(file), line))
     return sorted(found, key=lambda each: _SEVERITIES.index(each.kind), reverse=True)
 
 
 def refused(error: OnnxportError, pipeline: Path) -> list[Finding]:
-    """One for each fault of the file itself, at the line that its message begins with."""
+    """Return a finding for each error in the file itself, at the line that its message begins with."""
     found = []
     for fault in getattr(error, "faults", (error,)):
         place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+)(?:, |:|$)", fault.what)
         file, line = (place["file"], place["line"]) if place is not None else (str(pipeline), "1")
         title = "onnxport: the pipeline is refused"
-        found.append(Finding(title, "refused", str(fault), _known(file), int(line)))
+        found.append(Finding(title, "refused", str(fault), _path(file), int(line)))
     return found
 
 
 def tell(service: Service, found: Sequence[Finding], summary: Callable[[], str]) -> list[str]:
-    """Writes what the service reads from files; gives the lines that it reads from the log.
+    """Write the files that the service reads; return the lines that it reads from the log.
 
     Args:
         summary: Markdown of the run.
@@ -97,7 +97,7 @@ def tell(service: Service, found: Sequence[Finding], summary: Callable[[], str])
 
 
 def figures(report: PipelineReport, seconds: float) -> str:
-    """The figures of every stage as a section of GitLab's log that stays folded until somebody opens it.
+    """Return the figures of every stage as a section of GitLab's log that is folded at first.
 
     Args:
         seconds: Unix time.
@@ -107,34 +107,34 @@ def figures(report: PipelineReport, seconds: float) -> str:
     return f"{start}\n{terminal.figure_lines(report)}\n{clear}section_end:{at}:{_SECTION}\r{clear}"
 
 
-def _told(fault: Fault) -> str:
+def _message(fault: Fault) -> str:
     lines = matrix.lines(fault.sentence)
     if fault.found:
         lines.append(fault.found)
     if fault.others:
-        lines.append(f"not made for it: {', '.join(map(wording.text, fault.others))}")
+        lines.append(f"not made because of it: {', '.join(map(wording.text, fault.others))}")
     return "\n".join(lines)
 
 
-def _known(file: str) -> str:
+def _path(file: str) -> str:
     return wording.text(in_checkout(Path(file)).as_posix())
 
 
 def _command(found: Finding) -> str:
-    """A workflow command of GitHub Actions."""
+    """Return a workflow command of GitHub Actions."""
     kind = "warning" if found.kind == "inconclusive" else "error"
     properties = {"file": found.file, "line": str(found.line), "title": found.title}
     place = ",".join(f"{name}={_property(text)}" for name, text in properties.items())
-    message = "\n".join(matrix.lines(found.said))
+    message = "\n".join(matrix.lines(found.message))
     return f"::{kind} {place}::{_data(message)}"
 
 
 def _quality(found: Finding) -> dict[str, Any]:
-    """A finding as GitLab's code quality report has it."""
-    # Figures in the text of a failure change from run to run; faults of a file differ in nothing else.
-    identity = (found.title, found.file, *([found.said] if found.kind == "refused" else []))
+    """Return a finding as an entry of GitLab's code quality report."""
+    # The text of a failure has figures, which change from run to run; errors in a file differ only in their text.
+    identity = (found.title, found.file, *([found.message] if found.kind == "refused" else []))
     return {
-        "description": " ".join(matrix.lines(found.said)),
+        "description": " ".join(matrix.lines(found.message)),
         "check_name": f"onnxport {found.kind}",
         "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
         "severity": _GITLAB[found.kind],
@@ -142,12 +142,12 @@ def _quality(found: Finding) -> dict[str, Any]:
     }
 
 
-def _data(said: str) -> str:
-    return said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(said: str) -> str:
-    return _data(wording.text(said)).replace(":", "%3A").replace(",", "%2C")
+def _property(text: str) -> str:
+    return _data(wording.text(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def _summarize(summary: str) -> None:

@@ -4,58 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxport.reports import terminal, wording
+from onnxport.reports import wording
 from onnxport.reports.pipeline import matrix
 from onnxport.reports.pipeline.matrix import Fault, Row
 from onnxport.reports.pipeline_report import NodeRecord, PipelineReport
+from onnxport.reports.run import terminal
 
 _GAP = "   "
-_FEW = 3  # nodes whose figures are shown unasked, names in a row
+_FEW = 3  # failed nodes whose figures are shown
 
 
 def result_lines(report: PipelineReport, *, detailed: bool = False, figures: bool = True) -> str:
-    """A line per cell and one of totals, and with `figures` those of what failed the proof, of a few nodes.
+    """Return a line per cell and one of totals; `figures` adds the figures of a few nodes that failed their proof.
 
-    With `detailed` a line per node follows, and the figures of all.
+    `detailed` adds a line per node and the figures of all instead.
     """
-    lines = [*_aligned([_cells(row) for row in matrix.rows(report)]), matrix.totals(report)]
+    lines = [*_align([_cells(row) for row in matrix.rows(report)]), matrix.totals(report)]
     if detailed:
         lines += ["", figure_lines(report)]
     elif figures:
-        lines += map(_figures, [node for node in report.nodes if matrix.failed(node) and node.run][:_FEW])
+        lines += map(
+            _figure_table, [node for node in report.nodes if matrix.is_failed(node) and node.run][:_FEW]
+        )
     return "\n".join(lines)
 
 
 def figure_lines(report: PipelineReport) -> str:
-    """A line per node, then the figures of every output of each."""
+    """Return a line per node, then the figures of all their outputs."""
     judged = (node for node in report.nodes if node.run is not None)
-    return "\n".join((*map(_node_line, report.nodes), *map(_figures, judged)))
+    return "\n".join((*map(_node_line, report.nodes), *map(_figure_table, judged)))
 
 
 def fault_lines(fault: Fault) -> str:
-    """What failed and why, then where: the stage, the ONNX node, the line of the file, what is not there for it."""
+    """Return what failed and why, then the stage, the ONNX node, the line of the file and the missing cells."""
     where = (
         f"stage {wording.text(fault.stage)}",
         fault.onnx_node and f"ONNX node {fault.onnx_node}",
         wording.text(fault.at) if fault.at is not None else "",
     )
-    # The sentence may be a list: refusals come one a line.
+    # Refusals of several nodes are a list, one a line.
     lines = [*matrix.lines(fault.sentence), f"  {', '.join(part for part in where if part)}"]
     if fault.found:
         lines.append(f"  {fault.found}")
     if fault.others:
-        lines.append(f"  not made for it: {_listed(fault.others)}")
+        lines.append(f"  not made because of it: {wording.name_list(fault.others)}")
     return "\n".join(lines)
 
 
 def notes(report: PipelineReport) -> list[str]:
-    """A line per note with the nodes that it is about."""
+    """Return a line per note with the nodes that it is about."""
     about: dict[str, list[str]] = {}
     for node in report.nodes:
         run = matrix.run_of(node)
         for note in terminal.notes(run) if run is not None else ():
             about.setdefault(note, []).append(node.name)
-    return [f"{note} ({_listed(names)})" for note, names in about.items()]
+    return [f"{note} ({wording.name_list(names)})" for note, names in about.items()]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -65,13 +68,13 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.cell.verdict,
         row.worst,
         row.accuracy,
-        wording.speed(row.latency) if row.latency is not None else "",
+        row.speed,
         row.origin,
     )
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The first three columns in a row under each other; what follows is there or not."""
+def _align(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Align the first three columns; the others may be empty and are left out then."""
     widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:3]]
     return [
         _GAP.join(
@@ -85,7 +88,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _node_line(node: NodeRecord) -> str:
-    said = (
+    parts = (
         wording.text(node.name),
         f"stage {wording.text(node.stage)}",
         matrix.origin(node),
@@ -93,15 +96,10 @@ def _node_line(node: NodeRecord) -> str:
         wording.text(node.why),
         f"key {node.key[:12]}" if node.key else "",
     )
-    return _GAP.join(part for part in said if part)
+    return _GAP.join(part for part in parts if part)
 
 
-def _figures(node: NodeRecord) -> str:
+def _figure_table(node: NodeRecord) -> str:
     run = matrix.run_of(node)
-    assert run is not None, "asked of those with one"
+    assert run is not None, "the caller passes nodes with a run"
     return f"\n{terminal.result_lines(run, detailed=True)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown, rest = wording.cut(names, _FEW)
-    return ", ".join(map(wording.text, shown)) + (f" and {rest:,} more" if rest else "")

@@ -1,7 +1,1 @@
-"""The views of a profile, one module per form as for single commands; it judges nothing, so CI's forms are not here."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-FORMATS: Mapping[str, str] = {".html": "html", ".json": "document", ".md": "markdown"}
+"""The forms of a profile: the time of every node of a model."""

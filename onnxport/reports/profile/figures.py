@@ -1,4 +1,4 @@
-"""What all forms show of a profile: the answer in a sentence, the hottest nodes, and the groups."""
+"""The figures that every form of a profile shows: a summary, the hottest nodes, groups of nodes, and names of nodes."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from onnxport.reports import wording
 from onnxport.reports.wording import text
 
 HOTTEST = 10
+_LONGEST_NAME = 100  # characters
 
 
 def hottest(report: ProfileReport) -> list[NodeTime]:
-    """The nodes that take most, the slowest first."""
+    """Return the nodes that take most time, the slowest first."""
     return sorted(report.nodes, key=lambda node: -node.ms)[:HOTTEST]
 
 
 def summary(report: ProfileReport) -> str:
-    """ "model.onnx: Conv takes 71 % of 9.41 ms"."""
+    """Return "model.onnx: Conv takes 71 % of 9.41 ms"."""
     name = text(PurePath(report.model).name)
     if not report.by_op:
-        return f"{name}: nothing was timed"
+        return f"{name}: no node was timed"
     first = report.by_op[0]
     return f"{name}: {text(first.name)} takes {wording.percent(first.share)} of {wording.duration(report.run_ms)}"
 
 
 def totals(report: ProfileReport) -> str:
-    """How the figures came about, and how far they add up."""
+    """Say how the nodes were timed, and compare the sum of their times with a run."""
     share = report.nodes_ms / report.run_ms if report.run_ms else 0.0
     outside = (
-        f"; around them a profiled run takes {wording.duration(report.outside_ms)}"
+        f"; a profiled run takes {wording.duration(report.outside_ms)} outside of the nodes"
         if report.outside_ms
         else ""
     )
@@ -42,18 +43,17 @@ def totals(report: ProfileReport) -> str:
 
 
 def tiles(report: ProfileReport) -> Iterator[tuple[str, str, str]]:
-    """Figures of the whole: what, how much, and a remark."""
+    """Yield the figures at the top of the page: name, value and remark."""
     yield "a run", wording.duration(report.run_ms), "without the profiler"
     cost = report.profiled_ms / report.run_ms - 1 if report.run_ms else 0.0
     yield "with the profiler", wording.duration(report.profiled_ms), f"{100 * cost:+.0f} %"
-    few = _half(report.nodes)
-    yield "half of the time", wording.count(few, "node"), f"of {len(report.nodes):,}"
-    known = sum(node.share for node in report.nodes if node.sources)
-    yield "traced to ONNX nodes", wording.percent(known), "of the time"
+    yield "half of the time", wording.count(_nodes_of_half(report.nodes), "node"), f"of {len(report.nodes):,}"
+    traced = sum(node.share for node in report.nodes if node.sources)
+    yield "traced to ONNX nodes", wording.percent(traced), "of the time"
 
 
-def _half(nodes: Sequence[NodeTime]) -> int:
-    """How many of the slowest nodes it takes for half of the time."""
+def _nodes_of_half(nodes: Sequence[NodeTime]) -> int:
+    """Return how many of the hottest nodes take half of the time."""
     left, count = 0.5 * sum(node.ms for node in nodes), 0
     for node in sorted(nodes, key=lambda node: -node.ms):
         if left <= 0:
@@ -62,20 +62,56 @@ def _half(nodes: Sequence[NodeTime]) -> int:
     return count
 
 
-def by_provider(report: ProfileReport) -> list[Group]:
-    """Who ran how much, where it was not one alone."""
-    groups: dict[str, list[NodeTime]] = {}
+def groups(report: ProfileReport) -> dict[str, Sequence[Group]]:
+    """Return the groups of nodes by the title of their table, without empty ones."""
+    found = {
+        "By operator": report.by_op,
+        "By ONNX node": report.by_source,
+        "By provider": _by_provider(report),
+    }
+    return {title: each for title, each in found.items() if each}
+
+
+def _by_provider(report: ProfileReport) -> list[Group]:
+    """Return the time of each execution provider; empty where there is only one."""
+    nodes_of: dict[str, list[NodeTime]] = {}
     for node in report.nodes:
-        groups.setdefault(node.provider, []).append(node)
-    if len(groups) < 2:
+        nodes_of.setdefault(node.provider, []).append(node)
+    if len(nodes_of) < 2:
         return []
     found = [
         Group(
-            name=name or "not told",
+            name=name or "unknown",
             count=len(nodes),
             ms=sum(node.ms for node in nodes),
             share=sum(node.share for node in nodes),
         )
-        for name, nodes in groups.items()
+        for name, nodes in nodes_of.items()
     ]
     return sorted(found, key=lambda group: -group.ms)
+
+
+def node_title(node: NodeTime) -> str:
+    """Return a node's figures, with its ONNX nodes, or its own name where these are unknown."""
+    name = sources(node) or shorten(node.name)
+    return f"{text(node.op)} {name}: {wording.duration(node.ms)}, {wording.percent(node.share)}"
+
+
+def sources(node: NodeTime) -> str:
+    """Return the ONNX nodes that it computes, three of them by name; empty where unknown or its own name."""
+    if node.sources in ((), (node.name,)):
+        return ""
+    return wording.name_list(list(map(shorten, node.sources)))
+
+
+def scopes_of(node: NodeTime) -> tuple[str, ...]:
+    """Return the scopes of its first ONNX node, outermost first: "encoder", "layer.0" of "/encoder/layer.0/Conv"."""
+    name = node.sources[0] if node.sources else ""
+    return tuple(part for part in name.split("/")[:-1] if part)
+
+
+def shorten(name: str) -> str:
+    """Return a name as text, without the middle of a long one."""
+    shown = text(name)
+    half = _LONGEST_NAME // 2
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[:half]}…{shown[-half:]}"

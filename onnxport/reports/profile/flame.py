@@ -1,8 +1,8 @@
-"""Where the time of a run goes, as the page draws it: nodes in the order of execution, as wide as they take time.
+"""The flame chart of a run: nodes in the order of execution, as wide as the time that they take.
 
-A run of many nodes is broken into lines, as text is. The lowest band of a line is the nodes, coloured by operator;
-those above are what their ONNX names are nested in ("/encoder/layer.0/Conv"), outermost on top. Nodes too thin to be
-seen are joined with their neighbours, so that a drawing of any model has about as many bars as it has room.
+A run of many nodes is broken into lines, as text is. The lowest band of a line holds the nodes, coloured by operator.
+The bands above hold the scopes of their ONNX names ("/encoder/layer.0/Conv"), outermost on top. Neighbouring nodes that
+are too thin to see share a bar, so that the chart of any model has about as many bars as it has room for.
 """
 
 from __future__ import annotations
@@ -13,25 +13,22 @@ from itertools import groupby
 
 from onnxport.profiling.report import NodeTime, ProfileReport
 from onnxport.reports import wording
-from onnxport.reports.charts import WIDTHS, Tick
+from onnxport.reports.profile.figures import node_title, scopes_of, shorten
 
+WIDTH = 860
 BAND, LEAF, GAP = 20.0, 40.0, 2.0  # heights
 _TOP, _BETWEEN, _BOTTOM = 4.0, 12.0, 16.0
-_DEPTH = 4  # bands of names, at most
-_TOLD, _ALONE = (
-    0.2,
-    0.6,
-)  # shares: of the time below a band at the least, of names for one node each at the most
-_THIN = 2.2  # what is narrower is joined
-_LETTER = 5.9  # a letter's width, at most
-_NODES, _LINES = 80, 10  # nodes on a line, unless these are more lines
+_DEPTH = 4  # most bands of scopes
+_LEAST_TIME = 0.2  # share of the time that has to lie below a band
+_MOST_NAMES = 0.6  # names of a band for each of its nodes
+_THIN = 2.2  # narrower nodes share a bar
+_NODES, _LINES = 80, 10  # nodes on a line, most lines
 COLOURS = 8
-_NAME = 100  # characters
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A node, nodes that are too thin for bars of their own, or what several are nested in; `kind` is its colour."""
+    """A node, thin nodes together, or a scope; `kind` is the class of its colour, `title` shown when pointed at."""
 
     x: float
     y: float
@@ -39,35 +36,22 @@ class Bar:
     height: float
     kind: str
     text: str
-    says: str
+    title: str
 
 
 @dataclass(frozen=True)
 class Flame:
-    """All of it."""
+    """A flame chart; `duration` stands at its end."""
 
-    width: int
     height: float
     bars: tuple[Bar, ...]
-    ticks: tuple[Tick, ...]
-    says: str
-
-
-def colours(report: ProfileReport) -> Mapping[str, str]:
-    """The classes of the operators that take most; the others are "rest"."""
-    return {group.name: f"op{number}" for number, group in enumerate(report.by_op[:COLOURS])}
-
-
-def flames(report: ProfileReport) -> dict[str, Flame]:
-    """A drawing for each page of WIDTHS; none where no time was told."""
-    if not any(node.ms > 0 for node in report.nodes):
-        return {}
-    return {page: _flame(report, width) for page, width in WIDTHS.items()}
+    duration: str
+    title: str
 
 
 @dataclass(frozen=True)
 class _Span:
-    """A node and the share of the run before it."""
+    """A node, the time of the run before it, and its scopes."""
 
     node: NodeTime
     start: float
@@ -78,67 +62,69 @@ class _Span:
         return self.start + self.node.ms
 
 
-class _Sheet:
-    """A run on lines of one width: makes bars of what lies between two moments of it."""
+def colours(report: ProfileReport) -> Mapping[str, str]:
+    """Return the colour classes of the operators that take most time; the others are "rest"."""
+    return {group.name: f"op{number}" for number, group in enumerate(report.by_op[:COLOURS])}
 
-    def __init__(self, spans: Sequence[_Span], width: int) -> None:
-        wanted = -(-len(spans) // _NODES)
-        self.lines = max(1, min(wanted, _LINES if width > 500 else _LINES // 2))
-        self.width = width
-        self.depth = next((level for level in range(_DEPTH) if _is_idle(spans, level)), _DEPTH)
-        self.whole = spans[-1].end
-        self.scale = self.lines * width / self.whole
-        self.pitch = self.depth * (BAND + GAP) + LEAF + _BETWEEN
+
+def draw(report: ProfileReport) -> Flame | None:
+    """Return the flame chart; None where no node was timed."""
+    if not any(node.ms > 0 for node in report.nodes):
+        return None
+    spans = list(_spans(report.nodes))
+    sheet = _Sheet(spans)
+    bars = [bar for level in range(sheet.depth) for bar in _scope_bars(spans, level, sheet)]
+    bars += _node_bars(spans, sheet, colours(report))
+    return Flame(
+        height=sheet.height,
+        bars=tuple(bars),
+        duration=wording.duration(spans[-1].end),
+        title=f"{wording.count(len(spans), 'node')} in the order of execution, as wide as the time that they take",
+    )
+
+
+class _Sheet:
+    """A run on lines of one width: makes bars of the time between two moments."""
+
+    def __init__(self, spans: Sequence[_Span]) -> None:
+        self.lines = max(1, min(-(-len(spans) // _NODES), _LINES))
+        self.depth = next((level for level in range(_DEPTH) if _is_uninformative(spans, level)), _DEPTH)
+        self.scale = self.lines * WIDTH / spans[-1].end
+        self._pitch = self.depth * (BAND + GAP) + LEAF + _BETWEEN
 
     @property
     def height(self) -> float:
-        return _TOP + self.lines * self.pitch - _BETWEEN + _BOTTOM
+        return _TOP + self.lines * self._pitch - _BETWEEN + _BOTTOM
 
-    def bars(self, start: float, end: float, level: int, kind: str, text: str, says: str) -> Iterator[Bar]:
-        """One, or several where it goes on on the next line."""
-        left, right = start * self.scale, end * self.scale
+    def bars(self, first: _Span, last: _Span, level: int, kind: str, text: str, title: str) -> Iterator[Bar]:
+        """Make one bar from the start of `first` to the end of `last`, or several where it crosses lines."""
+        left, right = first.start * self.scale, last.end * self.scale
         while right - left > 0.05:
-            line = min(int(left / self.width + 1e-9), self.lines - 1)
-            stop = right if line == self.lines - 1 else min(right, (line + 1) * self.width)
-            y = _TOP + line * self.pitch + level * (BAND + GAP)
-            width, height = stop - left, BAND if level < self.depth else LEAF
-            label = _fitting(text, width, tail=level < self.depth)
-            x = left - line * self.width
-            yield Bar(round(x, 1), round(y, 1), round(width, 2), height, kind, label, says)
+            line = min(int(left / WIDTH + 1e-9), self.lines - 1)
+            stop = right if line == self.lines - 1 else min(right, (line + 1) * WIDTH)
+            yield Bar(
+                x=round(left - line * WIDTH, 1),
+                y=round(_TOP + line * self._pitch + level * (BAND + GAP), 1),
+                width=round(stop - left, 2),
+                height=BAND if level < self.depth else LEAF,
+                kind=kind,
+                text=text,
+                title=title,
+            )
             left = max(stop, left + 0.05)
-
-
-def _flame(report: ProfileReport, width: int) -> Flame:
-    spans = list(_spans(report.nodes))
-    sheet = _Sheet(spans, width)
-    bars = [bar for level in range(sheet.depth) for bar in _scopes(spans, level, sheet)]
-    bars += _leaves(spans, sheet, colours(report))
-    return Flame(
-        width=width,
-        height=sheet.height,
-        bars=tuple(bars),
-        ticks=(Tick(0, "0", "start"), Tick(width, wording.duration(sheet.whole), "end")),
-        says=f"{wording.count(len(spans), 'node')} in the order of execution, as wide as they take time",
-    )
 
 
 def _spans(nodes: Sequence[NodeTime]) -> Iterator[_Span]:
     scopes = [scopes_of(node) for node in nodes]
-    # What all are nested in says nothing; a band for each level below it that some are in.
-    shared = _shared([each for each in scopes if each])
-    at = 0.0
+    # A scope that all nodes share says nothing.
+    shared = _shared_prefix([each for each in scopes if each])
+    start = 0.0
     for node, each in zip(nodes, scopes, strict=True):
-        yield _Span(node, at, each[shared : shared + _DEPTH])
-        at += node.ms
+        yield _Span(node, start, each[shared : shared + _DEPTH])
+        start += node.ms
 
 
-def scopes_of(node: NodeTime) -> tuple[str, ...]:
-    """What its first ONNX node is nested in, outermost first: of "/encoder/layer.0/Conv", "encoder" and "layer.0"."""
-    name = node.sources[0] if node.sources else ""
-    return tuple(part for part in name.split("/")[:-1] if part)
-
-
-def _shared(paths: Sequence[tuple[str, ...]]) -> int:
+def _shared_prefix(paths: Sequence[tuple[str, ...]]) -> int:
     first, last = min(paths, default=()), max(paths, default=())
     count = 0
     while count < min(len(first), len(last)) and first[count] == last[count]:
@@ -146,77 +132,45 @@ def _shared(paths: Sequence[tuple[str, ...]]) -> int:
     return count
 
 
-def _is_idle(spans: Sequence[_Span], level: int) -> bool:
-    """Whether names of this level say little: of little of the time, or hardly any is a neighbour's, too."""
+def _is_uninformative(spans: Sequence[_Span], level: int) -> bool:
+    """Return whether a band covers little of the time, or has about as many names as nodes."""
     nested = [span for span in spans if len(span.scopes) > level]
-    told = sum(span.node.ms for span in nested)
+    covered = sum(span.node.ms for span in nested)
     names = sum(1 for _ in groupby(span.scopes[: level + 1] for span in nested))
-    return told < _TOLD * spans[-1].end or names > _ALONE * len(nested)
+    return covered < _LEAST_TIME * spans[-1].end or names > _MOST_NAMES * len(nested)
 
 
-def _scopes(spans: Sequence[_Span], level: int, sheet: _Sheet) -> Iterator[Bar]:
-    """The names of one level, each as long as nodes in a row are nested in it, where that can be seen."""
+def _scope_bars(spans: Sequence[_Span], level: int, sheet: _Sheet) -> Iterator[Bar]:
+    """Make the bars of one band, each over the nodes in a row that share the scope."""
     for path, row in groupby(spans, lambda span: span.scopes[: level + 1]):
         nested = list(row)
-        start, end = nested[0].start, nested[-1].end
-        if len(path) > level and (end - start) * sheet.scale >= _THIN:
-            yield from sheet.bars(
-                start, end, level, "scope", path[level], f"{shortened('/'.join(path))}: {_took(nested)}"
-            )
+        if len(path) > level and (nested[-1].end - nested[0].start) * sheet.scale >= _THIN:
+            title = f"{shorten('/'.join(path))}: {_totals(nested)}"
+            yield from sheet.bars(nested[0], nested[-1], level, "scope", path[level], title)
 
 
-def _leaves(spans: Sequence[_Span], sheet: _Sheet, kinds: Mapping[str, str]) -> Iterator[Bar]:
+def _node_bars(spans: Sequence[_Span], sheet: _Sheet, kinds: Mapping[str, str]) -> Iterator[Bar]:
     thin: list[_Span] = []
     for span in spans:
         if span.node.ms * sheet.scale >= _THIN:
-            yield from _joined(thin, sheet)
+            yield from _thin_bar(thin, sheet)
             thin = []
             kind = kinds.get(span.node.op, "rest")
-            yield from sheet.bars(span.start, span.end, sheet.depth, kind, span.node.op, said(span.node))
+            yield from sheet.bars(span, span, sheet.depth, kind, span.node.op, node_title(span.node))
         else:
             thin.append(span)
             if (span.end - thin[0].start) * sheet.scale >= _THIN:
-                yield from _joined(thin, sheet)
+                yield from _thin_bar(thin, sheet)
                 thin = []
-    yield from _joined(thin, sheet)
+    yield from _thin_bar(thin, sheet)
 
 
-def _joined(thin: Sequence[_Span], sheet: _Sheet) -> Iterator[Bar]:
+def _thin_bar(thin: Sequence[_Span], sheet: _Sheet) -> Iterator[Bar]:
     if thin:
-        says = said(thin[0].node) if len(thin) == 1 else _took(thin)
-        yield from sheet.bars(thin[0].start, thin[-1].end, sheet.depth, "rest", "", says)
+        title = node_title(thin[0].node) if len(thin) == 1 else _totals(thin)
+        yield from sheet.bars(thin[0], thin[-1], sheet.depth, "rest", "", title)
 
 
-def _took(spans: Sequence[_Span]) -> str:
+def _totals(spans: Sequence[_Span]) -> str:
     ms, share = (sum(getattr(span.node, name) for span in spans) for name in ("ms", "share"))
     return f"{wording.count(len(spans), 'node')}, {wording.duration(ms)}, {wording.percent(share)}"
-
-
-def _fitting(text: str, width: float, *, tail: bool) -> str:
-    """What there is room for; of names what is told apart by its end, the end."""
-    shown, room = wording.text(text), int((width - 6) / _LETTER)
-    if len(shown) <= room:
-        return shown
-    if room < 4:
-        return ""
-    return f"…{shown[1 - room :]}" if tail else f"{shown[: room - 1]}…"
-
-
-def said(node: NodeTime) -> str:
-    """A node's figures, by the ONNX nodes that it computes, or by its own name where nothing tells these."""
-    name = origin(node) or shortened(node.name)
-    return f"{wording.text(node.op)} {name}: {wording.duration(node.ms)}, {wording.percent(node.share)}"
-
-
-def origin(node: NodeTime) -> str:
-    """The ONNX nodes that it computes, three of them by name; empty where that is its own name, or nothing tells."""
-    if node.sources in ((), (node.name,)):
-        return ""
-    shown, rest = wording.cut(node.sources, 3)
-    return ", ".join(map(shortened, shown)) + (f" and {rest:,} more" if rest else "")
-
-
-def shortened(name: str) -> str:
-    """A name as text, its middle left out where it is longer than anyone reads."""
-    shown = wording.text(name)
-    return shown if len(shown) <= _NAME else f"{shown[: _NAME // 2]}…{shown[-_NAME // 2 :]}"

@@ -1,4 +1,4 @@
-"""The report of a profile as Markdown: the hottest nodes and the groups."""
+"""The Markdown summary of a profile: the hottest nodes and the groups."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.profiling.report import Group, ProfileReport
 from onnxport.reports import wording
-from onnxport.reports.markdown import escaped, failure, table
-from onnxport.reports.profile import figures, flame
+from onnxport.reports.markdown import command_block, escape, failure, note_lines, table
+from onnxport.reports.profile import figures
 
 __all__ = ["failure", "view"]
 
@@ -15,27 +15,22 @@ _GROUPS = 15
 
 
 def view(report: ProfileReport) -> str:
-    parts = [f"## {escaped(figures.summary(report))}", escaped(figures.totals(report))]
+    parts = [f"## {escape(figures.summary(report))}", escape(figures.totals(report))]
     if report.nodes:
-        parts += ["### The hottest", _hottest(report)]
-    for title, groups in (
-        ("By operator", report.by_op),
-        ("By ONNX node", report.by_source),
-        ("By who ran it", figures.by_provider(report)),
-    ):
+        parts += ["### Hottest nodes", _hottest(report)]
+    for title, groups in figures.groups(report).items():
         parts += _groups(title, groups)
-    parts += [f"- note: {escaped(note)}" for note in report.notes]
-    # An indented block: no run of backticks in an argument can end it.
-    parts.append(f"To reproduce:\n\n    {wording.text(report.command)}")
+    parts += note_lines(report.notes)
+    parts.append(command_block(report.command))
     return "\n\n".join(parts) + "\n"
 
 
 def _hottest(report: ProfileReport) -> str:
     rows = [
         (
-            escaped(node.op),
-            escaped(flame.shortened(node.name)),
-            escaped(flame.origin(node)),
+            escape(node.op),
+            escape(figures.shorten(node.name)),
+            escape(figures.sources(node)),
             wording.duration(node.ms),
             wording.percent(node.share),
         )
@@ -45,12 +40,10 @@ def _hottest(report: ProfileReport) -> str:
 
 
 def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
-    if not groups:
-        return
     shown, rest = wording.cut(groups, _GROUPS)
     rows = [
         (
-            escaped(flame.shortened(group.name)),
+            escape(figures.shorten(group.name)),
             f"{group.count:,}",
             wording.duration(group.ms),
             wording.percent(group.share),

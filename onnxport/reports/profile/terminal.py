@@ -1,4 +1,4 @@
-"""The report of a profile as lines of text: how long a run takes, the hottest nodes, and groups of them."""
+"""A profile as lines of text: the time of a run, the hottest nodes, and groups of nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onnxport.profiling.report import Group, NodeTime, ProfileReport
 from onnxport.reports import wording
-from onnxport.reports.profile import figures, flame
+from onnxport.reports.profile import figures
 
 _GROUPS = 10
 _WIDEST = 60  # columns of a name
@@ -14,57 +14,44 @@ _BAR = 20  # columns of the longest bar
 
 
 def profile_lines(report: ProfileReport, *, detailed: bool = False) -> str:
-    """A line for the whole, then the tables.
-
-    Args:
-        detailed: all nodes and groups instead of the slowest.
-    """
+    """Return a line of totals, then the tables; `detailed` shows all nodes and groups instead of the slowest."""
     lines = [figures.summary(report), figures.totals(report)]
     if report.nodes:
-        nodes = list(report.nodes) if detailed else figures.hottest(report)
-        lines += [
-            "",
-            "nodes in order" if detailed else "hottest nodes",
-            *_rows(_node_row(node) for node in nodes),
-        ]
+        title = "nodes in order" if detailed else "hottest nodes"
+        nodes = report.nodes if detailed else figures.hottest(report)
+        lines += ["", title, *_rows(_node_row(node) for node in nodes)]
         lines += _groups("by operator", report.by_op, detailed)
         lines += _groups("by ONNX node", report.by_source, detailed)
     return "\n".join(lines)
 
 
 def _node_row(node: NodeTime) -> tuple[float, tuple[str, ...]]:
-    comes_from = _cut(flame.origin(node))
-    return node.share, (
-        wording.duration(node.ms),
-        wording.text(node.op),
-        _cut(flame.shortened(node.name)),
-        comes_from,
-    )
+    names = (_cut(figures.shorten(node.name)), _cut(figures.sources(node)))
+    return node.share, (wording.duration(node.ms), wording.text(node.op), *names)
 
 
 def _groups(title: str, groups: Sequence[Group], detailed: bool) -> list[str]:
     shown = groups if detailed else groups[:_GROUPS]
     rows = (
-        (g.share, (wording.duration(g.ms), f"{g.count:,}x", _cut(flame.shortened(g.name)))) for g in shown
+        (each.share, (wording.duration(each.ms), f"{each.count:,}x", _cut(figures.shorten(each.name))))
+        for each in shown
     )
     rest = len(groups) - len(shown)
     return ["", title, *_rows(rows), *([f"  ... and {rest:,} more"] if rest else [])]
 
 
 def _rows(rows: Iterator[tuple[float, tuple[str, ...]]]) -> Iterator[str]:
-    """Shares as bars and numbers, then the cells, in columns."""
+    """Yield lines of columns: the share as a bar and as a number, then the cells."""
     table = list(rows)
     most = max(share for share, _ in table) or 1.0
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells in table), strict=True)]
     for share, (time, *others) in table:
         bar = "#" * round(_BAR * share / most)
-        texts = [
-            time.rjust(widths[0]),
-            *(cell.ljust(width) for cell, width in zip(others, widths[1:], strict=True)),
-        ]
-        yield f"  {bar:<{_BAR}} {wording.percent(share):>6}  {'  '.join(texts)}".rstrip()
+        cells = [cell.ljust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        texts = "  ".join([time.rjust(widths[0]), *cells])
+        yield f"  {bar:<{_BAR}} {wording.percent(share):>6}  {texts}".rstrip()
 
 
 def _cut(name: str) -> str:
-    """The end of a long name, which tells it from others."""
+    """Return the end of a long name: names of a model differ there."""
     return name if len(name) <= _WIDEST else f"…{name[1 - _WIDEST :]}"

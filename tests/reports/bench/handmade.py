@@ -1,4 +1,4 @@
-"""Benches made by hand, with figures as MobileNetV2 has on two cores, and all that a view has to cope with."""
+"""Benches made by hand, with figures as MobileNetV2 has on two cores, and everything that a form has to handle."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ def gated() -> BenchReport:
                 "a.onnx",
                 14,
                 9.4,
-                against=held("kept", 1.01, 0.98, 1.04, "1.01 times as long as then (0.98-1.04)"),
+                against=held("kept", 1.01, 0.98, 1.04, "1.01 times as long as before (0.98-1.04)"),
             ),
             row(
                 "b.onnx",
                 7,
                 10.9,
                 against=held(
-                    "slower", 1.17, 1.13, 1.22, "1.17 times as long as then (1.13-1.22) where 1.1 is the most"
+                    "slower", 1.17, 1.13, 1.22, "1.17 times as long as before (1.13-1.22), the limit is 1.1"
                 ),
             ),
             row(
@@ -172,7 +172,7 @@ def gated() -> BenchReport:
                     1.08,
                     0.95,
                     1.21,
-                    "1.08 times as long as then (0.95-1.21): the noise hides which",
+                    "1.08 times as long as before (0.95-1.21), which may be noise",
                 ),
             ),
             row("d.onnx", 3.6, 4.4, against=held("new", None, said="the baseline has no such row")),

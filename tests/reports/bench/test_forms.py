@@ -1,4 +1,4 @@
-"""A bench in each form that is no page: the document, Markdown, JUnit XML, and the words that they share."""
+"""A bench as JSON, Markdown and JUnit XML, and the words that all forms share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from markdown_it import MarkdownIt
 from fixtures import models
 from onnxport.bench.report import BenchReport
 from onnxport.core.errors import UsageError
-from onnxport.reports import bench as views
-from onnxport.reports import saving
+from onnxport.reports import FORMATS, FORMS, saving
 from onnxport.reports.bench import figures, junit, markdown
 from onnxport.reports.bench.figures import Bench
 from tests.reports.bench.handmade import REPORTS, gated, hostile, nothing, settings, whole
@@ -26,13 +25,13 @@ def report(request: pytest.FixtureRequest) -> BenchReport:
 
 
 def test_every_form_is_written_and_others_are_refused(tmp_path: Path) -> None:
-    paths = [tmp_path / f"bench{suffix}" for suffix in views.FORMATS]
-    with saving(paths, "bench", views.__name__) as save:
+    paths = [tmp_path / f"bench{suffix}" for suffix, form in FORMATS.items() if form in FORMS["bench"]]
+    with saving(paths, "bench", "bench") as save:
         save(whole())
     assert all(path.stat().st_size > 1000 for path in paths)
     with (
         pytest.raises(UsageError, match=r"known suffixes are \.html, \.json, \.md, \.xml$"),
-        saving([tmp_path / "bench.sarif"], "bench", views.__name__),
+        saving([tmp_path / "bench.sarif"], "bench", "bench"),
     ):
         pytest.fail("the work began")
 
@@ -78,11 +77,11 @@ def test_junit_keeps_jenkins_schema(report: BenchReport) -> None:
     )
 
 
-def test_junit_tells_the_ratio_of_a_slower_row() -> None:
+def test_junit_has_the_ratio_of_a_slower_row() -> None:
     found = JUnitXml.fromstring(junit.view(gated()).encode())
     failing = [case for suite in found for case in suite if case.result]
     assert [case.result[0].message for case in failing] == [
-        "b.onnx: slower: 1.17 times as long as then (1.13-1.22) where 1.1 is the most"
+        "b.onnx: slower: 1.17 times as long as before (1.13-1.22), the limit is 1.1"
     ]
 
 
@@ -96,7 +95,7 @@ def test_rows_that_the_noise_does_not_tell_from_the_fastest_are_counted() -> Non
     assert Bench(report).summary.endswith("is fastest: 4.52 ms")
 
 
-def test_rows_are_called_by_what_tells_them_apart() -> None:
+def test_labels_of_rows_are_unique() -> None:
     several, one_each = Bench(settings()), Bench(whole())
     assert several.label(several.rows[0]) == "mobilenetv2.onnx, 1 thread, level basic, batch 1"
     assert len({several.label(row) for row in several.rows}) == 16
@@ -116,7 +115,7 @@ def test_artefacts_of_one_name_are_called_by_their_paths() -> None:
 
 def test_rows_of_several_batches_compare_by_the_sample() -> None:
     bench = Bench(settings())
-    (fastest,) = (lead for lead in bench.leads if lead.what == "fastest")
+    (fastest,) = (best for best in bench.bests if best.title == "fastest")
     assert fastest.label == "mobilenetv2_int8.onnx, 2 threads, level all, batch 8"
     row = next(row for row in bench.rows if bench.label(row) == fastest.label)
     assert row.latency is not None
@@ -129,10 +128,10 @@ def test_names_lose_what_is_no_text() -> None:
     assert NASTY.encode()[:8] in junit.view(hostile()).encode() or "&lt;script" in junit.view(hostile())
 
 
-def test_standing_says_what_the_comparison_said() -> None:
+def test_standing_has_the_words_of_the_comparison() -> None:
     kept, slower, unclear, new = map(figures.standing, gated().rows)
-    assert kept == "kept: 1.01 times as long as then (0.98-1.04)"
-    assert slower.endswith("where 1.1 is the most")
-    assert unclear == "unclear: 1.08 times as long as then (0.95-1.21): the noise hides which"
+    assert kept == "kept: 1.01 times as long as before (0.98-1.04)"
+    assert slower.endswith("the limit is 1.1")
+    assert unclear == "unclear: 1.08 times as long as before (0.95-1.21), which may be noise"
     assert new == "new: the baseline has no such row"
     assert [figures.ratio(row) for row in gated().rows][2:] == ["1.08x (0.95–1.21)", ""]

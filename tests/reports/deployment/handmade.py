@@ -1,4 +1,4 @@
-"""Deployments made by hand, with everything in them that a view has to cope with."""
+"""Deployments made by hand, with everything that a form has to handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model runs in each of its forms: the document, Markdown, JUnit XML, SARIF, and the page, in Chromium too."""
+"""A deployment in each of its forms: JSON, Markdown, JUnit XML, SARIF, and the page, also in Chromium."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from markdown_it import MarkdownIt
 
 from fixtures import models
 from onnxport.deployment.report import DeploymentReport
-from onnxport.reports import deployment as views
-from onnxport.reports import saving
+from onnxport.reports import FORMATS, FORMS, saving
 from onnxport.reports.deployment import figures, junit, markdown, sarif
 from onnxport.reports.deployment import html as view
 from tests.reports import chromium
@@ -50,8 +49,8 @@ def found(request: pytest.FixtureRequest) -> DeploymentReport:
 
 
 def test_every_form_is_written(tmp_path: Path) -> None:
-    paths = [tmp_path / f"where{suffix}" for suffix in views.FORMATS]
-    with saving(paths, "inspect", views.__name__) as save:
+    paths = [tmp_path / f"where{suffix}" for suffix, form in FORMATS.items() if form in FORMS["deployment"]]
+    with saving(paths, "inspect", "deployment") as save:
         save(whole())
     assert all(path.stat().st_size > 1000 for path in paths)
 
@@ -173,7 +172,7 @@ def test_names_from_files_are_text_wherever_they_stand() -> None:
     assert not any(link.startswith("javascript") for link in page.links)
 
 
-def test_kinds_are_told_by_operator_and_reason_the_most_frequent_first() -> None:
+def test_kinds_differ_by_operator_and_reason_the_most_frequent_first() -> None:
     (_, xnnpack, *_) = whole().placements
     assert [(kind.op, len(kind.nodes)) for kind in figures.kinds(xnnpack)] == [
         ("Transpose", 26),

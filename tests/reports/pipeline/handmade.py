@@ -1,4 +1,4 @@
-"""Reports of pipelines made by hand, with everything in them that a view has to cope with."""
+"""Reports of pipelines made by hand, with everything that a form has to handle."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from lxml import etree
 from markdown_it import MarkdownIt
 
 from fixtures import models
-from onnxport.reports.pipeline import document, junit, markdown, matrix, sarif, terminal
+from onnxport.reports import document
+from onnxport.reports.pipeline import junit, markdown, matrix, sarif, terminal
 from onnxport.reports.pipeline_report import PipelineReport
 from tests.reports.handmade import NASTY, failing
 from tests.reports.pipeline.handmade import (
@@ -42,7 +43,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_schema_in_the_repository_is_that_of_the_report() -> None:
-    assert SCHEMA.read_text(encoding="utf-8") == document.schema()
+    assert SCHEMA.read_text(encoding="utf-8") == document.schema("pipeline-report")
 
 
 def test_document_keeps_the_schema_and_reads_back(handmade: PipelineReport) -> None:
@@ -161,7 +162,7 @@ def test_result_names_the_onnx_node_and_what_is_not_made_for_it() -> None:
     first = results(mixed())[0]
     assert first["locations"][0]["logicalLocations"][1]["name"] == "/stem/conv1/Conv"
     (related,) = first["relatedLocations"]
-    assert related["message"]["text"] == "digits/tiny/int8 is not made for it"
+    assert related["message"]["text"] == "digits/tiny/int8 is not made because of it"
     assert related["physicalLocation"]["region"]["startLine"] == 11
 
 
@@ -187,7 +188,7 @@ def test_summary_is_a_table_with_a_row_per_artefact_and_folded_details() -> None
         "| ✓ | voice/phone | proven | 1.2 MB (0.25x) | SQNR 27.1 dB | 2.9x faster \\(2.7-3.1\\) | made, 1.2 s |"
         in said
     )
-    assert "not made for it: digits/tiny/int8" in said
+    assert "not made because of it: digits/tiny/int8" in said
     assert said.count("<details>") == said.count("</details>") == 7  # six stages were judged; the times
     kinds = [token.type for token in rendered(mixed())]
     assert kinds.index("table_open") < kinds.index("html_block")
@@ -243,20 +244,20 @@ def test_failures_have_their_reason_stage_node_and_line_below() -> None:
         "digits/int8 is not equivalent to model.onnx: 'scores': a fault",
         "  stage quantize, ONNX node Conv '/stem/conv1/Conv', ci/pipeline.yaml:6",
         "  Conv '/stem/conv1/Conv' is the first node that differs",
-        "  not made for it: digits/tiny/int8",
+        "  not made because of it: digits/tiny/int8",
     ]
     assert second[1].split() == ["StringSplit", "'pre/split'", *"Core ML has no string operators".split()]
     assert third[-1] == "  stage limits, ci/pipeline.yaml:14"
 
 
-def test_a_failure_says_what_its_reader_may_write_against_it() -> None:
+def test_a_failure_names_keys_of_the_pipeline_file() -> None:
     (fed,) = failing().artifacts
     said = fed.report.model_copy(update={"verdict": "inconclusive", "fed": ()})
     run = failing().model_copy(update={"artifacts": (fed.model_copy(update={"report": said}),)})
     made = node("digits/a", run)
     (fault,) = matrix.faults(report([made], [cell(made)]))
     assert (
-        "give inputs of your own with inputs: DIR, or take it unproven with accept_inconclusive"
+        "give inputs of your own with inputs: DIR, or accept it unproven with accept_inconclusive"
         in fault.sentence
     )
 

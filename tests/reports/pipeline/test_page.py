@@ -50,22 +50,11 @@ def seen(run: PipelineReport) -> Text:
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
-def test_pages_fit_complain_of_nothing_ask_for_nothing_and_no_labels_touch(
-    site: chromium.Site, width: int
-) -> None:
+def test_pages_fit_complain_of_nothing_and_ask_for_nothing(site: chromium.Site, width: int) -> None:
     visit = chromium.probe(site, list(RUNS), width)
     assert visit.console == []
     assert sorted(site.asked) == sorted(["/probe.html", *(f"/{page}.html" for page in RUNS)])
-    assert chromium.measured(visit) == {
-        page: {"scroll": width, "shown": width, "wide": [], "touching": []} for page in RUNS
-    }
-
-
-def test_labels_that_touch_would_be_noticed(site: chromium.Site) -> None:
-    source = re.sub(r'(<text class="label" x=")[^"]+(" y=")[^"]+', r"\g<1>200\g<2>100", view.view(crowd()))
-    (site.folder / "touching.html").write_text(source, encoding="utf-8")
-    found = chromium.measured(chromium.probe(site, ["touching"], PHONE))["touching"]
-    assert found["touching"]
+    assert chromium.measured(visit) == {page: {"scroll": width, "shown": width, "wide": []} for page in RUNS}
 
 
 def test_page_of_a_mixed_run_says_what_became_of_everything() -> None:
@@ -89,8 +78,8 @@ def test_page_of_a_mixed_run_says_what_became_of_everything() -> None:
     ):
         assert said in page.text
     assert page.tags.count("meter") >= 8
-    # Drawn for a phone and for a desktop; the artefact over its limit is a diamond.
-    assert view.view(mixed()).count("rotate(45") == 2
+    # The artefact over its limit is a diamond.
+    assert view.view(mixed()).count("rotate(45") == 1
 
 
 def test_head_says_the_worst_also_of_a_stage_that_others_wait_for() -> None:
@@ -123,8 +112,8 @@ def test_no_plot_and_no_figures_where_there_are_none() -> None:
 
 def test_one_cell_has_a_plot_with_its_name() -> None:
     source = view.view(lone())
-    assert source.count('class="label"') == 2
-    assert "Numbers:" not in source
+    assert source.count('class="number-of"') == 1
+    assert "<li><b>1</b> digits/phone</li>" in source
 
 
 def test_run_from_the_cache_says_so_of_each_bar() -> None:

@@ -1,4 +1,4 @@
-"""What GitHub Actions and GitLab CI read of a run, parsed as their own runners do."""
+"""The annotations for GitHub Actions and GitLab CI, parsed as their own runners do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_failures_are_commands_at_their_lines_the_worst_first() -> None:
     assert found[0][2].count("\n") == 2
     assert found[1][2].splitlines()[1:] == [
         "Conv '/stem/conv1/Conv' is the first node that differs",
-        "not made for it: digits/tiny/int8",
+        "not made because of it: digits/tiny/int8",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Profiles made by hand, with everything in them that a view has to cope with."""
+"""Profiles made by hand, with everything that a form has to handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contestants run in turns in processes of their own; who fails leaves with the reason, and the others go on."""
+"""Subjects run in turns in their own processes; one that fails leaves with the reason, and the others go on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from onnxport.bench.engine import Contest, Contestant, rounds
 from onnxport.bench.report import Settings
+from onnxport.bench.session import Session, Subject, rounds
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
 from tests.validate.tflite_files import CHAIN, chain_manifest, write
@@ -33,8 +33,8 @@ def feeding(specs: Sequence[TensorSpec]) -> Feeds:
     }
 
 
-def contestant(path: Path = DIGITS, settings: Settings = ORT) -> Contestant:
-    return Contestant(path, settings, feeding)
+def subject(path: Path = DIGITS, settings: Settings = ORT) -> Subject:
+    return Subject(path, settings, feeding)
 
 
 def children() -> list[int]:
@@ -42,55 +42,55 @@ def children() -> list[int]:
     return [int(number) for task in tasks for number in task.read_text().split()]
 
 
-def test_everybody_has_a_turn_in_every_round_and_answers_as_the_runtime_does() -> None:
-    with Contest([contestant(), contestant(settings=ORT.model_copy(update={"level": "disable"}))]) as contest:
-        contest.load()
-        contest.feed()
-        contest.warm_up(runs=3, least=4)
-        contest.run(until=rounds(3))
-        for lane in contest.lanes:
-            assert lane.failure is None
-            assert len(lane.turns) == 3
-            assert all(len(turn.times) == lane.runs >= 4 and min(turn.times) > 0 for turn in lane.turns)
-            assert 0 < lane.bare < lane.imported < lane.loaded <= lane.peak
-            expected = onnxruntime.InferenceSession(DIGITS).run(None, dict(lane.feeds))
-            np.testing.assert_allclose(contest.answers(lane)["logits"], expected[0], rtol=1e-5, atol=1e-5)
+def test_each_has_a_turn_in_every_round_and_answers_as_the_runtime_does() -> None:
+    with Session([subject(), subject(settings=ORT.model_copy(update={"level": "disable"}))]) as session:
+        session.load()
+        session.feed()
+        session.warm_up(runs=3, least=4)
+        session.run(until=rounds(3))
+        for trial in session.trials:
+            assert trial.failure is None
+            assert len(trial.turns) == 3
+            assert all(len(turn.times) == trial.runs >= 4 and min(turn.times) > 0 for turn in trial.turns)
+            assert 0 < trial.bare < trial.imported < trial.loaded <= trial.peak
+            expected = onnxruntime.InferenceSession(DIGITS).run(None, dict(trial.feeds))
+            np.testing.assert_allclose(session.answers(trial)["logits"], expected[0], rtol=1e-5, atol=1e-5)
 
 
 def test_a_missing_provider_a_refused_model_and_a_killed_process_are_theirs_alone(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     absent = ORT.model_copy(update={"provider": "qnn"})
-    lanes = [contestant(broken), contestant(settings=absent), contestant()]
-    with Contest([*lanes, contestant()]) as contest:
+    trials = [subject(broken), subject(settings=absent), subject()]
+    with Session([*trials, subject()]) as session:
         before = set(children())
-        contest.load()
-        contest.feed()
-        assert [lane.failure.status if lane.failure else "" for lane in contest.lanes] == [
+        session.load()
+        session.feed()
+        assert [trial.failure.status if trial.failure else "" for trial in session.trials] == [
             "refused",
             "not here",
             "",
             "",
         ]
         os.kill(sorted(set(children()) - before)[0], signal.SIGKILL)
-        contest.warm_up(1)
-        contest.run(until=rounds(1))
-        statuses = [lane.failure.status if lane.failure else "" for lane in contest.lanes]
+        session.warm_up(1)
+        session.run(until=rounds(1))
+        statuses = [trial.failure.status if trial.failure else "" for trial in session.trials]
         assert statuses == ["refused", "not here", "crashed", ""]
-        missing = contest.lanes[1].failure
+        missing = session.trials[1].failure
         assert missing is not None
         assert "onnxruntime-qnn" in missing.error.fix
 
 
 def test_one_that_takes_too_long_hangs_for_itself_and_nothing_is_left() -> None:
-    with Contest([contestant()], timeout=0.001) as contest:  # no machine imports ONNX Runtime in that
-        contest.load()
-        failure = contest.lanes[0].failure
+    with Session([subject()], timeout=0.001) as session:  # no machine imports ONNX Runtime in that
+        session.load()
+        failure = session.trials[0].failure
         assert failure is not None
         assert failure.status == "hung"
         assert failure.error.exit_code == 6
-        contest.run(until=rounds(1))
-        folder = Path(contest._folder.name)
+        session.run(until=rounds(1))
+        folder = Path(session._folder.name)
     assert not folder.exists()
 
 
@@ -102,13 +102,13 @@ def test_a_tflite_file_of_ours_is_fed_and_answers_in_names_types_and_axes_of_its
     images = np.random.default_rng(1).random((3, 5)).astype(np.float32)  # axes (1, 0) of [batch, 3]
     feeds = {"images,1:0": images, "count": np.array([40], np.int64)}
     settings = Settings(runtime="litert", provider=provider, threads=1)
-    with Contest([Contestant(path, settings, lambda specs: feeds)]) as contest:
-        contest.load()
-        contest.feed()
-        contest.run(until=rounds(1))
-        (lane,) = contest.lanes
-        assert lane.failure is None
-        answers = contest.answers(lane)
+    with Session([Subject(path, settings, lambda specs: feeds)]) as session:
+        session.load()
+        session.feed()
+        session.run(until=rounds(1))
+        (trial,) = session.trials
+        assert trial.failure is None
+        answers = session.answers(trial)
     np.testing.assert_allclose(answers["answers,1:0"], np.exp(images) + np.array([[1], [2], [3]]), rtol=1e-5)
     assert answers["counted"].dtype == np.int64
     assert answers["counted"].tolist() == [42]

@@ -1,6 +1,6 @@
-"""The figures that stages gave, as people read them: what changed in a line, and a table for every list of rows.
+"""The figures that stages report: a line of what changed, and a table for every list of rows.
 
-Figures are values, or pairs of before and after.
+A figure is a value, or a pair of before and after.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from onnxport.reports.run_report import ArtifactRecord
 from onnxport.reports.wording import human_size, text
 
-# Of a whole model, before and after; what it says leads the line on an artefact.
+# A fact about a whole model, before and after; these of its figures stand in the artefact's line.
 _CHANGED = "changed"
+_IN_THE_LINE = ("nodes", "opset")
 _SAME = "0"
-_SAID_OF_THE_WHOLE = ("nodes", "opset")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under `columns`; all that is not a name or a reason is a number."""
+    """Rows of text under `columns`."""
 
     title: str
     columns: tuple[str, ...]
@@ -28,17 +28,17 @@ class Table:
 
 
 def change(artifact: ArtifactRecord) -> str:
-    """ "nodes 310 -> 187, opset 11 -> 26, 13.9 MB -> 13.8 MB"; empty for what is no changed model."""
+    """Return "nodes 310 -> 187, opset 11 -> 26, 13.9 MB -> 13.8 MB"; empty where no stage changed a model."""
     found = artifact.facts.get(_CHANGED)
     if found is None:
         return ""
-    counts = [f"{name} {_arrow(found[name])}" for name in _SAID_OF_THE_WHOLE if _is_pair(found.get(name))]
+    counts = [f"{name} {_arrow(found[name])}" for name in _IN_THE_LINE if _is_pair(found.get(name))]
     sizes = human_size(artifact.report.reference.size), human_size(artifact.size)
     return ", ".join((*counts, " -> ".join(dict.fromkeys(sizes))))
 
 
 def tables(artifact: ArtifactRecord) -> Iterator[Table]:
-    """One for each fact that is a list of rows; pairs as their difference, columns without any entry left out."""
+    """Yield a table for each fact that is a list of rows; pairs become differences, empty columns are left out."""
     for name, value in artifact.facts.items():
         if _is_rows(value):
             names = dict.fromkeys(column for row in value for column in row)
@@ -50,7 +50,7 @@ def tables(artifact: ArtifactRecord) -> Iterator[Table]:
 
 
 def plain(artifact: ArtifactRecord) -> Iterator[tuple[str, str]]:
-    """The other facts, each with its text."""
+    """Yield the other facts, each with its text."""
     for name, value in artifact.facts.items():
         if isinstance(value, Mapping) and value and all(map(_is_pair, value.values())):
             yield text(name), ", ".join(f"{text(key)} {_arrow(pair)}" for key, pair in value.items())

@@ -1,0 +1,73 @@
+"""The terminal form of `onnxport inspect`: a model file's description."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from onnxport.formats.artifact import TensorSpec
+from onnxport.inspection.report import Inspection, LibrarySize, PortRecord, ReducedBuild
+from onnxport.reports.wording import human_size
+
+
+def inspection_lines(found: Inspection) -> str:
+    """Return a model file's description, a subject per line."""
+    manifest = found.manifest
+    rows = {
+        "size": f"{human_size(found.size)} in {', '.join(found.files)}",
+        "producer": found.producer or "unknown",
+        "IR version": "" if found.ir_version is None else str(found.ir_version),
+        "opset": ", ".join(f"{domain} {version}" for domain, version in found.opsets.items()),
+        "parameters": f"{found.parameters:,}",
+        "inputs": "\n".join(map(_port, found.inputs)),
+        "outputs": "\n".join(map(_port, found.outputs)),
+        "operators": _wrap(f"{op} {count}" for op, count in found.operators.items()),
+        "dynamic": "\n".join(found.dynamic) or "nothing",
+        "unusual": "\n".join(found.unusual) or "nothing",
+    }
+    if manifest is not None:
+        rows["made by"] = ", ".join(f"{name} {version}" for name, version in manifest["made_by"].items())
+        rows["made from"] = f"SHA-256 {manifest['source']}, validation {manifest['validation']}"
+    if found.build:
+        rows |= _build(found.build)
+    lines = [f"{found.path}   {found.format}"]
+    for name, text in rows.items():
+        for number, line in enumerate(text.splitlines()):
+            lines.append(f"  {'' if number else name:<12}{line}")
+    return "\n".join(lines)
+
+
+def _build(build: ReducedBuild) -> dict[str, str]:
+    """Return what a reduced build of ONNX Runtime needs, and what it saves."""
+    kernels, size = build.kernels, build.library
+    needs = [f"{build.operators} operators of {', '.join(build.types)}"]
+    if kernels:
+        needs.append(
+            f"{kernels.kept} of the {kernels.registered:,} CPU kernels of ONNX Runtime {kernels.version} stay in the "
+            f"build, {kernels.used} of them have the types of these operators"
+        )
+    if build.lacks:
+        needs.append(f"{build.config} lacks {', '.join(build.lacks)}: a build with it does not run the model")
+    if not build.config_is_there:
+        needs.append(f"{build.config} is not there: --required-operators {build.config} writes it")
+    command = textwrap.fill(build.command, width=88, break_on_hyphens=False, subsequent_indent="  ")
+    return {
+        "needs": "\n".join(needs),
+        "build": command.replace("\n", " \\\n"),
+        "library": "\n".join((_library(size), *size.sources)),
+    }
+
+
+def _library(size: LibrarySize) -> str:
+    least, full = human_size(size.least), f"in place of {human_size(size.whole)} on {size.platform}"
+    if size.most is not None:
+        return f"estimated at {least} to {human_size(size.most)} {full}, from"
+    return f"more than {least} {full}; no published build has {', '.join(size.beyond)}; from"
+
+
+def _port(port: PortRecord) -> str:
+    return str(TensorSpec(port.name, port.dtype, port.shape))
+
+
+def _wrap(items: Iterable[str]) -> str:
+    return textwrap.fill(", ".join(items), width=88, break_long_words=False)

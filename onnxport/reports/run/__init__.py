@@ -1,0 +1,1 @@
+"""The forms of the run of a single command, such as convert or validate."""

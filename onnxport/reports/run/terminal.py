@@ -1,0 +1,116 @@
+"""A run as lines of text."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from onnxport.reports import wording
+from onnxport.reports.run import facts
+from onnxport.reports.run_report import ArtifactRecord, RunReport
+from onnxport.validate.report import Figure, InputSet, Judgement, OutputReport
+
+_GAP = "   "
+_ROWS = 20
+_COLUMNS = ("output", "verdict", "difference", "of scale", "SQNR", wording.BEYOND_TOLERANCE, "decided by")
+
+
+def result_lines(run: RunReport, *, detailed: bool = False) -> str:
+    """Return a line per artefact; `detailed` adds tables of its outputs' figures."""
+    parts = []
+    for artifact in run.artifacts:
+        parts.append(result_line(artifact, run.seconds))
+        if detailed:
+            parts += [_output_table(judgement) for judgement in artifact.report.judgements]
+            parts += [_fact_table(table) for table in facts.tables(artifact)]
+    return "\n".join(parts)
+
+
+def notes(run: RunReport) -> list[str]:
+    """Return a line per note, each once for all functions of a package."""
+    found = [note for each in run.artifacts for note in (*each.notes, *_slowness(each))]
+    return [f"note: {note}" for note in dict.fromkeys(found)]
+
+
+def _slowness(artifact: ArtifactRecord) -> list[str]:
+    return [] if artifact.worth is None else list(wording.slowness(artifact.worth))
+
+
+def result_line(artifact: ArtifactRecord, seconds: float) -> str:
+    """Return an artefact's line: name, size, verdict, worst figure, inputs, time.
+
+    A dropped artefact has no size, and the error that follows the line says why a proof failed.
+    """
+    report = artifact.report
+    latency = artifact.worth and artifact.worth.latency
+    parts = [
+        wording.text(artifact.label),
+        facts.change(artifact) or wording.size(artifact) if artifact.path else "not kept",
+        wording.speed(latency) if latency else "",
+        f"{report.verdict}: {report.reason}" if report.passed else report.verdict,
+        wording.worst(report),
+        _inputs(report.fed),
+        f"{seconds:.1f} s",
+    ]
+    return _GAP.join(part for part in parts if part)
+
+
+def _inputs(fed: tuple[InputSet, ...]) -> str:
+    if not fed:
+        return ""
+    firsts = (next(iter(each.shapes.values()), ()) for each in fed)
+    batches = sorted({shape[0] for shape in firsts if len(shape) > 1})
+    batch = f", batch {' and '.join(map(str, batches))}" if batches else ""
+    return wording.count(len(fed), "input set") + batch
+
+
+def _output_table(judgement: Judgement) -> str:
+    """Return a question, its answer, and the figures per output, the worst first."""
+    shown, rest = wording.cut(wording.worst_first(judgement.outputs), _ROWS)
+    columns = wording.columns(_COLUMNS, judgement)
+    rows = [dict(zip(_COLUMNS, _cells(output), strict=True)) for output in shown]
+    lines = _table(columns, [[row[column] for column in columns] for row in rows]) if shown else []
+    if rest:
+        lines.append(f"... and {wording.count(rest, 'more output')}")
+    lines += map(_metric, judgement.metrics)
+    head = f"{judgement.question}: {judgement.verdict}   {wording.QUESTIONS[judgement.question]}"
+    return "\n".join(["", head, *textwrap.indent("\n".join(lines), "  ").splitlines()])
+
+
+def _fact_table(table: facts.Table) -> str:
+    return "\n".join(["", table.title, *(f"  {line}" for line in _table(table.columns, table.rows))])
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return lines as wide as the terminal, or 160 columns where there is none."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="")
+    for column in columns:
+        table.add_column(column, overflow="fold", min_width=8)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(color_system=None, width=shutil.get_terminal_size((160, 40)).columns - 2)
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def _cells(output: OutputReport) -> tuple[str, ...]:
+    return (
+        wording.text(output.name),
+        output.verdict,
+        wording.number(output.difference),
+        wording.number(output.share),
+        wording.sqnr(output),
+        f"{output.mismatches:,} of {output.elements:,}",
+        wording.text(output.rule),
+    )
+
+
+def _metric(figure: Figure) -> str:
+    parts = (wording.metric_name(figure), wording.metric_value(figure), wording.budget(figure))
+    return _GAP.join(part for part in parts if part)
