@@ -14,14 +14,14 @@ import onnx_ir as ir
 from onnxport.core.child_process import ChildBug
 from onnxport.core.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.deployment.estimation import Estimate, estimate
-from onnxport.deployment.estimation.graph import Graph
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.estimation.table import View, load_table
 from onnxport.deployment.model_variants import Workshop
 from onnxport.deployment.probes import AskOptions, NotHere
 from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import ASKING, Runtime
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.input_shapes import GivenShape
 from onnxport.formats.model import Model
 from onnxport.optimizers.fixed_shapes import pinned, resized
@@ -79,17 +79,17 @@ class Subject:
             )
         return cls(path, fixed, folder, workshop, stored_as, shapes, notes)
 
-    def graph(self, view: View) -> Graph:
+    def graph(self, view: View) -> OperatorGraph:
         return self.loaded if view == "loaded" else self.stored
 
     @cached_property
-    def stored(self) -> Graph:
+    def stored(self) -> OperatorGraph:
         """The graph of the file."""
         assert self.model is not None
-        return graph_of(self.model)
+        return estimation_graph(self.model)
 
     @cached_property
-    def loaded(self) -> Graph:
+    def loaded(self) -> OperatorGraph:
         """What ONNX Runtime leaves of it; the graph of the file where ONNX Runtime cannot load that."""
         assert self.model is not None
         to = self.folder / f"{self.path.stem}.loaded.onnx"
@@ -97,7 +97,7 @@ class Subject:
             self.workshop.load(self.path, self.model.weight_bytes, to)
         except (InputError, MachineError, ChildBug):
             return self.stored
-        return graph_of(Model(ir.load(to), to))
+        return estimation_graph(Model(ir.load(to), to))
 
 
 def _runs(path: Path, workshop: Workshop) -> bool:

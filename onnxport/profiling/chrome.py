@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnxport.profiling.graphs import Node
+from onnxport.formats.graph import Node
 from onnxport.profiling.recording import Recording
 
 _PROCESS = 1
 _THREAD = 1
 
 
-def chrome_trace(recording: Recording, sources: Mapping[int, Sequence[Node]], model: str) -> str:
+def chrome_trace(recording: Recording, sources: Mapping[Node, Sequence[Node]], model: str) -> str:
     """The JSON document, of all runs with the profiler."""
     nodes = list(recording.executed.walk())
     names = {"process_name": model, "thread_name": recording.ran_on}
@@ -28,8 +28,8 @@ def chrome_trace(recording: Recording, sources: Mapping[int, Sequence[Node]], mo
     for number, run in enumerate(recording.runs, 1):
         events.append(_event(f"run {number}", "run", run.start, run.duration, {}))
         for span in run.spans:
-            origin = sources.get(id(nodes[span.node]), ()) if span.node >= 0 else ()
-            about = {"op": span.op, "provider": span.provider, "onnx nodes": [each.shown for each in origin]}
+            origin = sources.get(nodes[span.node], ()) if span.node >= 0 else ()
+            about = {"op": span.op, "provider": span.provider, "onnx nodes": [each.label for each in origin]}
             events.append(_event(span.name, span.op, span.start, span.duration, about))
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from onnxport.profiling.graphs import Node
+from onnxport.formats.graph import Node
 
 Key = TypeVar("Key")
 
@@ -21,13 +21,13 @@ def delegated(nodes: Mapping[Key, Node], own: Collection[Key], there: Collection
         own: those that LiteRT's kernels ran.
         there: values that are there before the first node runs.
     """
-    made = {name for node in nodes.values() for name in node.outputs}
+    made = {name for node in nodes.values() for name in node.output_names}
     ready = set(there)
     left = list(nodes)
     order: list[Key] = []
 
     def is_ready(key: Key) -> bool:
-        return all(name in ready or name not in made for name in nodes[key].inputs)
+        return all(name in ready or name not in made for name in nodes[key].input_names)
 
     while left:
         first = next((key for key in left if is_ready(key)), None)
@@ -37,7 +37,7 @@ def delegated(nodes: Mapping[Key, Node], own: Collection[Key], there: Collection
         waiting = []
         for key in left:
             if (key in own) is side and is_ready(key):
-                ready.update(nodes[key].outputs)
+                ready.update(nodes[key].output_names)
                 order += [] if side else [key]
             else:
                 waiting.append(key)

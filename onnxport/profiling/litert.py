@@ -14,13 +14,13 @@ from onnxport.bench.loaders.base import Chosen
 from onnxport.bench.ports import TflitePorts
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import TensorSpec
-from onnxport.profiling.graphs import Graph
+from onnxport.formats.graph import OperatorGraph
 from onnxport.profiling.interleaving import in_turns, typical
 from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
 from onnxport.profiling.litert_library import ProfiledModel
 from onnxport.profiling.litert_nodes import Ran, ran_in
 from onnxport.profiling.recording import Recording, Run, Span
-from onnxport.profiling.tflite_graph import operators
+from onnxport.profiling.tflite_graph import read_operators
 from onnxport.runtimes.options import RuntimeOptions
 
 _LOOPS = (
@@ -43,7 +43,7 @@ class LitertProfiler:
         self._model = tflite.load(str(path), settings)
         self._ports = TflitePorts(path, self._model.inputs)
         self._profiled = ProfiledModel(path, "builtin" if plain else "delegate", options.threads)
-        self._operators = operators(path)
+        self._operators = read_operators(path)
         return self._ports.inputs
 
     def record(self, feeds: Feeds, runs: int, warmup: int) -> Recording:
@@ -60,15 +60,15 @@ class LitertProfiler:
         ran = ran_in(sequences[-1], self._operators)
         within = [each.elapsed for each in map(invocation, told) if each is not None]
         outside = 1e6 * typical(profiled) - typical(within) if within else 0.0
-        inputs, constants = self._operators.inputs, self._operators.constants
+        main = self._operators.main
         return Recording(
             ran_on=self._model.ran_on,
             plain=plain,
             profiled=profiled,
             outside=max(0.0, outside),
             runs=tuple(_run(events, sequence, ran) for events, sequence in zip(told, sequences, strict=True)),
-            executed=Graph(ran.nodes, inputs, constants),
-            file=self._operators.as_noted(),
+            executed=OperatorGraph(list(ran.nodes), main.inputs, constants=main.constants),
+            file=self._operators.noted_graph(),
             noted=self._operators.noted,
             notes=(_LOOPS,) if any(step.holder for step in sequences[-1]) else (),
         )

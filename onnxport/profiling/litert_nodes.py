@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from onnxport.formats.graph import Node
 from onnxport.profiling import xnnpack
 from onnxport.profiling.delegate_order import delegated
-from onnxport.profiling.graphs import Node
 from onnxport.profiling.litert_events import DELEGATED, Step
-from onnxport.profiling.tflite_graph import Number, Operators
+from onnxport.profiling.tflite_graph import Number, TfliteOperators
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Ran:
     names: tuple[str, ...]
 
 
-def ran_in(sequence: Sequence[Step], known: Operators) -> Ran:
+def ran_in(sequence: Sequence[Step], known: TfliteOperators) -> Ran:
     """Who ran in the steps of a run."""
     nodes = _main(sequence, known)
     keys: dict[Hashable, int] = {}
@@ -41,29 +41,31 @@ def ran_in(sequence: Sequence[Step], known: Operators) -> Ran:
     return Ran(tuple(nodes[key] for key in keys), tuple(places), tuple(names))
 
 
-def _main(sequence: Sequence[Step], known: Operators) -> dict[Hashable, Node]:
+def _main(sequence: Sequence[Step], known: TfliteOperators) -> dict[Hashable, Node]:
     """The nodes of the main graph's steps, without those between them that XNNPACK fused."""
     main = [step for step in sequence if step.holder is None]
     found = _operators(main, {_number(step) for step in sequence if step.event.kind != DELEGATED}, known)
-    through = known.without(set(found.values()))
+    kept = known.keep(set(found.values()))
     nodes: dict[Hashable, Node] = {}
     behind: Node | None = None
     for step in reversed(main):
         number = found.get(_key(step))
-        node = None if number is None else through.get(number)
+        node = None if number is None else kept.get(number)
         # What XNNPACK put in for the one behind it has that one's.
         if node is None and step.event.kind == DELEGATED and xnnpack.is_helper(step.event.tag):
             node = behind
         behind = node
-        nodes[_key(step)] = node or Node("", step.event.tag, (), ())
+        nodes[_key(step)] = node or Node(step.event.tag)
     return nodes
 
 
-def _operators(main: Sequence[Step], own: set[Number], known: Operators) -> Mapping[Hashable, Number]:
+def _operators(main: Sequence[Step], own: set[Number], known: TfliteOperators) -> Mapping[Hashable, Number]:
     """The operator of each step: told by the event of LiteRT's own kernels, by alignment of XNNPACK's."""
     theirs = [step for step in main if step.event.kind == DELEGATED]
-    given = delegated(known.main_nodes(), own, known.constants | known.inputs)
-    pairs = xnnpack.paired([step.event.tag for step in theirs], [known.names[each] for each in given])
+    given = delegated(
+        known.main_nodes(), own, {each.name for each in (*known.main.constants, *known.main.inputs)}
+    )
+    pairs = xnnpack.paired([step.event.tag for step in theirs], [known.ops[each] for each in given])
     found = {_key(step): _number(step) for step in main if step.event.kind != DELEGATED}
     aligned = zip(theirs, pairs, strict=True)
     return found | {_key(step): given[pair] for step, pair in aligned if pair is not None}

@@ -17,8 +17,10 @@ import onnxruntime
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.graph import OperatorGraph
+from onnxport.formats.graph.onnx import read_onnx
+from onnxport.formats.graph.ort import read_ort
 from onnxport.profiling import trace_file
-from onnxport.profiling.graphs import Graph, onnx_graph, ort_graph
 from onnxport.profiling.interleaving import in_turns
 from onnxport.profiling.recording import Recording
 from onnxport.runtimes.options import RuntimeOptions
@@ -92,19 +94,19 @@ class OrtProfiler:
         source = os.fspath(model) if isinstance(model, Path) else model
         return onnxruntime.InferenceSession(source, options, providers=providers)
 
-    def _watched(self, path: Path) -> tuple[Any, Graph]:
+    def _watched(self, path: Path) -> tuple[Any, OperatorGraph]:
         """The session with the profiler, and what it executes."""
         level = self._options.level
         if path.suffix.lower() == ".ort":
-            return self._session(path, level, **self._profiling("model")), ort_graph(path)
+            return self._session(path, level, **self._profiling("model")), read_ort(path).graph
         optimized = Path(self._folder, "optimized.onnx")
         try:
             session = self._session(
                 path, level, optimized_model_filepath=os.fspath(optimized), **self._profiling("model")
             )
         except Exception:  # a provider that compiles nodes cannot write them down
-            return self._session(path, level, **self._profiling("model")), Graph(())
-        return session, onnx_graph(optimized)
+            return self._session(path, level, **self._profiling("model")), OperatorGraph([])
+        return session, read_onnx(optimized)
 
     def _profiling(self, name: str) -> dict[str, Any]:
         return {"enable_profiling": True, "profile_file_prefix": os.path.join(self._folder, name)}

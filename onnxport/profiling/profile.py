@@ -11,9 +11,10 @@ from onnxport.bench.inputs import Inputs
 from onnxport.core.child_process import Child
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.onnx import read_onnx
 from onnxport.formats.model import Model
 from onnxport.profiling.chrome import chrome_trace
-from onnxport.profiling.graphs import Node, onnx_graph
 from onnxport.profiling.interleaving import typical
 from onnxport.profiling.origins import origins
 from onnxport.profiling.params import ProfileParams
@@ -41,12 +42,12 @@ _PATIENCE = "give it more time with --timeout SECONDS, fewer --runs, or smaller 
 class Profile:
     """Attributes:
     recording: what the report sums up.
-    sources: `id` of an executed node to the model's nodes that it computes.
+    sources: an executed node to the model's nodes that it computes.
     """
 
     report: ProfileReport
     recording: Recording
-    sources: Mapping[int, Sequence[Node]]
+    sources: Mapping[Node, Sequence[Node]]
 
     def trace(self) -> str:
         """All runs in the Trace Event Format."""
@@ -138,15 +139,15 @@ def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
     return Inputs(params, graphs)
 
 
-def _sources(recording: Recording, source: Path | None) -> Mapping[int, Sequence[Node]]:
+def _sources(recording: Recording, source: Path | None) -> Mapping[Node, Sequence[Node]]:
     """The ONNX nodes of each executed one; of a file without its source what the file itself says of them."""
     if source is not None:
-        return origins(recording.executed, onnx_graph(source))
+        return origins(recording.executed, read_onnx(source))
     if recording.file is None:
         return origins(recording.executed, recording.executed)
     return {
-        number: [node for node in nodes if not recording.noted.isdisjoint(node.outputs)]
-        for number, nodes in origins(recording.executed, recording.file).items()
+        executed: [node for node in nodes if not recording.noted.isdisjoint(node.output_names)]
+        for executed, nodes in origins(recording.executed, recording.file).items()
     }
 
 

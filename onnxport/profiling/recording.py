@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnxport.profiling.graphs import Graph
+from onnxport.formats.graph import OperatorGraph
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Recording:
     profiled: tuple[float, ...]
     outside: float
     runs: tuple[Run, ...]
-    executed: Graph
+    executed: OperatorGraph
     overhead: float = 0.0
     notes: tuple[str, ...] = ()
-    file: Graph | None = None
+    file: OperatorGraph | None = None
     noted: frozenset[str] = frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnxport.profiling.graphs import Node
+from onnxport.formats.graph import Node
 from onnxport.profiling.interleaving import undisturbed
 from onnxport.profiling.recording import Recording, Span
 from onnxport.profiling.report import Group, NodeTime
@@ -13,11 +13,11 @@ _LISTED = 3  # sources by name; of more the first, the last and how many
 UNKNOWN = "(not told)"
 
 
-def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> tuple[NodeTime, ...]:
+def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> tuple[NodeTime, ...]:
     """Every node that was executed, in the order of execution.
 
     Args:
-        sources: `id` of an executed node to the model's nodes that it computes.
+        sources: an executed node to the model's nodes that it computes.
     """
     nodes = list(recording.executed.walk())
     # Means over the same runs add up to what such a run takes; medians of nodes would not, since a disturbance hits
@@ -35,7 +35,7 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
     whole = sum(times.values()) or 1.0
     found = []
     for key, span in order.items():
-        origin = sources.get(id(nodes[span.node]), ()) if span.node >= 0 else ()
+        origin = sources.get(nodes[span.node], ()) if span.node >= 0 else ()
         found.append(
             NodeTime(
                 name=span.name,
@@ -43,7 +43,7 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
                 ms=times[key],
                 share=times[key] / whole,
                 provider=span.provider,
-                sources=tuple(node.shown for node in origin),
+                sources=tuple(node.label for node in origin),
                 source_ops=tuple(node.op for node in origin),
             )
         )

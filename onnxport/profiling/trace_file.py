@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxport.profiling.graphs import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph
 from onnxport.profiling.recording import Run, Span
 
 _KERNEL = "_kernel_time"
@@ -74,15 +74,15 @@ def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
     return list(zip(runs, kernels, strict=True))
 
 
-def run_of(run: Event, kernels: Sequence[Event], graph: Graph, costs: Costs) -> Run:
+def run_of(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: Costs) -> Run:
     """One run with its nodes found in `graph`, which is what ONNX Runtime wrote down of itself."""
-    places = {id(node): place for place, node in enumerate(graph.walk())}
+    places = {node: place for place, node in enumerate(graph.walk())}
     spans: list[Span] = []
     _find(_nested(kernels, _holders(graph)), graph, places, costs, spans)
     return Run(run["ts"], run["dur"], tuple(sorted(spans, key=lambda span: span.start)))
 
 
-def _holders(graph: Graph) -> frozenset[tuple[str, str]]:
+def _holders(graph: OperatorGraph) -> frozenset[tuple[str, str]]:
     """Nodes with bodies."""
     return frozenset((node.name, node.op) for node in graph.walk() if node.bodies)
 
@@ -105,8 +105,8 @@ def _nested(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> li
 
 def _find(
     executed: Sequence[_Executed],
-    graph: Graph,
-    places: Mapping[int, int],
+    graph: OperatorGraph,
+    places: Mapping[Node, int],
     costs: Costs,
     spans: list[Span],
 ) -> None:
@@ -115,7 +115,7 @@ def _find(
         inner = sum(one.duration + costs.between for one in each.inner)
         spans.append(
             Span(
-                node=-1 if node is None else places[id(node)],
+                node=-1 if node is None else places[node],
                 name=name,
                 op=op,
                 provider=each.event["args"].get("provider", ""),
@@ -128,7 +128,7 @@ def _find(
             _find(each.inner, _body(each.inner, node), places, costs, spans)
 
 
-def _matched(executed: Sequence[_Executed], graph: Graph) -> list[Node | None]:
+def _matched(executed: Sequence[_Executed], graph: OperatorGraph) -> list[Node | None]:
     """The node of each execution: by order, which is that of the file, or else by name."""
     count = len(graph.nodes)
     if count and len(executed) % count == 0:  # bodies of loops once per turn
@@ -147,15 +147,15 @@ def _matched(executed: Sequence[_Executed], graph: Graph) -> list[Node | None]:
     return found
 
 
-def _body(inner: Sequence[_Executed], node: Node | None) -> Graph:
+def _body(inner: Sequence[_Executed], node: Node | None) -> OperatorGraph:
     """The body of `node` that was executed: the one that has most of the nodes."""
     if node is None or not node.bodies:
-        return Graph(())
+        return OperatorGraph([])
     labels = [each.label for each in inner]
 
-    def known(body: Graph) -> int:
+    def known(body: OperatorGraph) -> int:
         names = {(one.name, one.op) for one in body.nodes}
         ops = {one.op for one in body.nodes if not one.name}
         return sum(label in names or label[1] in ops for label in labels)
 
-    return max(node.bodies, key=known)
+    return max(node.bodies.values(), key=known)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from fixtures import models
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.probes.refusals import mnn, ncnn, openvino, tract
 from onnxport.deployment.report import Placement
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -112,7 +112,7 @@ SUBJECT = model(
     [node("IsNaN", "x", "b"), node("Cast", "b", "f", to=1), node("Conv", "f w", "y")],
     weights={"w": np.ones((4, 3, 3, 3), np.float32)},
 )
-GRAPH = graph_of(SUBJECT)
+GRAPH = estimation_graph(SUBJECT)
 
 
 @pytest.mark.parametrize(

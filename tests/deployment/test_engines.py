@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onnxport.deployment.estimation import estimate
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.estimation.table import load_table
 from onnxport.deployment.report import Placement
 from onnxport.formats.model import Model
@@ -19,7 +19,7 @@ ENGINES = ("openvino", "tract", "rten", "candle", "burn", "ncnn", "mnn")
 
 
 def estimated(runtime: str, subject: Model) -> Placement:
-    return estimate(graph_of(subject), load_table(runtime)).placement
+    return estimate(estimation_graph(subject), load_table(runtime)).placement
 
 
 @pytest.mark.parametrize("runtime", ENGINES)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
 
 from onnxport.deployment.estimation import estimate
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.estimation.partitions import groups
 from onnxport.deployment.estimation.table import Table, has_table, load_table
 from onnxport.deployment.report import Placement
@@ -59,7 +59,7 @@ def table(operators: dict[str, Any], **more: Any) -> Table:
 
 
 def placed(subject: Model, operators: dict[str, Any], **more: Any) -> Placement:
-    return estimate(graph_of(subject), table(operators, **more)).placement
+    return estimate(estimation_graph(subject), table(operators, **more)).placement
 
 
 def why(subject: Model, rule: Any, op: str = "Conv") -> str:
@@ -119,7 +119,7 @@ def test_taken_nodes_are_one_group_as_long_as_none_waits_for_the_fallback() -> N
     found = placed(model(nodes), dict.fromkeys(("Relu", "Abs", "Add")))
     # Add waits for Exp, which waits for Relu: one group of all three would wait for itself.
     assert (found.extent, found.taken, found.partitions) == ("part", 3, 2)
-    whole = graph_of(model(nodes))
+    whole = estimation_graph(model(nodes))
     names = [
         [each.op for each in group] for group in groups(whole, [n for n in whole.nodes if n.op != "Exp"])
     ]

@@ -11,13 +11,13 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.core.errors import InputError
 from onnxport.deployment.analysis import deployment
-from onnxport.deployment.estimation.graph import Graph, Node, Tensor
 from onnxport.deployment.litert.conversion import Subject, subject
 from onnxport.deployment.litert.gpu import estimated
 from onnxport.deployment.litert.subsets import subsets
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.probes import AskOptions, tflite_cpu, tflite_gpu
 from onnxport.deployment.report import Fallback, Placement
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
 from tests.cli.sandbox import Sandbox
 
 # XNNPACK has no TopK, and what is on both sides of it cannot run together.
@@ -66,7 +66,7 @@ def test_nodes_are_those_of_an_interpreter_without_delegates(cut: Subject) -> No
 
 
 def test_what_xnnpack_left_is_named_as_the_onnx_model_names_it(cut: Subject, folder: Path) -> None:
-    partitions = tflite_cpu.partitions_of(cut.file, 1)
+    partitions = tflite_cpu.partitions_of(cut, 1)
     assert sorted(sorted(node.op for node in each) for each in partitions.taken) == [["ABS"], ["ADD"]]
     left = [node for node in cut.file.main.graph.nodes if not any(node in each for each in partitions.taken)]
     assert [cut.fallback(node, "w") for node in left] == [
@@ -125,28 +125,17 @@ def test_what_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:
 
 
 def tensor(name: str, shape: Sequence[int], dtype: str = "float32", *, constant: bool = False) -> Tensor:
-    return Tensor(name, dtype, tuple(shape), stored=_Nothing() if constant else None)
+    return Tensor(name, dtype, tuple(shape), is_constant=constant)
 
 
-class _Nothing:
-    def numpy(self) -> object:
-        raise AssertionError("nobody has to read it")
-
-
-def chain(*nodes: Node) -> Graph:
-    """Nodes that know who reads from whom."""
-    made = {tensor: node for node in nodes for tensor in node.outputs}
-    for node in nodes:
-        node.producers = [made[each] for each in node.inputs if each in made]
-        for producer in node.producers:
-            producer.consumers.append(node)
-    return Graph(list(nodes), 0)
+def chain(*nodes: Node) -> OperatorGraph:
+    return OperatorGraph(list(nodes)).link()
 
 
 def operator(
     op: str, inputs: Sequence[Tensor], output: Tensor, version: int = 1, **attributes: object
 ) -> Node:
-    return Node(op, "", output.name, version, tuple(inputs), (output,), attributes=attributes)
+    return Node(op, version=version, inputs=tuple(inputs), outputs=(output,), attributes=attributes)
 
 
 X = tensor("x", [1, 4, 4, 8])

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.profiling.graphs import onnx_graph
+from onnxport.formats.graph.onnx import read_onnx
 from tests.profiling.graphs import graph, told
 
 CONVOLUTIONS = """
@@ -156,6 +156,6 @@ def test_what_onnx_runtime_fuses_is_all_that_it_replaces(op: str, tmp_path: Path
     options.optimized_model_filepath = str(optimized)
     options.log_severity_level = 4
     onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    executed = onnx_graph(optimized)
+    executed = read_onnx(optimized)
     assert [node.op for node in executed.nodes] == [op]
-    assert list(told(executed, onnx_graph(model)).values()) == [[node.name for node in nodes]]
+    assert list(told(executed, read_onnx(model)).values()) == [[node.name for node in nodes]]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onnxport.deployment.estimation.graph import Graph, Node, is_settled
+from onnxport.deployment.estimation.graph import is_folded
 from onnxport.deployment.estimation.partitions import groups
 from onnxport.deployment.estimation.support import Reason, refusal
 from onnxport.deployment.estimation.table import Table
 from onnxport.deployment.report import Extent, Fallback, Placement
+from onnxport.formats.graph import Node, OperatorGraph
 
 __all__ = ["Estimate", "estimate"]
 
@@ -22,7 +23,7 @@ class Estimate:
     mends: tuple[str, ...] = ()
 
 
-def estimate(graph: Graph, table: Table) -> Estimate:
+def estimate(graph: OperatorGraph, table: Table) -> Estimate:
     """Holds every node of `graph` against `table`."""
     if graph.opset not in table.opset:
         return _of_another_opset(graph, table)
@@ -43,7 +44,7 @@ def estimate(graph: Graph, table: Table) -> Estimate:
             "taken": count - len(refused),
             "partitions": sum(len(group) >= table.smallest for group in found) if table.fallback else None,
             "fallbacks": tuple(
-                Fallback(op=node.qualified, node=node.name, why=reason.why)
+                Fallback(op=node.qualified, node=node.label, why=reason.why)
                 for node, reason in ((node, refused.get(node)) for node in graph.all_nodes())
                 if reason is not None
             ),
@@ -52,7 +53,7 @@ def estimate(graph: Graph, table: Table) -> Estimate:
     return Estimate(placement, _frequent(refused.values()))
 
 
-def _inner(graph: Graph) -> Iterable[tuple[bool, Node]]:
+def _inner(graph: OperatorGraph) -> Iterable[tuple[bool, Node]]:
     """Every node, and whether it is in a body of another."""
     return ((each is not graph, node) for each in graph.graphs() for node in each.nodes)
 
@@ -60,12 +61,12 @@ def _inner(graph: Graph) -> Iterable[tuple[bool, Node]]:
 def _refused(in_body: bool, node: Node, table: Table, refused: dict[Node, Reason]) -> Reason | None:
     if in_body and not table.bodies:
         return Reason("it is inside If, Loop or Scan", mends=("optimize",))
-    if table.folds and is_settled(node):
+    if table.folds and is_folded(node):
         return None
     return refusal(node, table, refused)
 
 
-def _taken(graph: Graph, refused: dict[Node, Reason]) -> set[Node]:
+def _taken(graph: OperatorGraph, refused: dict[Node, Reason]) -> set[Node]:
     return {node for node in graph.nodes if node not in refused}
 
 
@@ -88,7 +89,7 @@ def _placement(table: Table) -> Placement:
     )
 
 
-def _of_another_opset(graph: Graph, table: Table) -> Estimate:
+def _of_another_opset(graph: OperatorGraph, table: Table) -> Estimate:
     nearest = table.opset.most if graph.opset > (table.opset.most or 0) else table.opset.least
     placement = _placement(table).model_copy(
         update={"nodes": sum(1 for _ in graph.all_nodes()), "why": f"opset {graph.opset}, {table.opset}"}

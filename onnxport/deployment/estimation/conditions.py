@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from onnxport.deployment.estimation.graph import Node, follows
+from onnxport.deployment.estimation.graph import find_tensors, is_derived
 from onnxport.deployment.litert import conditions as tflite
+from onnxport.formats.graph import Node
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
 
@@ -19,10 +20,10 @@ def _behind(node: Node, operators: Any, refused: Collection[Node]) -> str:
     """Fused with what it reads: that has to be one of `operators`, and nobody else may read it."""
     if len(node.producers) == 1 and node.producers[0].op in operators:
         if node.producers[0] in refused:
-            return f"{node.producers[0].name!r} before it is not taken"
+            return f"{node.producers[0].label!r} before it is not taken"
         shared = len(node.producers[0].consumers) > 1
         return (
-            f"{node.producers[0].name!r} has other readers, with which it cannot be fused" if shared else ""
+            f"{node.producers[0].label!r} has other readers, with which it cannot be fused" if shared else ""
         )
     return f"it is taken directly behind {' or '.join(operators)} only"
 
@@ -30,7 +31,7 @@ def _behind(node: Node, operators: Any, refused: Collection[Node]) -> str:
 def _known_dimensions(node: Node, wanted: Any, _: Collection[Node]) -> str:
     """Dimensions that have to be known: parameter to axes."""
     for key, axes in wanted.items():
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if tensor.shape is None:
                 return f"the shape of {tensor.name!r} is unknown"
             for axis in axes:
@@ -69,7 +70,7 @@ def _last_axis(node: Node, name: Any, _: Collection[Node]) -> str:
 def _absent(node: Node, keys: Any, _: Collection[Node]) -> str:
     """Operands that may not be given."""
     for key in keys:
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             called = f"input {int(key) + 1}" if key.isdecimal() else key
             return f"it takes no {called}, which is {tensor.name!r}"
     return ""
@@ -84,8 +85,8 @@ def _not_given(node: Node, names: Any, _: Collection[Node]) -> str:
 def _settled(node: Node, keys: Any, _: Collection[Node]) -> str:
     """Operands that have to be known once the sizes of the inputs are: constants, sizes, and what follows from both."""
     for key in keys:
-        for tensor in node.tensors(key):
-            if not follows(tensor, node):
+        for tensor in find_tensors(node, key):
+            if not is_derived(tensor, node):
                 return (
                     f"{tensor.name!r} is computed from the inputs' values, it has to follow from their sizes"
                 )

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
-from onnxport.deployment.estimation.graph import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph
 
 
-def groups(graph: Graph, taken: Collection[Node]) -> list[list[Node]]:
+def groups(graph: OperatorGraph, taken: Collection[Node]) -> list[list[Node]]:
     """The groups of `taken` nodes of one graph, each in the order of the graph."""
     waits = {node: len(node.producers) for node in graph.nodes}
     ready = deque(node for node in graph.nodes if not waits[node])

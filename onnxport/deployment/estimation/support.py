@@ -10,8 +10,9 @@ from typing import Any
 import onnx
 
 from onnxport.deployment.estimation.conditions import CONDITIONS, MENDS
-from onnxport.deployment.estimation.graph import Node, Tensor
+from onnxport.deployment.estimation.graph import find_tensors
 from onnxport.deployment.estimation.table import Range, Rule, Table
+from onnxport.formats.graph import Node, Tensor
 
 # Reasons in the order in which one is nearer to being taken than another: of several rules for one operator the
 # refusal is told that got furthest.
@@ -75,13 +76,13 @@ def _refusals(node: Node, rule: Rule, table: Table, refused: Collection[Node]) -
         yield _of_version(node, rule.version)
     for key, words in rule.types.items():
         types = table.types(words)
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if tensor.dtype not in types and tensor.dtype != "unknown":
                 yield Reason(
                     f"{_named(tensor)} is {tensor.dtype}, it takes {_listed(types)}", "types", _typed(types)
                 )
     for key, ranks in rule.ranks.items():
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if tensor.shape is not None and len(tensor.shape) not in ranks:
                 yield Reason(f"rank {len(tensor.shape)} of {_named(tensor)}, {ranks}", "ranks")
     yield from _of_shapes(node, rule)
@@ -109,14 +110,14 @@ def _of_version(node: Node, version: Range) -> Reason:
 
 def _of_shapes(node: Node, rule: Rule) -> Iterator[Reason]:
     for key in rule.constant:
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if not tensor.is_constant:
                 yield Reason(
                     f"{_named(tensor)} is computed at run time, it has to be constant",
                     mends=("shape", "optimize"),
                 )
     for key in rule.static:
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if not tensor.is_constant and not tensor.is_static:
                 yield Reason(f"the shape of {_named(tensor)} is open: {_shown(tensor)}", mends=("shape",))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from onnxport.deployment.estimation.graph import Node, Tensor
+from onnxport.formats.graph import Node, Tensor
 
 _FLOATS = ("float32", "float16")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from onnxport.deployment.estimation.graph import Graph, Node, Tensor
 from onnxport.deployment.estimation.support import refusal
 from onnxport.deployment.estimation.table import Table
 from onnxport.deployment.litert.subsets import subsets
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
 
 _LARGEST = 1  # max_delegated_partitions
 _STAYS = "float16 weights become float32 on the CPU where the delegate does not take all"
@@ -38,7 +38,7 @@ def table() -> Table:
     return Table.model_validate(yaml.safe_load(text))
 
 
-def estimated(graph: Graph) -> Estimated:
+def estimated(graph: OperatorGraph) -> Estimated:
     """What the delegate takes of a graph all of whose sizes are known when it is loaded."""
     rules = table()
     halves = {node.outputs[0]: node for node in graph.nodes if _is_half(node)}

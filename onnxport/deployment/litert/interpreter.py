@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.deployment.report import Extent
@@ -13,6 +15,9 @@ from onnxport.deployment.report import Extent
 # For open dimensions, the likeliest first: LiteRT itself takes 1, which is smaller than some windows.
 _SIZES = (1, 64, 224, 512)
 _PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+
+_SUBGRAPHS = 8  # the vtable entry of a Model's third field
+_ENTRY = struct.Struct("<I")
 
 
 class NotLoadedError(Exception):
@@ -82,3 +87,16 @@ def of_unknown_size(interpreter: Any, candidates: Iterable[int]) -> list[int]:
         except ValueError:
             found.append(index)
     return found
+
+
+def swap_main(path: Path, index: int) -> bytes:
+    """Return the file with subgraph `index` in the place of the main one."""
+    content = bytearray(path.read_bytes())
+    table = schema.Model.GetRootAs(content, 0)._tab
+    # An entry of the vector is the distance from itself to its table, and all tables lie behind the vector.
+    first = table.Vector(table.Offset(_SUBGRAPHS))
+    other = first + _ENTRY.size * index
+    starts = [at + _ENTRY.unpack_from(content, at)[0] for at in (first, other)]
+    _ENTRY.pack_into(content, first, starts[1] - first)
+    _ENTRY.pack_into(content, other, starts[0] - other)
+    return bytes(content)

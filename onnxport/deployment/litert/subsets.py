@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from onnxport.deployment.estimation.graph import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph
 
 _SIDE_EFFECTS = ("IF", "WHILE", "CALL_ONCE")
 
@@ -21,7 +21,7 @@ class Subset:
     nodes: tuple[Node, ...]
 
 
-def subsets(graph: Graph, taken: Collection[Node]) -> list[Subset]:
+def subsets(graph: OperatorGraph, taken: Collection[Node]) -> list[Subset]:
     """The subsets of one graph in the order in which they run, where the delegate takes the nodes `taken`."""
     waiting = list(graph.nodes)
     before = _chained(waiting)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from onnxport.deployment.estimation.graph import Node, Tensor
+from onnxport.formats.graph import Node, Tensor
 
 _DELEGATE = "DELEGATE"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.errors import MachineError, OnnxportError
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.probes import AskOptions
 from onnxport.deployment.probes.inputs import one_set
 from onnxport.deployment.probes.refusals import READERS
@@ -35,7 +35,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
     kind = registry.find_runtime("onnx", options.runtime)
     factory = kind.load()
     model = Model.load(path)
-    graph = graph_of(model)
+    graph = estimation_graph(model)
     trial = _Trial(one_set(path, model, options.shapes), factory, options)
     answer = Placement(
         runtime=options.runtime,

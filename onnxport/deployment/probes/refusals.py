@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from onnxport.core.errors import UsageError
-from onnxport.deployment.estimation.graph import Graph, Node
 from onnxport.deployment.report import Fallback
 from onnxport.formats.artifact import Dim
+from onnxport.formats.graph import Node, OperatorGraph
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.fixed_shapes import pinned
 
@@ -32,25 +32,25 @@ class Refused:
     why: str = ""
 
 
-Reader = Callable[[str, Graph, Model, Sizes], Refused]
+Reader = Callable[[str, OperatorGraph, Model, Sizes], Refused]
 
 
 def _plain(said: str) -> Refused:
     return Refused(why=" ".join(said.split())[:_LONGEST])
 
 
-def _of_operators(names: Iterable[str], graph: Graph, why: str) -> tuple[Fallback, ...]:
+def _of_operators(names: Iterable[str], graph: OperatorGraph, why: str) -> tuple[Fallback, ...]:
     """Every node of these operators."""
     wanted = set(names)
     return tuple(
-        Fallback(op=node.qualified, node=node.name, why=why.format(op=node.op))
+        Fallback(op=node.qualified, node=node.label, why=why.format(op=node.op))
         for node in graph.all_nodes()
         if node.op in wanted
     )
 
 
 def _of_node(node: Node, why: str) -> Fallback:
-    return Fallback(op=node.qualified, node=node.name, why=" ".join(why.split())[:_LONGEST])
+    return Fallback(op=node.qualified, node=node.label, why=" ".join(why.split())[:_LONGEST])
 
 
 _TRACT_NODE = re.compile(r'node #\d+ "([^"]+)"')
@@ -58,21 +58,21 @@ _TRACT_UNKNOWN = re.compile(r"Unimplemented\((\w+)\)")
 _TRACT_SHAPES = re.compile(r"Impossible to unify|Unifying shapes")
 
 
-def tract(said: str, graph: Graph, model: Model, sizes: Sizes) -> Refused:
+def tract(said: str, graph: OperatorGraph, model: Model, sizes: Sizes) -> Refused:
     """Steps from the outermost node to the reason. The first unknown operator ends it: others may follow."""
     if unknown := _TRACT_UNKNOWN.findall(said):
         return Refused(_of_operators(unknown, graph, "tract has no {op}"))
     if _TRACT_SHAPES.search(said) and (contradicted := tuple(_contradicted(graph, model, sizes))):
         return Refused(contradicted)
     named = set(_TRACT_NODE.findall(said))
-    found = [node for node in graph.all_nodes() if {node.name, *_made(node)} & named]
+    found = [node for node in graph.all_nodes() if {node.label, *_made(node)} & named]
     if not found:
         return _plain(said)
     reason = said.rsplit('" ', 1)[-1].partition(": ")[2] or said
     return Refused((_of_node(found[-1], reason),))
 
 
-def _contradicted(graph: Graph, model: Model, sizes: Sizes) -> Iterator[Fallback]:
+def _contradicted(graph: OperatorGraph, model: Model, sizes: Sizes) -> Iterator[Fallback]:
     """Nodes whose results the file declares in another shape than follows from the sizes of the inputs."""
     declared = _declared(model)
     copy = model.clone()
@@ -111,7 +111,7 @@ _OV_FAILED = re.compile(r"-- \S+ with a message:(.*?)(?=-- \S+ with a message:|S
 _OV_NODE = re.compile(r"While validating ONNX node '<Node\(\w+\): ([^>]+)>':")
 
 
-def openvino(said: str, graph: Graph, model: Model, sizes: Sizes) -> Refused:
+def openvino(said: str, graph: OperatorGraph, model: Model, sizes: Sizes) -> Refused:
     """A list of operators without a rule, and a section for every operator whose first node failed."""
     found: list[Fallback] = []
     for names in _OV_UNKNOWN.findall(said):
@@ -128,7 +128,7 @@ def openvino(said: str, graph: Graph, model: Model, sizes: Sizes) -> Refused:
 _MNN_UNKNOWN = re.compile(r"These Op Not Support: (.*?)(?: Converted Failed|$)", re.DOTALL)
 
 
-def mnn(said: str, graph: Graph, model: Model, sizes: Sizes) -> Refused:
+def mnn(said: str, graph: OperatorGraph, model: Model, sizes: Sizes) -> Refused:
     """Its converter lists the operators that it lacks."""
     names = [name for text in _MNN_UNKNOWN.findall(said) for name in re.findall(r"ONNX::(\w+)", text)]
     found = _of_operators(names, graph, "MNN's converter has no {op}")
@@ -138,7 +138,7 @@ def mnn(said: str, graph: Graph, model: Model, sizes: Sizes) -> Refused:
 _NCNN_UNKNOWN = re.compile(r"layer (\S+) not exists or registered")
 
 
-def ncnn(said: str, graph: Graph, model: Model, sizes: Sizes) -> Refused:
+def ncnn(said: str, graph: OperatorGraph, model: Model, sizes: Sizes) -> Refused:
     """pnnx leaves what it cannot translate under its own name or PyTorch's ("torch.eq"); the first ends the loading."""
     names = [name.rpartition(".")[2].lower() for name in _NCNN_UNKNOWN.findall(said)]
     operators = {_TORCH.get(node.op, node.op).lower(): node.op for node in graph.all_nodes()}

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onnxport.deployment.estimation.graph import Graph
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.probes import AskOptions
 from onnxport.deployment.report import Extent, Fallback, Placement
+from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.model import Model
 
 _LIMIT = 600  # seconds; the time limit of the child that this runs in is shorter as a rule
@@ -37,7 +37,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
         timeout=_LIMIT,
         check=False,
     )
-    graph = graph_of(Model.load(path))
+    graph = estimation_graph(Model.load(path))
     is_written = done.returncode == 0 and target.exists()
     fallbacks = () if is_written else tuple(_fallbacks(done.stderr, graph))
     count = sum(1 for _ in graph.all_nodes())
@@ -59,7 +59,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
     )
 
 
-def _fallbacks(said: str, graph: Graph) -> list[Fallback]:
+def _fallbacks(said: str, graph: OperatorGraph) -> list[Fallback]:
     """A line for each node that it cannot convert; of operators that it lacks for the first one only."""
     found = []
     for name, why in _NODE.findall(said):
@@ -67,6 +67,6 @@ def _fallbacks(said: str, graph: Graph) -> list[Fallback]:
             nodes = [node for node in graph.all_nodes() if node.op == unknown[1]]
             why = f"rten-convert has no {unknown[1]}"
         else:
-            nodes = [node for node in graph.all_nodes() if node.name == name][:1]
-        found += [Fallback(op=node.qualified, node=node.name, why=why[:300]) for node in nodes]
+            nodes = [node for node in graph.all_nodes() if node.label == name][:1]
+        found += [Fallback(op=node.qualified, node=node.label, why=why[:300]) for node in nodes]
     return found

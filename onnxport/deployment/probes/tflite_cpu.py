@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import CannotConvertError
-from onnxport.deployment.estimation.graph import Node
 from onnxport.deployment.litert.conversion import Subject, subject
-from onnxport.deployment.litert.interpreter import NotLoadedError, allocated
-from onnxport.deployment.litert.reader import Subgraph, TfliteFile
+from onnxport.deployment.litert.interpreter import NotLoadedError, allocated, swap_main
 from onnxport.deployment.litert.xnnpack import delegated, reason
 from onnxport.deployment.probes import AskOptions
 from onnxport.deployment.probes.conversion import refused
 from onnxport.deployment.report import Extent, Placement
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.tflite import Subgraph
 
 _FALLBACK = "what XNNPACK does not take LiteRT's own kernels compute, on the CPU too"
 _SIZES = "open sizes were taken as {}, since LiteRT does not load it with 1"
@@ -36,7 +36,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
     )
     try:
         about = subject(path, options.shared)
-        return _placed(answer, about, partitions_of(about.file, options.threads))
+        return _placed(answer, about, partitions_of(about, options.threads))
     except CannotConvertError as error:
         return refused(path, answer, error)
     except NotLoadedError as error:
@@ -58,17 +58,17 @@ class Partitions:
     unasked: frozenset[Node] = frozenset()
 
 
-def partitions_of(file: TfliteFile, threads: int) -> Partitions:
+def partitions_of(about: Subject, threads: int) -> Partitions:
     """Asks the interpreter about the main graph, and about the bodies of IF and WHILE, each in the main graph's place.
 
     Raises:
         NotLoadedError: the interpreter does not load the file at any of the sizes that are tried.
     """
-    interpreter, size = allocated(file.path, threads)
-    taken, unasked = _taken(file.main, interpreter), set[Node]()
-    for body in file.subgraphs[1:]:
+    interpreter, size = allocated(about.file.path, threads)
+    taken, unasked = _taken(about.file.main, interpreter), set[Node]()
+    for body in about.subgraphs[1:]:
         try:
-            taken += _taken(body, allocated(file.content(body.index), threads)[0])
+            taken += _taken(body, allocated(swap_main(about.file.path, body.index), threads)[0])
         except NotLoadedError:
             unasked.update(body.graph.nodes)
     return Partitions(tuple(taken), size, frozenset(unasked))
@@ -81,7 +81,7 @@ def _taken(subgraph: Subgraph, interpreter: Any) -> list[frozenset[Node]]:
 
 
 def _placed(answer: Placement, about: Subject, found: Partitions) -> Placement:
-    nodes = [node for each in about.file.subgraphs for node in each.graph.nodes]
+    nodes = [node for each in about.subgraphs for node in each.graph.nodes]
     inside = frozenset().union(*found.taken)
     left = [node for node in nodes if node not in inside]
     extent: Extent = "all" if not left else "part" if inside else "none"

@@ -10,11 +10,11 @@ from pathlib import Path
 from onnxport.core.errors import CannotConvertError
 from onnxport.deployment.litert.conversion import Subject, subject
 from onnxport.deployment.litert.gpu import Estimated, estimated, table
-from onnxport.deployment.litert.interpreter import NotLoadedError, allocated, of_unknown_size
-from onnxport.deployment.litert.reader import Subgraph
+from onnxport.deployment.litert.interpreter import NotLoadedError, allocated, of_unknown_size, swap_main
 from onnxport.deployment.probes import AskOptions
 from onnxport.deployment.probes.conversion import refused
 from onnxport.deployment.report import Extent, Placement
+from onnxport.formats.graph.tflite import Subgraph
 
 _DYNAMIC = "the size of {} is known at run time only, and the delegate takes graphs of known sizes alone"
 
@@ -43,7 +43,7 @@ def ask(path: Path, options: AskOptions) -> Placement:
 def _placed(answer: Placement, about: Subject, threads: int) -> Placement:
     found: list[Estimated] = []
     why = ""
-    for each in about.file.subgraphs:
+    for each in about.subgraphs:
         dynamic = [] if why else _dynamic(about, each, threads)
         if dynamic:
             why = _DYNAMIC.format(repr(dynamic[0]) + (f" and {len(dynamic) - 1} more" if dynamic[1:] else ""))
@@ -67,7 +67,7 @@ def _placed(answer: Placement, about: Subject, threads: int) -> Placement:
 
 def _dynamic(about: Subject, subgraph: Subgraph, threads: int) -> list[str]:
     """The values whose size follows from others' elements; names of the nodes that make them."""
-    model = about.file.content(subgraph.index) if subgraph.index else about.file.path
+    model = swap_main(about.file.path, subgraph.index) if subgraph.index else about.file.path
     interpreter, _ = allocated(model, threads, delegates=False)
     made = {tensor for node in subgraph.graph.nodes for tensor in node.outputs}
     candidates = [
