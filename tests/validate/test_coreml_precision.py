@@ -12,7 +12,8 @@ import pytest
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY, Manifest
-from onnxport.validate.precision import kept_float32, precision_of
+from onnxport.formats.mlpackage.program import Constant, Operation, Type
+from onnxport.validate.precision import coreml, kept_float32, precision_of
 from onnxport.validate.precision.coreml import precision
 from onnxport.validate.report import Precision
 from tests.runtimes.mlprogram.programs import builder, write
@@ -140,3 +141,11 @@ def _add_note(package: Path, note: Manifest) -> None:
     model = messages("Model").Model.FromString(file.read_bytes())
     model.description.metadata.userDefined[KEY] = note.to_json()
     file.write_bytes(model.SerializeToString())
+
+
+def test_weights_in_float8_are_not_called_int8() -> None:
+    data = Constant(np.zeros(4, np.uint8), "float8_e4m3fn")
+    unpacking = Operation(
+        "constexpr_blockwise_shift_scale", "", {"data": (data,)}, (("w", Type("float32", (4,))),)
+    )
+    assert coreml._packed(unpacking, {}) == "mixed"

@@ -75,6 +75,25 @@ def test_weights_of_four_and_eight_bits_are_told_by_how_they_are_stored(tmp_path
     assert told(weight_only("int4"), tmp_path / "b.onnx") == "int4 weights"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = MatMul(d, d)",
+        "q = QuantizeLinear<output_dtype = 17>(x, s) d = DequantizeLinear(q, s) y = MatMul(d, d)",
+        "d = DequantizeLinear(w, s) y = MatMul(x, d)",
+        "p = MatMul(x, x) q = Cast<to = 19>(p) y = Cast<to = 1>(q)",
+    ],
+)
+def test_a_model_in_float8_is_not_called_int8(body: str, tmp_path: Path) -> None:
+    weights = (
+        f"<float8e4m3fn[4, 4] w = {{{', '.join(['1'] * 16)}}}, float8e4m3fn z = {{0}}, float s = {{0.1}}>"
+    )
+    assert (
+        told(parsed(f"g (float[4, 4] x) => (float[4, 4] y) {weights} {{ {body} }}"), tmp_path / "m.onnx")
+        == "mixed"
+    )
+
+
 @pytest.mark.parametrize(("bits", "precision"), [(4, "int4 weights"), (8, "int8 weights")])
 def test_block_quantized_products_are_weight_only(bits: int, precision: Precision, tmp_path: Path) -> None:
     size = 32 * bits // 8
