@@ -1,4 +1,4 @@
-"""What is in an `.onnx` file."""
+"""The content of an `.onnx` file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxport.formats.artifact import Artifact, Dim
 from onnxport.formats.manifest import KEY
 from onnxport.formats.model import Model, dims_of, dtype_name
-from onnxport.inspection.report import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
+from onnxport.inspection.report import Inspection, count, list_dynamic, own_manifest, ports
 from onnxport.inspection.waste import waste
 from onnxport.optimizers.shape_inference import drop_declared, infer
 
@@ -26,22 +26,22 @@ def inspect(artifact: Artifact) -> Inspection:
         path=str(artifact.path),
         format="onnx",
         size=model.artifact.size,
-        files=file_names(model.artifact),
+        files=model.artifact.names,
         producer=f"{model.ir.producer_name or ''} {model.ir.producer_version or ''}".strip(),
         ir_version=model.ir.ir_version,
         opsets={domain or "ai.onnx": version for domain, version in sorted(model.ir.opset_imports.items())},
         inputs=inputs,
         outputs=ports(model.outputs),
-        operators=counted(_qualified(node) for node in _nodes(model)),
+        operators=count(_qualified(node) for node in _nodes(model)),
         parameters=sum(tensor.size for tensor in _weights(model)),
-        dynamic=dynamic(inputs),
+        dynamic=list_dynamic(inputs),
         unusual=tuple(_unusual(model)),
         manifest=own_manifest(model.ir.metadata_props.get(KEY)),
     )
 
 
 def _nodes(model: Model) -> Iterator[ir.Node]:
-    """All nodes, those of subgraphs and functions included."""
+    """Yield all nodes, those of subgraphs and functions included."""
     return (node for graph in _graphs(model) for node in graph)
 
 
@@ -53,7 +53,7 @@ def _graphs(model: Model) -> Iterator[ir.Graph | ir.Function]:
 
 
 def _weights(model: Model) -> Iterator[ir.TensorProtocol]:
-    """Every stored tensor: initializers, and those that exporters keep in Constant nodes."""
+    """Yield every stored tensor: initializers, and those that exporters keep in Constant nodes."""
     for graph in model.ir.graphs():
         yield from (v.const_value for v in graph.initializers.values() if v.const_value is not None)
     for node in _nodes(model):
@@ -67,7 +67,7 @@ def _qualified(node: ir.Node) -> str:
 
 
 def _unusual(model: Model) -> Iterator[str]:
-    """A sentence for each thing in `model` that tools tend to stumble over."""
+    """Yield a sentence for each property of `model` that often causes trouble in tools."""
     operators = Counter(node.op_type for node in _nodes(model))
     if model.opset < _OLD_OPSET:
         yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
@@ -75,18 +75,18 @@ def _unusual(model: Model) -> Iterator[str]:
     if functions := len(model.ir.functions):
         yield f"{functions} model-local functions, which have to be inlined"
     if control := [op for op in _CONTROL_FLOW if operators[op]]:
-        yield f"control flow: {listed(f'{operators[op]} {op}' for op in control)}"
+        yield f"control flow: {', '.join(f'{operators[op]} {op}' for op in control)}"
     if quantized := operators["QuantizeLinear"] + operators["DequantizeLinear"]:
         yield f"quantized: {quantized} QuantizeLinear and DequantizeLinear nodes carry its scales"
     dtypes = Counter(_dtypes(model))
-    for dtype, what in (
+    for dtype, why in (
         ("float64", "most phones compute in float32"),
         ("string", "few targets have strings"),
     ):
         if dtypes[dtype]:
-            yield f"{dtypes[dtype]} values are {dtype}: {what}"
+            yield f"{dtypes[dtype]} values are {dtype}: {why}"
     if model.external_files:
-        yield f"weights lie in {listed(file.name for file in model.external_files)}, which has to travel with it"
+        yield f"weights are in {', '.join(file.name for file in model.external_files)}, which has to travel with it"
     if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
         yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
     yield from waste(model)
@@ -94,14 +94,14 @@ def _unusual(model: Model) -> Iterator[str]:
 
 
 def _foreign(model: Model) -> Iterator[str]:
-    """Operators that are neither ONNX's nor defined in the file."""
+    """Yield a sentence for each domain with operators that neither ONNX nor the file defines."""
     own = {(domain, name) for domain, name, _ in model.ir.functions}
     domains: dict[str, set[str]] = {}
     for node in _nodes(model):
         if node.domain not in ("", "ai.onnx", "ai.onnx.ml") and (node.domain, node.op_type) not in own:
             domains.setdefault(node.domain, set()).add(node.op_type)
     for domain, operators in sorted(domains.items()):
-        yield f"operators of the domain {domain}: {listed(sorted(operators))}"
+        yield f"operators of the domain {domain}: {', '.join(sorted(operators))}"
 
 
 def _dtypes(model: Model) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _dtypes(model: Model) -> Iterator[str]:
 
 
 def _stale(model: Model) -> Iterator[str]:
-    """Shapes that the file declares and inference contradicts."""
+    """Yield a sentence if inference contradicts shapes that the file declares."""
     declared = _computed(model)
     fresh = model.clone()
     drop_declared(fresh)
@@ -139,10 +139,10 @@ def _computed(model: Model) -> dict[str, ir.Value]:
 
 
 def _contradict(declared: tuple[Dim, ...], inferred: tuple[Dim, ...]) -> bool:
-    """Whether ranks or sizes differ; a fixed size where the graph leaves a dimension open is wrong as well."""
+    """Return whether ranks or sizes differ, or a fixed size stands for a dimension that the graph leaves open."""
     if len(declared) != len(inferred):
         return True
     return any(
-        isinstance(said, int) and said != true and true is not None
-        for said, true in zip(declared, inferred, strict=True)
+        isinstance(size, int) and size != true and true is not None
+        for size, true in zip(declared, inferred, strict=True)
     )

@@ -46,7 +46,8 @@ def read_ort(path: Path) -> OrtModel:
     """
     try:
         with path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            is_empty = not path.stat().st_size  # which cannot be mapped
+            content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         model = ort_file.read(memoryview(content))["model"]
         opsets = {_text(each, "domain"): each["version"] for each in model.get("opset_import", [])}
         return OrtModel(

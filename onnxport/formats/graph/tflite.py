@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.core.errors import InputError
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
-from onnxport.formats.tflite.ports import Ends, leading_name, read_ends
+from onnxport.formats.tflite.ports import Ends, leading_name, manifest_text, read_ends
 from onnxport.formats.tflite.tensor_names import INNER
 
 # Options that name the subgraphs which an operator runs.
@@ -54,6 +54,7 @@ class TfliteModel:
         ends: inputs, outputs and taps, as the file or our manifest in it names them.
         stored: a tensor for each buffer with data.
         signatures: how many there are.
+        manifest: our manifest, in a file of ours.
     """
 
     path: Path
@@ -63,6 +64,7 @@ class TfliteModel:
     version: int
     description: str
     signatures: int
+    manifest: str | None
 
     @property
     def main(self) -> Subgraph:
@@ -93,7 +95,7 @@ def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
 class _Reader:
     def __init__(self, content: mmap.mmap, ends: Ends, distinct: bool) -> None:
         self._model = schema.Model.GetRootAs(content, 0)
-        self._ends, self._distinct = ends, distinct
+        self._content, self._ends, self._distinct = content, ends, distinct
         self._names = {tap.key: name for name, tap in ends.taps.items()}
         if not distinct:
             self._names |= {port.key: port.name for port, _ in (*ends.inputs, *ends.outputs)}
@@ -118,6 +120,7 @@ class _Reader:
             self._model.Version(),
             bytes(self._model.Description() or b"").decode(errors="replace"),
             self._model.SignatureDefsLength(),
+            manifest_text(self._model, self._content),
         )
 
     def _tensors(self, index: int) -> Subgraph:

@@ -7,7 +7,6 @@ together; where they leave a choice (a square image), the answers to one set of 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, permutations, product
@@ -23,7 +22,7 @@ from onnxport.converters.tflite.load_check import check_runs, operators
 from onnxport.converters.tflite.metadata.manifest import embed
 from onnxport.converters.tflite.result import Compiled, custom_names
 from onnxport.core.arrays import Array
-from onnxport.core.errors import CannotConvertError, OnnxportError
+from onnxport.core.errors import CannotConvertError, InputError, OnnxportError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import apply_shapes
 from onnxport.formats.manifest import Manifest, Port
@@ -50,7 +49,7 @@ class Adopter:
         """
         try:
             counts = operators(made)
-        except (struct.error, IndexError, TypeError, ValueError) as error:
+        except InputError as error:
             raise CannotConvertError("onnx2tf wrote a file that is none of TFLite's") from error
         if foreign := custom_names(counts):
             raise CannotConvertError("onnx2tf wrote operators that no runtime knows", why=", ".join(foreign))
