@@ -1,7 +1,7 @@
 """LiteRT with its profiler, in a process of its own.
 
-Runs without the profiler are `Interpreter.invoke()`, as apps and `onnxport bench` call it; those with it go through the
-library's C interface, the one way to its profiler (litert_library.py).
+Runs without the profiler are `Interpreter.invoke()`, as apps and `onnxport bench` call it. Runs with it go through
+the library's C interface, since nothing else reaches the profiler (litert_library.py).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from onnxport.formats.graph import OperatorGraph
 from onnxport.profiling.interleaving import in_turns, typical
 from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
 from onnxport.profiling.litert_library import ProfiledModel
-from onnxport.profiling.litert_nodes import Ran, ran_in
+from onnxport.profiling.litert_nodes import Executed, match_steps
 from onnxport.profiling.recording import Recording, Run, Span
 from onnxport.profiling.tflite_graph import read_operators
 from onnxport.runtimes.options import RuntimeOptions
 
 _LOOPS = (
-    "what a loop takes besides its body is not in the times of nodes: most of that is the profiler's own work"
+    "the times of nodes leave out what a loop takes besides its body: most of that is the profiler's own work"
 )
 _PROVIDERS = {True: "XNNPACK", False: "LiteRT"}
 
 
 class LitertProfiler:
-    """Serves the parent: `open`, then `record`."""
+    """The child's side; the parent calls `open`, then `record`."""
 
     def open(self, path: Path, options: RuntimeOptions, _: Path) -> tuple[TensorSpec, ...]:
-        """Loads the model; its inputs.
+        """Load the model and return its inputs.
 
         Raises:
             InputError, MissingDependencyError: as TfliteModel and ProfiledModel.
@@ -47,18 +47,22 @@ class LitertProfiler:
         return self._ports.inputs
 
     def record(self, feeds: Feeds, runs: int, warmup: int) -> Recording:
-        """Runs the model in turns with and without the profiler."""
+        """Run the model in turns with and without the profiler."""
         entering = self._ports.entering(feeds)
         plain_run = self._model.feed(entering)
         answers = self._model.answers()
         self._profiled.feed(_numbered(entering), _numbered(answers))
-        told: list[list[Event]] = []
+        recorded: list[list[Event]] = []
         plain, profiled = in_turns(
-            plain_run, self._profiled.run, runs, warmup, after=lambda: told.append(self._profiled.events())
+            plain_run,
+            self._profiled.run,
+            runs,
+            warmup,
+            after=lambda: recorded.append(self._profiled.events()),
         )
-        sequences = [steps(events) for events in told]
-        ran = ran_in(sequences[-1], self._operators)
-        within = [each.elapsed for each in map(invocation, told) if each is not None]
+        sequences = [steps(events) for events in recorded]
+        ran = match_steps(sequences[-1], self._operators)
+        within = [each.elapsed for each in map(invocation, recorded) if each is not None]
         outside = 1e6 * typical(profiled) - typical(within) if within else 0.0
         main = self._operators.main
         return Recording(
@@ -66,7 +70,9 @@ class LitertProfiler:
             plain=plain,
             profiled=profiled,
             outside=max(0.0, outside),
-            runs=tuple(_run(events, sequence, ran) for events, sequence in zip(told, sequences, strict=True)),
+            runs=tuple(
+                _run(events, sequence, ran) for events, sequence in zip(recorded, sequences, strict=True)
+            ),
             executed=OperatorGraph(list(ran.nodes), main.inputs, constants=main.constants),
             file=self._operators.noted_graph(),
             noted=self._operators.noted,
@@ -78,7 +84,7 @@ def _numbered(arrays: Mapping[str, Array]) -> dict[int, Array]:
     return {int(key): array for key, array in arrays.items()}
 
 
-def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Ran) -> Run:
+def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Executed) -> Run:
     whole = invocation(events)
     spans = [
         Span(

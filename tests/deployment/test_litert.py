@@ -13,11 +13,11 @@ from onnxport.core.errors import InputError
 from onnxport.deployment.analysis import deployment
 from onnxport.deployment.litert.conversion import Subject, subject
 from onnxport.deployment.litert.gpu import estimated
-from onnxport.deployment.litert.subsets import subsets
 from onnxport.deployment.params import DeploymentParams
 from onnxport.deployment.probes import AskOptions, tflite_cpu, tflite_gpu
 from onnxport.deployment.report import Fallback, Placement
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.delegation import divide
 from tests.cli.sandbox import Sandbox
 
 # XNNPACK has no TopK, and what is on both sides of it cannot run together.
@@ -209,7 +209,7 @@ def test_a_subset_takes_what_is_ready_in_whatever_order() -> None:
         operator("ABS", [b[0]], b[1]),
         operator("CEIL", [b[1]], b[2]),
     ]
-    found = subsets(chain(*nodes), {nodes[0], nodes[2]})
+    found = divide(chain(*nodes), {nodes[0], nodes[2]})
     assert [(each.delegated, len(each.nodes)) for each in found] == [(True, 2), (False, 2)]
 
 
@@ -222,5 +222,5 @@ def test_subsets_keep_the_order_of_side_effects() -> None:
         operator("WHILE", [p], tensor("w", [1])),
         operator("IF", [z], tensor("i", [1])),
     ]
-    found = subsets(chain(*nodes), {nodes[1]})
+    found = divide(chain(*nodes), {nodes[1]})
     assert [[node.op for node in each.nodes] for each in found] == [["CEIL"], ["ABS"], ["WHILE", "IF"]]

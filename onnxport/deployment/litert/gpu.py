@@ -9,8 +9,8 @@ from importlib.resources import files
 
 from onnxport.deployment.estimation.support import refusal
 from onnxport.deployment.estimation.table import Table
-from onnxport.deployment.litert.subsets import subsets
 from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.delegation import divide
 
 _LARGEST = 1  # max_delegated_partitions
 _STAYS = "float16 weights become float32 on the CPU where the delegate does not take all"
@@ -50,7 +50,7 @@ def estimated(graph: OperatorGraph) -> Estimated:
             refused[node] = reason.why
     if not refused:
         return Estimated((frozenset(graph.nodes),) if graph.nodes else ())
-    groups = [each.nodes for each in subsets(graph, set(nodes) - refused.keys()) if each.delegated]
+    groups = [each.nodes for each in divide(graph, set(nodes) - refused.keys()) if each.delegated]
     groups.sort(key=len, reverse=True)
     smaller = {
         node: f"it is in a group of {len(group)}, and the delegate takes the largest alone, of {len(groups[0])}"
