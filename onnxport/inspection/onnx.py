@@ -11,7 +11,7 @@ from onnxport.formats.artifact import Artifact, Dim
 from onnxport.formats.manifest import KEY
 from onnxport.formats.model import Model, dims_of, dtype_name
 from onnxport.inspection.report import Inspection, count, list_dynamic, own_manifest, ports
-from onnxport.inspection.waste import waste
+from onnxport.inspection.waste import find_waste
 from onnxport.optimizers.shape_inference import drop_declared, infer
 
 # Older files leave ranks, axes and broadcasting to conventions that converters treat differently.
@@ -89,7 +89,7 @@ def _unusual(model: Model) -> Iterator[str]:
         yield f"weights are in {', '.join(file.name for file in model.external_files)}, which has to travel with it"
     if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
         yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
-    yield from waste(model)
+    yield from find_waste(model)
     yield from _stale(model)
 
 

@@ -35,10 +35,10 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         UsageError: a file is no `.ort` file, `config` is one of them.
         MachineError: `config` cannot be written.
     """
-    sessions = [_session(path) for path in paths]
-    nodes = [use for path, session in zip(paths, sessions, strict=True) for use in _uses(path, session)]
+    sessions = [_read_session(path) for path in paths]
+    nodes = [use for path, session in zip(paths, sessions, strict=True) for use in _read_uses(path, session)]
     place = config or paths[0].with_name(paths[0].stem + SUFFIX)
-    listed = _listed(place) if config is None and place.is_file() else None
+    listed = _read_list(place) if config is None and place.is_file() else None
     if listed is None:
         text = written(paths)
         listed = parsed(text)
@@ -50,14 +50,14 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         config_is_there=place.is_file(),
         operators=len({(node.domain, node.version, node.operator) for node in nodes}),
         types=tuple(sorted({type_ for node in nodes for type_ in (*node.inputs, *node.outputs) if type_})),
-        kernels=_kernels(nodes, [_resolver(session) for session in sessions]),
+        kernels=_count_kernels(nodes, [_resolver(session) for session in sessions]),
         lacks=listed.lacks(nodes),
         command=_command(place.name, {node.domain for node in nodes}),
-        library=_library(nodes),
+        library=_find_library_size(nodes),
     )
 
 
-def _session(path: Path) -> Table:
+def _read_session(path: Path) -> Table:
     if Artifact.open(path).format != "ort":
         raise UsageError(
             f"{path} is no .ort file",
@@ -70,14 +70,14 @@ def _session(path: Path) -> Table:
         raise InputError(f"{path} cannot be read", why=str(error)) from error
 
 
-def _uses(path: Path, session: Table) -> list[Use]:
+def _read_uses(path: Path, session: Table) -> list[Use]:
     try:
         return list(uses(session))
     except (KeyError, IndexError) as error:
         raise InputError(f"{path} cannot be read", why="the file is damaged") from error
 
 
-def _listed(path: Path) -> Listed:
+def _read_list(path: Path) -> Listed:
     """What the list that is there names: a build would read it."""
     try:
         return parsed(path.read_text(encoding="utf-8"))
@@ -115,7 +115,7 @@ def _command(config: str, domains: set[str]) -> str:
     return shlex.join(words)
 
 
-def _kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:
+def _count_kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:
     """Which kernels stay, by the rule of ONNX Runtime's build (tools/ci_build/reduce_op_kernels.py): those whose range
     of opsets has the opset of the list's line."""
     import onnxruntime
@@ -126,22 +126,24 @@ def _kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | N
     nodes = set(nodes)
     registered = [each for each in state.get_all_opkernel_def() if each.provider == "CPUExecutionProvider"]
     kept = [
-        (kernel, runs) for kernel in registered if (runs := [node for node in nodes if _is_of(node, kernel)])
+        (kernel, runs)
+        for kernel in registered
+        if (runs := [node for node in nodes if _is_kernel_of(node, kernel)])
     ]
     meanings = {name: args for resolver in resolvers for name, args in resolver.items()}
-    used = [kernel for kernel, runs in kept if any(_takes(kernel, node, meanings) for node in runs)]
+    used = [kernel for kernel, runs in kept if any(_supports_types(kernel, node, meanings) for node in runs)]
     return Kernels(
         version=onnxruntime.__version__, registered=len(registered), kept=len(kept), used=len(used)
     )
 
 
-def _is_of(node: Use, kernel: Any) -> bool:
+def _is_kernel_of(node: Use, kernel: Any) -> bool:
     first, last = kernel.version_range
     same = (kernel.op_name, kernel.domain or ONNX) == (node.operator, node.domain)
     return same and first <= node.version <= last
 
 
-def _takes(kernel: Any, node: Use, meanings: Resolver) -> bool:
+def _supports_types(kernel: Any, node: Use, meanings: Resolver) -> bool:
     """Whether the kernel takes the types that the node has at every place that one of its type names stands for."""
     domain = "" if node.domain == ONNX else node.domain
     places = meanings.get(f"{domain}:{node.operator}:{node.version}", {})
@@ -174,9 +176,9 @@ def _text(value: Any) -> str:
     return bytes(value).decode(errors="replace")
 
 
-def _library(nodes: Iterable[Use]) -> LibrarySize:
+def _find_library_size(nodes: Iterable[Use]) -> LibrarySize:
     """What is published and holds for a build with these nodes; nobody publishes a size per operator."""
-    published = _published()
+    published = _load_published()
     package = published["package"]
     operators = {(domain, name) for domain, names in package["operators"].items() for name in names.split()}
     types = {*package["types"].split(), *package["inner_types"].split(), ""}
@@ -197,7 +199,7 @@ def _library(nodes: Iterable[Use]) -> LibrarySize:
 
 
 @cache
-def _published() -> dict[str, Any]:
+def _load_published() -> dict[str, Any]:
     import yaml
 
     text = files("onnxport.inspection").joinpath("data/ort-build.yaml").read_text(encoding="utf-8")

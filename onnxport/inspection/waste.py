@@ -18,7 +18,7 @@ _TELLING = 1024
 _START = 4096
 
 
-def waste(model: Model) -> Iterator[str]:
+def find_waste(model: Model) -> Iterator[str]:
     """A sentence for each kind of thing."""
     rest = model.clone()
     unread = pruned(rest)
@@ -26,7 +26,7 @@ def waste(model: Model) -> Iterator[str]:
         yield f"no output depends on {_inputs(len(unread))} {', '.join(map(repr, unread))} (optimize --prune-unused)"
     if idle := _nodes(model) - _nodes(rest):
         yield f"nodes that no output needs: {idle}"
-    twins, size = _twins(model)
+    twins, size = _find_duplicates(model)
     if twins:
         yield f"weights that repeat others: {twins}, {size:,} bytes"
 
@@ -39,7 +39,7 @@ def _nodes(model: Model) -> int:
     return sum(1 for _ in model.graph.all_nodes())
 
 
-def _twins(model: Model) -> tuple[int, int]:
+def _find_duplicates(model: Model) -> tuple[int, int]:
     """How many initializers equal one before them, and how many bytes these take."""
     alike: dict[object, list[np.ndarray[Any, Any]]] = defaultdict(list)
     count = size = 0

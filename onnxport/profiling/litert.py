@@ -15,7 +15,7 @@ from onnxport.bench.ports import TflitePorts
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.graph import OperatorGraph
-from onnxport.profiling.interleaving import in_turns, typical
+from onnxport.profiling.interleaving import time_in_turns, typical
 from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
 from onnxport.profiling.litert_library import ProfiledModel
 from onnxport.profiling.litert_nodes import Executed, match_steps
@@ -53,7 +53,7 @@ class LitertProfiler:
         answers = self._model.answers()
         self._profiled.feed(_numbered(entering), _numbered(answers))
         recorded: list[list[Event]] = []
-        plain, profiled = in_turns(
+        plain, profiled = time_in_turns(
             plain_run,
             self._profiled.run,
             runs,

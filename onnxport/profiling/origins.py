@@ -64,7 +64,7 @@ class _Scope:
         for node in executed.nodes:
             for name in filter(None, node.input_names):
                 self._consumers.setdefault(name, []).append(node)
-        self._named = _unique(model.nodes)
+        self._named = _unique_names(model.nodes)
         self._stands_for = self._resolved()
         made = {self._stands_for[name] for name in self._producers if name in self._stands_for}
         self._there = made | (self._constants & self._known) | inputs | constants
@@ -103,7 +103,7 @@ class _Scope:
         if value in self._known:
             return (value,)
         source = self._named.get(node.name)
-        return source.output_names if source is not None and _same(node.op, source.op) else ()
+        return source.output_names if source is not None and _is_same_op(node.op, source.op) else ()
 
     def _between(self, node: Node) -> Sources:
         """The model's nodes between the values that go into `node` and those that come out."""
@@ -122,7 +122,7 @@ class _Scope:
             if maker is None or maker in within:
                 continue
             within.add(maker)
-            waiting += [name for name in _read(maker) if name not in self._there and name not in inputs]
+            waiting += [name for name in _names_read(maker) if name not in self._there and name not in inputs]
         nodes = self._ordered(within)
         return self._reached(nodes, inputs) if "" not in inputs else nodes
 
@@ -131,7 +131,7 @@ class _Scope:
         seen = set(inputs) - self._folded
         kept = []
         for node in nodes:
-            if not seen.isdisjoint(_read(node)):
+            if not seen.isdisjoint(_names_read(node)):
                 kept.append(node)
                 seen.update(node.output_names)
         return tuple(kept) or nodes
@@ -179,12 +179,12 @@ class _Scope:
 def _share(region: Sequence[Node], own: dict[Node, Sources]) -> None:
     together = list(dict.fromkeys(source for node in region for source in own[node]))
     for node in region:
-        alike = tuple(source for source in together if _same(node.op, source.op))
+        alike = tuple(source for source in together if _is_same_op(node.op, source.op))
         if alike or not _is_move(node):
             own[node] = alike or tuple(together)
 
 
-def _read(node: Node) -> list[str]:
+def _names_read(node: Node) -> list[str]:
     """Return the names of what a node reads, its bodies included."""
     return [each.name for each in node.reads() if each.name]
 
@@ -193,7 +193,7 @@ def _names(tensors: Iterable[Tensor]) -> frozenset[str]:
     return frozenset(each.name for each in tensors)
 
 
-def _unique(nodes: Iterable[Node]) -> dict[str, Node]:
+def _unique_names(nodes: Iterable[Node]) -> dict[str, Node]:
     """Nodes by their names, of names that only one has."""
     named: dict[str, Node | None] = {}
     for node in nodes:
@@ -205,5 +205,5 @@ def _is_move(node: Node) -> bool:
     return node.op in _MOVES and len(node.outputs) == 1 and bool(node.inputs and node.inputs[0])
 
 
-def _same(executed: str, source: str) -> bool:
+def _is_same_op(executed: str, source: str) -> bool:
     return executed == source or any(executed == f"{prefix}{source}" for prefix in _PREFIXES)

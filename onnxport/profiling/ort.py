@@ -21,7 +21,7 @@ from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.graph.onnx import read_onnx
 from onnxport.formats.graph.ort import read_ort
 from onnxport.profiling import trace_file
-from onnxport.profiling.interleaving import in_turns
+from onnxport.profiling.interleaving import time_in_turns
 from onnxport.profiling.recording import Recording
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.session import LEVELS, OrtRuntime, provider_named
@@ -61,7 +61,7 @@ class OrtProfiler:
         notes = (
             [f"{most} runs, not {runs}: the profiler keeps no more of {nodes} nodes"] if runs > most else []
         )
-        plain, profiled = in_turns(
+        plain, profiled = time_in_turns(
             lambda: self._plain.run(None, feeds),
             lambda: self._profiled.run(None, feeds),
             min(runs, most),
@@ -74,7 +74,7 @@ class OrtProfiler:
             plain=plain,
             profiled=profiled,
             outside=costs.outside,
-            runs=tuple(trace_file.run_of(run, kernels, self._executed, costs) for run, kernels in found),
+            runs=tuple(trace_file.read_run(run, kernels, self._executed, costs) for run, kernels in found),
             executed=self._executed,
             overhead=costs.within,
             notes=tuple(notes),
@@ -130,13 +130,15 @@ class OrtProfiler:
         few, many = (self._session(chain, "disable") for chain in chains)
         watched = self._session(chains[1], "disable", **self._profiling("chain"))
         rounds = _CHAIN_RUNS, _CHAIN_RUNS // 4
-        without, _ = in_turns(lambda: many.run(None, feeds), lambda: watched.run(None, feeds), *rounds)
-        short, _ = in_turns(lambda: few.run(None, feeds), lambda: few.run(None, feeds), *rounds)
+        without, _ = time_in_turns(lambda: many.run(None, feeds), lambda: watched.run(None, feeds), *rounds)
+        short, _ = time_in_turns(lambda: few.run(None, feeds), lambda: few.run(None, feeds), *rounds)
         runs = trace_file.kernels_by_run(self._events(watched))[-_CHAIN_RUNS:]
-        told = _quick([fmean(trace_file.middle(kernel["dur"]) for kernel in kernels) for _, kernels in runs])
-        whole = _quick([run["dur"] / len(kernels) for run, kernels in runs])
-        least = 1e6 * _quick(short)
-        node = (1e6 * _quick(without) - least) / (_CHAINS[1] - _CHAINS[0])
+        told = _lower_quartile(
+            [fmean(trace_file.midpoint(kernel["dur"]) for kernel in kernels) for _, kernels in runs]
+        )
+        whole = _lower_quartile([run["dur"] / len(kernels) for run, kernels in runs])
+        least = 1e6 * _lower_quartile(short)
+        node = (1e6 * _lower_quartile(without) - least) / (_CHAINS[1] - _CHAINS[0])
         return trace_file.Costs(
             within=max(0.0, told - node),
             between=max(0.0, whole - told),
@@ -144,7 +146,7 @@ class OrtProfiler:
         )
 
 
-def _quick(times: Sequence[float]) -> float:
+def _lower_quartile(times: Sequence[float]) -> float:
     """The lower quartile: of work that is always the same, what is above was disturbed."""
     return quantiles(times, n=4)[0]
 

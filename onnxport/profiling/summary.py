@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from onnxport.formats.graph import Node
-from onnxport.profiling.interleaving import undisturbed
+from onnxport.profiling.interleaving import faster_half
 from onnxport.profiling.recording import Recording, Span
 from onnxport.profiling.report import Group, NodeTime
 
@@ -22,7 +22,7 @@ def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> 
     nodes = list(recording.executed.walk())
     # Means over the same runs add up to what such a run takes; medians of nodes would not, since a disturbance hits
     # another node in every run.
-    runs = [recording.runs[place] for place in undisturbed([run.duration for run in recording.runs])]
+    runs = [recording.runs[place] for place in faster_half([run.duration for run in recording.runs])]
     order: dict[tuple[int, str, str], Span] = {}
     taken: dict[tuple[int, str, str], float] = {}
     for run in runs:
@@ -51,21 +51,21 @@ def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> 
 
 
 def by_op(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
-    return _grouped((node.op, node) for node in nodes)
+    return _group((node.op, node) for node in nodes)
 
 
 def by_source(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
     """By the ONNX nodes that were computed together."""
-    return _grouped((_joined(node.sources), node) for node in nodes)
+    return _group((_join_names(node.sources), node) for node in nodes)
 
 
-def _joined(sources: Sequence[str]) -> str:
+def _join_names(sources: Sequence[str]) -> str:
     if len(sources) > _LISTED:
         return f"{sources[0]} + … + {sources[-1]} ({len(sources)} nodes)"
     return " + ".join(sources) or UNKNOWN
 
 
-def _grouped(named: Iterable[tuple[str, NodeTime]]) -> tuple[Group, ...]:
+def _group(named: Iterable[tuple[str, NodeTime]]) -> tuple[Group, ...]:
     members: dict[str, list[NodeTime]] = {}
     for name, node in named:
         members.setdefault(name, []).append(node)

@@ -34,11 +34,11 @@ class Costs:
 
 
 @dataclass
-class _Executed:
+class _Execution:
     """One execution of a node, and those in its bodies."""
 
     event: Event
-    inner: list[_Executed]
+    inner: list[_Execution]
 
     @property
     def label(self) -> tuple[str, str]:
@@ -46,10 +46,10 @@ class _Executed:
 
     @property
     def duration(self) -> float:
-        return middle(self.event["dur"])
+        return midpoint(self.event["dur"])
 
 
-def middle(duration: int) -> float:
+def midpoint(duration: int) -> float:
     """What a duration of whole microseconds, cut off, stands for."""
     return duration + 0.5
 
@@ -74,11 +74,11 @@ def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
     return list(zip(runs, kernels, strict=True))
 
 
-def run_of(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: Costs) -> Run:
+def read_run(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: Costs) -> Run:
     """One run with its nodes found in `graph`, which is what ONNX Runtime wrote down of itself."""
     places = {node: place for place, node in enumerate(graph.walk())}
     spans: list[Span] = []
-    _find(_nested(kernels, _holders(graph)), graph, places, costs, spans)
+    _add_spans(_nest(kernels, _holders(graph)), graph, places, costs, spans)
     return Run(run["ts"], run["dur"], tuple(sorted(spans, key=lambda span: span.start)))
 
 
@@ -87,13 +87,13 @@ def _holders(graph: OperatorGraph) -> frozenset[tuple[str, str]]:
     return frozenset((node.name, node.op) for node in graph.walk() if node.bodies)
 
 
-def _nested(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Executed]:
+def _nest(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Execution]:
     """The executions of the main graph, those of bodies below the ones that hold them."""
-    found = [_Executed(event, []) for event in kernels]
+    found = [_Execution(event, []) for event in kernels]
     # Of two that start in the same microsecond the one with bodies holds the other.
     found.sort(key=lambda each: (each.event["ts"], each.label not in holders))
-    top: list[_Executed] = []
-    open_: list[_Executed] = []
+    top: list[_Execution] = []
+    open_: list[_Execution] = []
     for each in found:
         while open_ and each.event["ts"] > open_[-1].event["ts"] + open_[-1].event["dur"]:
             open_.pop()
@@ -103,14 +103,14 @@ def _nested(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> li
     return top
 
 
-def _find(
-    executed: Sequence[_Executed],
+def _add_spans(
+    executed: Sequence[_Execution],
     graph: OperatorGraph,
     places: Mapping[Node, int],
     costs: Costs,
     spans: list[Span],
 ) -> None:
-    for each, node in zip(executed, _matched(executed, graph), strict=True):
+    for each, node in zip(executed, _match(executed, graph), strict=True):
         name, op = each.label
         inner = sum(one.duration + costs.between for one in each.inner)
         spans.append(
@@ -125,10 +125,10 @@ def _find(
             )
         )
         if each.inner:
-            _find(each.inner, _body(each.inner, node), places, costs, spans)
+            _add_spans(each.inner, _body(each.inner, node), places, costs, spans)
 
 
-def _matched(executed: Sequence[_Executed], graph: OperatorGraph) -> list[Node | None]:
+def _match(executed: Sequence[_Execution], graph: OperatorGraph) -> list[Node | None]:
     """The node of each execution: by order, which is that of the file, or else by name."""
     count = len(graph.nodes)
     if count and len(executed) % count == 0:  # bodies of loops once per turn
@@ -147,7 +147,7 @@ def _matched(executed: Sequence[_Executed], graph: OperatorGraph) -> list[Node |
     return found
 
 
-def _body(inner: Sequence[_Executed], node: Node | None) -> OperatorGraph:
+def _body(inner: Sequence[_Execution], node: Node | None) -> OperatorGraph:
     """The body of `node` that was executed: the one that has most of the nodes."""
     if node is None or not node.bodies:
         return OperatorGraph([])

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from onnxport.deployment.estimation import estimate
 from onnxport.deployment.estimation.graph import estimation_graph
-from onnxport.deployment.estimation.partitions import groups
+from onnxport.deployment.estimation.partitions import group_nodes
 from onnxport.deployment.estimation.table import Table, has_table, load_table
 from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import RUNTIMES
@@ -121,7 +121,7 @@ def test_taken_nodes_are_one_group_as_long_as_none_waits_for_the_fallback() -> N
     assert (found.extent, found.taken, found.partitions) == ("part", 3, 2)
     whole = estimation_graph(model(nodes))
     names = [
-        [each.op for each in group] for group in groups(whole, [n for n in whole.nodes if n.op != "Exp"])
+        [each.op for each in group] for group in group_nodes(whole, [n for n in whole.nodes if n.op != "Exp"])
     ]
     assert names == [["Relu", "Abs"], ["Add"]]
 

@@ -13,8 +13,8 @@ import onnx.version_converter
 import pytest
 
 import onnxport
-from onnxport.deployment.model_variants import Workshop
-from onnxport.deployment.placement import Subject, asked
+from onnxport.deployment.model_variants import ModelVariants
+from onnxport.deployment.placement import ProbedModel, probe
 from onnxport.deployment.report import DeploymentReport
 from onnxport.deployment.runtimes import Runtime
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -127,14 +127,14 @@ def test_given_sizes_are_what_is_judged(tmp_path: Path) -> None:
 
 HANGS = """
 import time
-def ask(path, options): time.sleep(60)
+def probe(path, options): time.sleep(60)
 """
 CRASHES = """
 import os, signal
-def ask(path, options): os.kill(os.getpid(), signal.SIGSEGV)
+def probe(path, options): os.kill(os.getpid(), signal.SIGSEGV)
 """
 FAILS = """
-def ask(path, options): raise KeyError("of the library's own")
+def probe(path, options): raise KeyError("of the library's own")
 """
 
 
@@ -151,8 +151,8 @@ def test_a_runtime_that_crashes_or_hangs_is_a_row(
 ) -> None:
     (tmp_path / "environments.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    runtime = Runtime("x", "Foreign", asker="foreign")
-    answer = asked(Subject(DIGITS, None, tmp_path, Workshop()), runtime, timeout=2)
+    runtime = Runtime("x", "Foreign", probe_module="foreign")
+    answer = probe(ProbedModel(DIGITS, None, tmp_path, ModelVariants()), runtime, timeout=2)
     assert answer is not None
     assert (answer.how, answer.extent) == ("asked", "unknown")
     assert said in answer.why

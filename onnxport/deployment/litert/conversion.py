@@ -1,4 +1,4 @@
-"""Our own conversion of an ONNX model, made to be asked about and thrown away."""
+"""Our own conversion of an ONNX model, for probes only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxport.formats.model import Model
 
 
 @dataclass(frozen=True)
-class Subject:
+class ConvertedModel:
     """A `.tflite` file, and the ONNX nodes that it was made from.
 
     Attributes:
@@ -45,26 +45,26 @@ class Subject:
         )
 
 
-def subject(path: Path, folder: Path) -> Subject:
-    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`: once, whoever asks.
+def convert_once(path: Path, folder: Path) -> ConvertedModel:
+    """Return the file at `path`; an `.onnx` file is converted into `folder`, once for all processes.
 
     Raises:
         CannotConvertError: nodes that the converter refuses.
     """
     if path.suffix == ".tflite":
-        return Subject(_read(path), {})
+        return ConvertedModel(_read(path), {})
     model = Model.load(path)
     made = folder / f"{path.stem}.product.tflite"
-    with _alone(folder):
+    with _exclusive(folder):
         if not made.exists():
             begun = made.with_stem(f"{path.stem}-{os.getpid()}")
             _convert(model, begun)
             begun.replace(made)
     nodes = list(model.graph.all_nodes())
-    # Tensors inside a lowering are called as the node is, all others as the value that they hold.
+    # Tensors inside a lowering have the name of the node, all others that of their ONNX value.
     by_name = {node.name: node for node in nodes if node.name}
     by_value = {value.name: node for node in nodes for value in node.outputs if value.name}
-    return Subject(_read(made), by_name | by_value)
+    return ConvertedModel(_read(made), by_name | by_value)
 
 
 def _read(path: Path) -> TfliteModel:
@@ -74,8 +74,8 @@ def _read(path: Path) -> TfliteModel:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Has other processes wait that come to the same folder; where the system has no such lock, each converts."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Let one process at a time use the folder; without file locks (Windows), each process converts."""
     try:
         import fcntl
     except ImportError:

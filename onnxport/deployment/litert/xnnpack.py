@@ -1,4 +1,4 @@
-"""Which nodes LiteRT's interpreter gave to XNNPACK's delegate, and why it kept the others."""
+"""The nodes that LiteRT's interpreter gave to XNNPACK's delegate, and why it kept the others."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from onnxport.formats.graph import Node, Tensor
 _DELEGATE = "DELEGATE"
 
 
-def delegated(operators: Sequence[dict[str, Any]], count: int) -> list[set[int]]:
-    """The partitions of a delegate: which of the first `count` operators, those of the file, each stands for.
+def delegated_operators(operators: Sequence[dict[str, Any]], count: int) -> list[set[int]]:
+    """Return the partitions of the delegate, as places among the first `count` operators, those of the file.
 
     Args:
-        operators: what the interpreter tells after delegation (`_get_ops_details`): the file's operators all the same,
-            and behind them one for each partition, with the tensors that it reads from outside and those that others
-            read of it. What lies between them is in the partition.
+        operators: the interpreter's `_get_ops_details` after delegation. It lists the file's operators, then one for
+            each partition, with the tensors that the partition reads from outside and those that others read from it.
+            The partition is what lies between them.
     """
     made = {tensor: index for index, each in enumerate(operators[:count]) for tensor in each["outputs"]}
     found = []
@@ -37,8 +37,8 @@ def delegated(operators: Sequence[dict[str, Any]], count: int) -> list[set[int]]
     return found
 
 
-def reason(node: Node) -> str:
-    """Why XNNPACK does not take `node`, as far as its source tells."""
+def refusal_reason(node: Node) -> str:
+    """Return why XNNPACK does not take `node`, as far as its source tells."""
     known = _known()
     if node.op not in known["operators"].split():
         return "XNNPACK has no such operator"
