@@ -1,4 +1,4 @@
-"""Two ways to run one model, timed in turns: what slows the machine down slows both."""
+"""Two ways to run one model, timed in turns, so that disturbances hit both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 Run = Callable[[], object]
 
-# Seconds that one of the two goes on before the other has its turn: caches are its own for most of that.
+# Seconds of one turn, long enough that most of its runs find their own data in the caches.
 _TURN = 0.003
 _LEAST_TURNS = 5
 
@@ -17,10 +17,10 @@ _LEAST_TURNS = 5
 def time_in_turns(
     first: Run, second: Run, runs: int, warmup: int, after: Run | None = None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of each of `runs` runs of both, after `warmup` of both.
+    """Return the seconds of each of `runs` runs of both, after `warmup` runs of both.
 
     Args:
-        after: what is called after each of those runs of `second`, and not timed.
+        after: called after each timed run of `second`; not timed itself.
     """
     warm = [time_run(run) for _ in range(warmup) for run in (first, second)]
     length = math.ceil(_TURN / max(statistics.median(warm), 1e-7)) if warm else 1
@@ -39,18 +39,18 @@ def time_in_turns(
 
 
 def faster_half(seconds: Sequence[float]) -> list[int]:
-    """The places of the faster half: what disturbs a run makes it slower."""
+    """Return the places of the faster half: disturbances only make runs slower."""
     places = sorted(range(len(seconds)), key=lambda place: seconds[place])
     return places[: -(-len(seconds) // 2)]
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """Seconds of an undisturbed run: the mean of the faster half."""
+    """Return the seconds of an undisturbed run: the mean of the faster half."""
     return statistics.fmean(seconds[place] for place in faster_half(seconds))
 
 
 def time_run(run: Run) -> float:
-    """Seconds of one run."""
+    """Return the seconds of one run."""
     started = time.perf_counter()
     run()
     return time.perf_counter() - started

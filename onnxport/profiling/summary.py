@@ -1,4 +1,4 @@
-"""A recording as a report: times of nodes and of groups of them."""
+"""The times of nodes and of groups of nodes in a recording."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from onnxport.profiling.interleaving import faster_half
 from onnxport.profiling.recording import Recording, Span
 from onnxport.profiling.report import Group, NodeTime
 
-_LISTED = 3  # sources by name; of more the first, the last and how many
+_LISTED = 3  # more sources are shown as the first, the last and their number
 UNKNOWN = "(not told)"
 
 
 def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> tuple[NodeTime, ...]:
-    """Every node that was executed, in the order of execution.
+    """Return the time of every executed node, in the order of execution.
 
     Args:
-        sources: an executed node to the model's nodes that it computes.
+        sources: executed node to the nodes of the model that it computes.
     """
     nodes = list(recording.executed.walk())
-    # Means over the same runs add up to what such a run takes; medians of nodes would not, since a disturbance hits
-    # another node in every run.
+    # Means over the same runs add up to a run. Medians of nodes would not: a disturbance hits another node each time.
     runs = [recording.runs[place] for place in faster_half([run.duration for run in recording.runs])]
     order: dict[tuple[int, str, str], Span] = {}
     taken: dict[tuple[int, str, str], float] = {}
@@ -30,7 +29,7 @@ def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> 
             key = (span.node, span.name, span.op)
             order.setdefault(key, span)
             taken[key] = taken.get(key, 0.0) + span.own
-    # What the profiler takes is an average, and a node may take less.
+    # The profiler's time is an average; a node may take less.
     times = {key: max(0.0, microseconds) / len(runs) / 1000 for key, microseconds in taken.items()}
     whole = sum(times.values()) or 1.0
     found = []
@@ -51,11 +50,12 @@ def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> 
 
 
 def by_op(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
+    """Group nodes by operator."""
     return _group((node.op, node) for node in nodes)
 
 
 def by_source(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
-    """By the ONNX nodes that were computed together."""
+    """Group nodes by the ONNX nodes that they compute."""
     return _group((_join_names(node.sources), node) for node in nodes)
 
 

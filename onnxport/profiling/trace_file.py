@@ -1,4 +1,4 @@
-"""The file that ONNX Runtime's profiler writes: events of nodes and of runs, in microseconds."""
+"""The file of ONNX Runtime's profiler: events of nodes and of runs, in microseconds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds.
+    """Microseconds that are not a node's own.
 
     Attributes:
-        within: of each node's time, what the profiler takes.
-        between: from one node's end to the next one's start.
-        outside: of a run without the profiler, what is spent before and after all nodes.
+        within: what the profiler adds to each node's time.
+        between: from the end of a node to the start of the next.
+        outside: before and after all nodes, in a run without the profiler.
     """
 
     within: float
@@ -35,7 +35,7 @@ class Costs:
 
 @dataclass
 class _Execution:
-    """One execution of a node, and those in its bodies."""
+    """One execution of a node, with those in its bodies."""
 
     event: Event
     inner: list[_Execution]
@@ -50,19 +50,21 @@ class _Execution:
 
 
 def midpoint(duration: int) -> float:
-    """What a duration of whole microseconds, cut off, stands for."""
+    """Return the expected value of a duration that was truncated to whole microseconds."""
     return duration + 0.5
 
 
 def read_events(file: Path) -> list[Event]:
-    """All events of the file. Names in it are not escaped: what is no UTF-8 or a control character is let through."""
+    """Read all events; names are not escaped, so invalid UTF-8 and control characters are accepted."""
     events: list[Event] = json.loads(file.read_bytes().decode(errors="replace"), strict=False)
     return events
 
 
 def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
-    """Every run with the nodes that were executed in it. Not by their order: it is that of their ends in some versions
-    of ONNX Runtime and that of their starts in others."""
+    """Return every run with its nodes, matched by time.
+
+    The order of events is that of their ends in some versions of ONNX Runtime and of their starts in others.
+    """
     runs = sorted((each for each in events if each["name"] == _RUN), key=lambda run: run["ts"])
     starts = [run["ts"] for run in runs]
     kernels: list[list[Event]] = [[] for _ in runs]
@@ -75,7 +77,7 @@ def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
 
 
 def read_run(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: Costs) -> Run:
-    """One run with its nodes found in `graph`, which is what ONNX Runtime wrote down of itself."""
+    """Return one run with its nodes matched to `graph`, the graph that ONNX Runtime executes."""
     places = {node: place for place, node in enumerate(graph.walk())}
     spans: list[Span] = []
     _add_spans(_nest(kernels, _holders(graph)), graph, places, costs, spans)
@@ -83,14 +85,14 @@ def read_run(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: 
 
 
 def _holders(graph: OperatorGraph) -> frozenset[tuple[str, str]]:
-    """Nodes with bodies."""
+    """Return the names and operators of nodes with bodies."""
     return frozenset((node.name, node.op) for node in graph.walk() if node.bodies)
 
 
 def _nest(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Execution]:
-    """The executions of the main graph, those of bodies below the ones that hold them."""
+    """Return the executions of the main graph; those in bodies are nested in the nodes that hold them."""
     found = [_Execution(event, []) for event in kernels]
-    # Of two that start in the same microsecond the one with bodies holds the other.
+    # If two start in the same microsecond, the one with bodies holds the other.
     found.sort(key=lambda each: (each.event["ts"], each.label not in holders))
     top: list[_Execution] = []
     open_: list[_Execution] = []
@@ -129,9 +131,9 @@ def _add_spans(
 
 
 def _match(executed: Sequence[_Execution], graph: OperatorGraph) -> list[Node | None]:
-    """The node of each execution: by order, which is that of the file, or else by name."""
+    """Return the node of each execution: by the order of the file, or else by name."""
     count = len(graph.nodes)
-    if count and len(executed) % count == 0:  # bodies of loops once per turn
+    if count and len(executed) % count == 0:  # a loop's body runs once per turn
         cycled = [graph.nodes[place % count] for place in range(len(executed))]
         if all(each.label[1] == node.op for each, node in zip(executed, cycled, strict=True)):
             return list(cycled)
@@ -148,7 +150,7 @@ def _match(executed: Sequence[_Execution], graph: OperatorGraph) -> list[Node | 
 
 
 def _body(inner: Sequence[_Execution], node: Node | None) -> OperatorGraph:
-    """The body of `node` that was executed: the one that has most of the nodes."""
+    """Return the body of `node` that was executed: the one with most of the nodes."""
     if node is None or not node.bodies:
         return OperatorGraph([])
     labels = [each.label for each in inner]
