@@ -1,4 +1,4 @@
-"""What a build of ONNX Runtime needs for some `.ort` files and for nothing else: kernels, command, size."""
+"""The build of ONNX Runtime that runs some `.ort` files and nothing else: kernels, command, size."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from onnxport.inspection.report import Kernels, LibrarySize, ReducedBuild
 # C++'s names of element types where ONNX's differ by more than "_t".
 _ONNX_TYPES = {"std::string": "string", "MLFloat16": "float16", "BFloat16": "bfloat16"}
 _ML = "ai.onnx.ml"
-# How an operator is called in the resolver of a file, to what its kernel's type names stand for.
+# An operator's name in the resolver of a file to the operands that its kernel's type names stand for.
 Resolver = Mapping[str, Mapping[str, tuple[tuple[bool, int], ...]]]
 
 
 def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedBuild:
-    """The build that runs all `.ort` files of `paths`.
+    """Return the build that runs all `.ort` files of `paths`.
 
     Args:
-        paths: one file, or all that an app has.
-        config: where the list of their operators is written; without it, the list beside the first file is looked at.
+        paths: one file, or all files of an app.
+        config: where to write the list of their operators; without it, the list beside the first file is read.
 
     Raises:
-        InputError: a file is missing or damaged, the list beside one is none.
-        UsageError: a file is no `.ort` file, `config` is one of them.
+        InputError: a file is missing or damaged, or the list beside it is no list of operators.
+        UsageError: a file is no `.ort` file, or `config` is one of them.
         MachineError: `config` cannot be written.
     """
     sessions = [_read_session(path) for path in paths]
@@ -61,7 +61,7 @@ def _read_session(path: Path) -> Table:
     if Artifact.open(path).format != "ort":
         raise UsageError(
             f"{path} is no .ort file",
-            why="a reduced build of ONNX Runtime runs no other format",
+            why="a reduced build of ONNX Runtime runs only this format",
             fix=f"convert it first: onnxport convert {path} --to ort",
         )
     try:
@@ -78,14 +78,14 @@ def _read_uses(path: Path, session: Table) -> list[Use]:
 
 
 def _read_list(path: Path) -> Listed:
-    """What the list that is there names: a build would read it."""
+    """Read the list of operators that a build would read."""
     try:
         return parsed(path.read_text(encoding="utf-8"))
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"{path} is no list of operators",
             why="its lines are not domain;opset;operators",
-            fix="convert the model again, or write it by --required-operators",
+            fix="convert the model again, or write the list with --required-operators",
         ) from error
 
 
@@ -97,11 +97,11 @@ def _write(text: str, config: Path, paths: Sequence[Path]) -> None:
         with writing(config, "--required-operators"):
             staged.write_text(text, encoding="utf-8")
         staging.commit({staged: config})
-        Staging.settled = False  # no artefact: the command goes on
+        Staging.settled = False  # the list is no artefact: the command goes on
 
 
 def _command(config: str, domains: set[str]) -> str:
-    """ONNX Runtime's own command (its page "Build a custom ONNX Runtime package"), for the machine that builds."""
+    """Return ONNX Runtime's build command (its page "Build a custom ONNX Runtime package")."""
     words = [
         "./build.sh",
         "--config",
@@ -116,8 +116,11 @@ def _command(config: str, domains: set[str]) -> str:
 
 
 def _count_kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:
-    """Which kernels stay, by the rule of ONNX Runtime's build (tools/ci_build/reduce_op_kernels.py): those whose range
-    of opsets has the opset of the list's line."""
+    """Count the kernels that stay in the build.
+
+    ONNX Runtime keeps those whose range of opsets has the opset of the list's line
+    (tools/ci_build/reduce_op_kernels.py).
+    """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -144,7 +147,7 @@ def _is_kernel_of(node: Use, kernel: Any) -> bool:
 
 
 def _supports_types(kernel: Any, node: Use, meanings: Resolver) -> bool:
-    """Whether the kernel takes the types that the node has at every place that one of its type names stands for."""
+    """Return whether the type constraints of the kernel allow the types of the operands."""
     domain = "" if node.domain == ONNX else node.domain
     places = meanings.get(f"{domain}:{node.operator}:{node.version}", {})
     for name, types in kernel.type_constraints.items():
@@ -177,7 +180,7 @@ def _text(value: Any) -> str:
 
 
 def _find_library_size(nodes: Iterable[Use]) -> LibrarySize:
-    """What is published and holds for a build with these nodes; nobody publishes a size per operator."""
+    """Return published sizes that bound a build with these nodes; there are none per operator."""
     published = _load_published()
     package = published["package"]
     operators = {(domain, name) for domain, names in package["operators"].items() for name in names.split()}

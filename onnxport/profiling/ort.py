@@ -131,15 +131,15 @@ class OrtProfiler:
         without, _ = time_in_turns(lambda: many.run(None, feeds), lambda: watched.run(None, feeds), *rounds)
         short, _ = time_in_turns(lambda: few.run(None, feeds), lambda: few.run(None, feeds), *rounds)
         runs = trace_file.kernels_by_run(self._events(watched))[-_CHAIN_RUNS:]
-        told = _lower_quartile(
+        measured = _lower_quartile(
             [fmean(trace_file.midpoint(kernel["dur"]) for kernel in kernels) for _, kernels in runs]
         )
         whole = _lower_quartile([run["dur"] / len(kernels) for run, kernels in runs])
         least = 1e6 * _lower_quartile(short)
         node = (1e6 * _lower_quartile(without) - least) / (_CHAINS[1] - _CHAINS[0])
         return trace_file.Costs(
-            within=max(0.0, told - node),
-            between=max(0.0, whole - told),
+            within=max(0.0, measured - node),
+            between=max(0.0, whole - measured),
             outside=max(0.0, least - _CHAINS[0] * node),
         )
 

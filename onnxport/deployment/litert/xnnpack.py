@@ -1,4 +1,4 @@
-"""The nodes that LiteRT's interpreter gave to XNNPACK's delegate, and why it kept the others."""
+"""The nodes that LiteRT's interpreter gave to XNNPACK's delegate, and why it did not give it the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The precision that an artefact computes in, told by its file; a module per kind of graph (docs/fidelity.md)."""
+"""The precision of an artefact by its file alone; a module per kind of graph (docs/fidelity.md)."""
 
 from __future__ import annotations
 

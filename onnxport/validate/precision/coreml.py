@@ -4,7 +4,7 @@
 2. Float8, quantized at run time or stored in weights: "mixed".
 3. Products (convolution, linear, matmul, recurrent) on weights that a `constexpr_` operator unpacks: "int8 weights",
    "int4 weights", "palettized weights", "sparse weights" or "float16 weights", whatever they are computed in.
-4. What most products compute in: "float16" or "float32"; of a program without products, what most operators do. A
+4. The dtype of most products: "float16" or "float32"; in a program without products, what most operators do. A
    package of ours that was made in float16 is "float16" if anything in it is: its manifest lists what is float32.
 """
 
