@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from onnxport.converters.tflite.load_check import check_runs, operators
@@ -27,6 +26,7 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import apply_shapes
 from onnxport.formats.manifest import Manifest, Port
 from onnxport.formats.model import Model
+from onnxport.formats.tflite.ports import read_ends
 from onnxport.samples.domain import domains, without_functions
 from onnxport.samples.generator import generate
 from onnxport.samples.sizes import OpenSizes
@@ -104,15 +104,14 @@ class _Ends:
 
     def _take_signature_names(self, path: Path) -> None:
         """The names that a reader of the file goes by (TfliteRuntime does): the signature's, not the tensors'."""
-        model = schema.Model.GetRootAs(np.memmap(path, np.uint8, mode="r"), 0)
-        signature = model.SignatureDefs(0)
-        for ports, details, count, entry in (
-            (self.inputs, self._details[0], signature.InputsLength(), signature.Inputs),
-            (self.outputs, self._details[1], signature.OutputsLength(), signature.Outputs),
+        ends = read_ends(path, noted=False)
+        for ports, details, found in (
+            (self.inputs, self._details[0], ends.inputs),
+            (self.outputs, self._details[1], ends.outputs),
         ):
-            named = {entry(i).TensorIndex(): entry(i).Name().decode() for i in range(count)}
+            names = {index: port.name for port, index in found}
             for place, detail in enumerate(details):
-                ports[place] = named.get(detail["index"], ports[place][0]), ports[place][1]
+                ports[place] = names.get(detail["index"], ports[place][0]), ports[place][1]
 
     def run(self, feeds: Mapping[str, Array], way: Way) -> list[Array] | None:
         """The answers in the file's order; None where it does not run on these shapes."""
