@@ -72,8 +72,3 @@ class ProfileReport(_Record):
     by_op: tuple[Group, ...]
     by_source: tuple[Group, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def told_share(self) -> float:
-        """The share of the nodes' time that is traced to ONNX nodes."""
-        return sum(node.share for node in self.nodes if node.sources)

@@ -10,7 +10,7 @@ from onnxport.profiling.recording import Recording, Span
 from onnxport.profiling.report import Group, NodeTime
 
 _LISTED = 3  # more sources are shown as the first, the last and their number
-UNKNOWN = "(not told)"
+UNKNOWN = "(unknown)"
 
 
 def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> tuple[NodeTime, ...]:
