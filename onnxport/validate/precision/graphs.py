@@ -87,7 +87,7 @@ def target_dtype(node: Node) -> str:
 
 def _is_small_float(dtype: str) -> bool:
     """Return whether `dtype` is a float of 8 bits or fewer, for whose rounding there is no name of its own."""
-    return dtype.startswith(("float8", "float6", "float4"))
+    return dtype.startswith(("float8_", "float6_", "float4_"))
 
 
 def precision(graph: TypedGraph) -> Precision:
