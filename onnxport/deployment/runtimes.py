@@ -94,17 +94,18 @@ def _engine(name: str, title: str, distribution: str, *, remedies: tuple[str, ..
     )
 
 
+def _converted(name: str, title: str, distribution: str, format_: Format) -> Runtime:
+    """Return a runtime for files of `format_`, and for `.onnx` files by our conversion."""
+    module = f"{PROBES}.{name.replace('-', '_')}"
+    return Runtime(name, title, module, (distribution,), formats=("onnx", format_))
+
+
 # In the order in which they are shown.
 RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
         _provider("ort-cpu", "CPU provider", "CPU"),
-        Runtime(
-            "ort-mobile",
-            "ONNX Runtime's mobile usability checker",
-            probe_module=f"{PROBES}.ort_mobile",
-            needs=_ORT_BUILDS,
-        ),
+        Runtime("ort-mobile", "ONNX Runtime's mobile usability checker", f"{PROBES}.ort_mobile", _ORT_BUILDS),
         _provider("nnapi", "NNAPI provider", "Nnapi"),
         _provider("coreml-ep", "Core ML provider", "CoreML"),
         _provider("xnnpack", "XNNPACK provider", "Xnnpack"),
@@ -112,27 +113,9 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
-        Runtime(
-            "tflite-cpu",
-            "LiteRT, XNNPACK delegate",
-            probe_module=f"{PROBES}.tflite_cpu",
-            needs=("ai-edge-litert",),
-            formats=("onnx", "tflite"),
-        ),
-        Runtime(
-            "tflite-gpu",
-            "LiteRT, GPU delegate",
-            probe_module=f"{PROBES}.tflite_gpu",
-            needs=("ai-edge-litert",),
-            formats=("onnx", "tflite"),
-        ),
-        Runtime(
-            "coreml",
-            "Core ML",
-            probe_module=f"{PROBES}.coreml",
-            needs=("coremltools",),
-            formats=("onnx", "coreml"),
-        ),
+        _converted("tflite-cpu", "LiteRT, XNNPACK delegate", "ai-edge-litert", "tflite"),
+        _converted("tflite-gpu", "LiteRT, GPU delegate", "ai-edge-litert", "tflite"),
+        _converted("coreml", "Core ML", "coremltools", "coreml"),
         _engine("openvino", "OpenVINO", "openvino"),
         _engine("tract", "tract", "tract", remedies=("declared",)),
         Runtime("rten", "rten", probe_module=f"{PROBES}.rten", needs=("rten-convert",), extra="rten"),

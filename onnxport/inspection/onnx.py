@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
 from onnxport.formats.artifact import Artifact, Dim
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.onnx import from_ir, functions_from_ir
 from onnxport.formats.manifest import KEY
 from onnxport.formats.model import Model, dims_of, dtype_name
 from onnxport.inspection.report import Inspection, count, list_dynamic, own_manifest, ports
@@ -21,6 +23,8 @@ _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 def inspect(artifact: Artifact) -> Inspection:
     model = Model.load(artifact.path)
+    graphs = [from_ir(model.ir), *functions_from_ir(model.ir)]
+    nodes = [node for graph in graphs for node in graph.all_nodes()]
     inputs = ports(model.inputs)
     return Inspection(
         path=str(artifact.path),
@@ -32,46 +36,28 @@ def inspect(artifact: Artifact) -> Inspection:
         opsets={domain or "ai.onnx": version for domain, version in sorted(model.ir.opset_imports.items())},
         inputs=inputs,
         outputs=ports(model.outputs),
-        operators=count(_qualified(node) for node in _nodes(model)),
-        parameters=sum(tensor.size for tensor in _weights(model)),
+        operators=count(node.qualified for node in nodes),
+        parameters=_count_parameters(graphs),
         dynamic=list_dynamic(inputs),
-        unusual=tuple(_unusual(model)),
+        unusual=tuple(_unusual(model, nodes)),
         manifest=own_manifest(model.ir.metadata_props.get(KEY)),
     )
 
 
-def _nodes(model: Model) -> Iterator[ir.Node]:
-    """Yield all nodes, those of subgraphs and functions included."""
-    return (node for graph in _graphs(model) for node in graph)
+def _count_parameters(graphs: Iterable[OperatorGraph]) -> int:
+    """Return the number of elements of all initializers, and of what exporters keep in Constant nodes."""
+    inner = [each for graph in graphs for each in graph.graphs()]
+    attributes = [value for graph in inner for node in graph.nodes for value in node.attributes.values()]
+    stored = [tensor for graph in inner for tensor in graph.constants]
+    return sum(each.size for each in (*stored, *attributes) if isinstance(each, Tensor))
 
 
-def _graphs(model: Model) -> Iterator[ir.Graph | ir.Function]:
-    yield from model.ir.graphs()
-    for function in model.ir.functions.values():
-        yield function
-        yield from function.subgraphs()
-
-
-def _weights(model: Model) -> Iterator[ir.TensorProtocol]:
-    """Yield every stored tensor: initializers, and those that exporters keep in Constant nodes."""
-    for graph in model.ir.graphs():
-        yield from (v.const_value for v in graph.initializers.values() if v.const_value is not None)
-    for node in _nodes(model):
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                yield attribute.as_tensor()
-
-
-def _qualified(node: ir.Node) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
-
-
-def _unusual(model: Model) -> Iterator[str]:
+def _unusual(model: Model, nodes: Sequence[Node]) -> Iterator[str]:
     """Yield a sentence for each property of `model` that often causes trouble in tools."""
-    operators = Counter(node.op_type for node in _nodes(model))
+    operators = Counter(node.op for node in nodes)
     if model.opset < _OLD_OPSET:
         yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
-    yield from _foreign(model)
+    yield from _foreign(model, nodes)
     if functions := len(model.ir.functions):
         yield f"{functions} model-local functions, which have to be inlined"
     if control := [op for op in _CONTROL_FLOW if operators[op]]:
@@ -93,13 +79,13 @@ def _unusual(model: Model) -> Iterator[str]:
     yield from _stale(model)
 
 
-def _foreign(model: Model) -> Iterator[str]:
+def _foreign(model: Model, nodes: Iterable[Node]) -> Iterator[str]:
     """Yield a sentence for each domain with operators that neither ONNX nor the file defines."""
     own = {(domain, name) for domain, name, _ in model.ir.functions}
     domains: dict[str, set[str]] = {}
-    for node in _nodes(model):
-        if node.domain not in ("", "ai.onnx", "ai.onnx.ml") and (node.domain, node.op_type) not in own:
-            domains.setdefault(node.domain, set()).add(node.op_type)
+    for node in nodes:
+        if node.domain not in ("", "ai.onnx.ml") and (node.domain, node.op) not in own:
+            domains.setdefault(node.domain, set()).add(node.op)
     for domain, operators in sorted(domains.items()):
         yield f"operators of the domain {domain}: {', '.join(sorted(operators))}"
 
