@@ -123,7 +123,7 @@ def _check(artifact: Artifact) -> None:
 def estimate_runtime(subject: ProbedModel, runtime: Runtime) -> Estimate:
     """Estimate an ONNX model by the data file of `runtime`."""
     table = load_table(runtime.name)
-    return estimate(subject.graph(table.sees), table)
+    return estimate(subject.graph(table.graph_view), table)
 
 
 def probe(subject: ProbedModel, runtime: Runtime, timeout: float) -> Placement | None:

@@ -65,12 +65,14 @@ class Suggestions:
         remedies = {runtime: self._remedies(runtime, answer) for runtime, answer in answers.items()}
         tried: dict[Runtime, list[tuple[_Candidate, _Answer]]] = {}
         for remedy in dict.fromkeys(remedy for each in remedies.values() for remedy in each):
-            if made := self._make(remedy):
+            if made := self._make_copy(remedy):
                 candidate, changed = made
                 for runtime in (each for each in answers if remedy in remedies[each]):
-                    later = self._again(runtime, changed, answers[runtime].placement)
+                    later = self._reevaluate(runtime, changed, answers[runtime].placement)
                     tried.setdefault(runtime, []).append((candidate, later))
-        return [self._best(answer.placement, tried.get(runtime, ())) for runtime, answer in answers.items()]
+        return [
+            self._add_best(answer.placement, tried.get(runtime, ())) for runtime, answer in answers.items()
+        ]
 
     def _remedies(self, runtime: Runtime, answer: Estimate) -> list[str]:
         """Return the remedies to try for a placement (`Reason.remedies`), the likeliest first."""
@@ -91,28 +93,27 @@ class Suggestions:
             return LOWEST_OPSET <= int(number) <= NEWEST_OPSET and int(number) != self._subject.model.opset
         return word != "shape" or not all(spec.is_static for spec in self._subject.model.inputs)
 
-    def _again(self, runtime: Runtime, changed: ProbedModel, before: Placement) -> _Answer:
+    def _reevaluate(self, runtime: Runtime, changed: ProbedModel, before: Placement) -> _Answer:
         """Probe or estimate the changed model, as was done before."""
         if before.how == "estimated" and runtime.has_table:
             after = estimate_runtime(changed, runtime).placement
             return lambda: after
         return self._pool.submit(probe, changed, runtime, self._params.timeout).result
 
-    def _best(self, before: Placement, tried: Sequence[tuple[_Candidate, _Answer]]) -> Placement:
+    def _add_best(self, before: Placement, tried: Sequence[tuple[_Candidate, _Answer]]) -> Placement:
+        """Return `before` with the change that removes most refusals, if one does."""
         best: Change | None = None
         for candidate, later in tried:
             after = later()
-            mends = (
-                0
-                if after is None or after.extent == "unknown"
-                else _count_refusals(before) - _count_refusals(after)
-            )
+            if after is None or after.extent == "unknown":
+                continue
+            mends = _count_refusals(before) - _count_refusals(after)
             if mends > (best.mends if best else 0):
                 command = shlex.join(("onnxport", "optimize", str(self._artifact.path), *candidate.words))
                 best = Change(said=candidate.said, command=command, mends=mends)
         return before.model_copy(update={"change": best}) if best else before
 
-    def _make(self, remedy: str) -> tuple[_Candidate, ProbedModel] | None:
+    def _make_copy(self, remedy: str) -> tuple[_Candidate, ProbedModel] | None:
         """Make the changed copy; return None if our optimizer cannot."""
         folder = self._subject.folder / remedy.replace(" ", "-")
         folder.mkdir()
@@ -137,17 +138,13 @@ class Suggestions:
             given = {name: _format_dims(dims) for name, dims in sizes.items()}
             listed = ", ".join(f"{name}={dims}" for name, dims in given.items())
             return _Candidate(f"fixed sizes (such as {listed})", {"shape": given}, _shape_options(given))
-        own: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+        changes: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
             "optimize": ("a simplified graph", {}, ()),
-            "declared": (
-                "leaving out the shapes that it declares",
-                {"drop_shapes": True},
-                ("--drop-shapes",),
-            ),
+            "declared": ("dropping its declared shapes", {"drop_shapes": True}, ("--drop-shapes",)),
             "opset": (f"opset {number}", {"opset": number}, ("--opset", number)),
             "float16": ("float16", {"fp16": True}, ("--fp16",)),
         }
-        said, options, words = own[word]
+        said, options, words = changes[word]
         if self._subject.notes:  # optimize changes no size that the file fixes
             return _Candidate(said, options, words)
         shape = {"shape": given} if given else {}

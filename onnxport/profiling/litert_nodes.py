@@ -82,7 +82,7 @@ def _step_numbers(
 
 def _delegated_order(kernels: Collection[Number], operators: TfliteOperators) -> list[Number]:
     """Return the operators of the delegate in the order in which they run: partition after partition."""
-    numbers = {node: number for number, node in operators.main_nodes().items()}
+    numbers = {node: number for number, node in operators.nodes.items() if number[0] == 0}
     taken = {node for node, number in numbers.items() if number not in kernels}
     return [numbers[node] for each in divide(operators.main, taken) if each.delegated for node in each.nodes]
 

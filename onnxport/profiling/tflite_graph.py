@@ -53,10 +53,6 @@ class TfliteOperators:
     ops: Mapping[Number, str]
     noted: frozenset[str]
 
-    def main_nodes(self) -> dict[Number, Node]:
-        """Return the operators of the main graph, in the order of the file."""
-        return {number: node for number, node in self.nodes.items() if number[0] == 0}
-
     def keep(self, numbers: Collection[Number]) -> dict[Number, Node]:
         """Return these operators; each also reads what the operators left out between them read."""
         left_out = {

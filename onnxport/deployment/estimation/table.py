@@ -158,7 +158,7 @@ class Table(_Record):
         return self
 
     @property
-    def sees(self) -> View:
+    def graph_view(self) -> View:
         return self.view or ("loaded" if self.kind == "provider" else "file")
 
     def placement(self, runtime: str = "", title: str = "") -> Placement:
