@@ -36,7 +36,7 @@ def inspect(artifact: Artifact) -> Inspection:
         raise MissingDependencyError(
             "coremltools cannot be imported", why=str(error), fix="install it: pip install coremltools"
         ) from error
-    operations = [each for function in package.functions.values() for each in _all(function.block)]
+    operations = [each for function in package.functions.values() for each in function.block.walk()]
     inputs, outputs = _ends(package, artifact.path)
     version = package.spec.specificationVersion
     return Inspection(
@@ -64,13 +64,6 @@ def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortR
         return (), ()
     found = ends(package, path, package.default)
     return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
-
-
-def _all(block: Any) -> Iterator[Any]:
-    for operation in block.operations:
-        yield operation
-        for inner in operation.blocks:
-            yield from _all(inner)
 
 
 def _elements(operation: Any) -> int:

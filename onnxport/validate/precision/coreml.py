@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from onnxport.formats.manifest import Manifest, note_key
-from onnxport.formats.mlpackage.program import Block, Operation, Package
+from onnxport.formats.mlpackage.program import Operation, Package
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.validate.report import Precision
 
@@ -43,7 +43,7 @@ def precision(path: Path, function: str = "") -> Precision:
     """
     package = read_package(path)
     name = function or package.default
-    operations = list(_all(package.functions[name].block)) if name in package.functions else []
+    operations = list(package.functions[name].block.walk()) if name in package.functions else []
     makers = {name: each for each in operations for name, _ in each.outputs}
     if grids := {dtype for each in operations if (dtype := _grid(each, makers))}:
         is_int8 = "float16" not in _computed(operations) and not any(map(_is_float8, grids))
@@ -80,13 +80,6 @@ def _is_half(package: Package, name: str) -> bool:
 def _note(package: Package, name: str) -> Manifest | None:
     text = package.description.metadata.userDefined.get(note_key(name))
     return Manifest.from_json(text) if text else None
-
-
-def _all(block: Block) -> Iterator[Operation]:
-    for operation in block.operations:
-        yield operation
-        for inner in operation.blocks:
-            yield from _all(inner)
 
 
 def _grid(operation: Operation, makers: Mapping[str, Operation]) -> str:
