@@ -27,7 +27,7 @@ def asked(path: Path, *engines: str, **options: object) -> dict[str, Placement]:
     return {each.runtime: each for each in report.placements}
 
 
-def test_who_takes_a_plain_network_has_run_it() -> None:
+def test_an_engine_that_takes_a_network_has_run_it() -> None:
     found = asked(DIGITS, *ENGINES)
     assert {name: (each.how, each.extent, each.taken) for name, each in found.items()} == dict.fromkeys(
         ENGINES, ("asked", "all", 9)
@@ -72,7 +72,9 @@ def declared(folder: Path, dims: list[str | int]) -> Path:
     return path
 
 
-def test_tract_names_declared_shapes_that_contradict_and_the_told_command_mends_them(tmp_path: Path) -> None:
+def test_tract_names_contradicting_declared_shapes_and_the_suggested_command_removes_them(
+    tmp_path: Path,
+) -> None:
     sandbox = Sandbox(tmp_path)
     path = declared(sandbox.folder, [1, 4, 6, 6])
     assert asked(path, "tract")["tract"].extent == "all"

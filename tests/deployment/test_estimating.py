@@ -104,12 +104,12 @@ def test_each_part_of_a_rule_refuses_in_the_models_own_terms(rule: Any, said: st
     assert all((each.op, each.node) == ("Conv", "Conv_y") for each in found)
 
 
-def test_open_shapes_are_told() -> None:
+def test_open_shapes_are_reasons() -> None:
     subject = model([node("Relu", "x", "y")], shape=("N", 3))
     assert why(subject, {"static": "all"}, "Relu") == "the shape of 'x' is open: [N, 3]"
 
 
-def test_of_several_rules_one_is_enough_and_else_the_nearest_is_told() -> None:
+def test_one_of_several_rules_is_enough_else_the_nearest_reason_is_given() -> None:
     assert why(CONV, [{"version": 1}, {"version": 11}]) == ""
     assert why(CONV, [{"version": 1}, {"version": 11, "ranks": {"X": 3}}]) == "rank 4 of 'x', only 3"
 
@@ -146,7 +146,7 @@ def test_without_a_fallback_it_is_all_or_nothing() -> None:
     assert (refused.extent, refused.taken, refused.partitions) == ("none", 1, None)
 
 
-def test_constant_nodes_are_none_and_what_they_hold_is_constant() -> None:
+def test_constant_nodes_become_constants() -> None:
     constant = helper.make_node("Constant", [], ["s"], value=numpy_helper.from_array(np.array([1, -1])))
     subject = model([constant, node("Reshape", "x s", "y")])
     found = placed(subject, {"Reshape": {"constant": "shape"}})

@@ -75,7 +75,7 @@ def test_what_xnnpack_left_is_named_as_the_onnx_model_names_it(cut: ConvertedMod
     ]
 
 
-def test_of_a_tflite_file_its_own_names_are_told(cut: ConvertedModel, folder: Path) -> None:
+def test_fallbacks_of_a_tflite_file_have_its_own_names(cut: ConvertedModel, folder: Path) -> None:
     answer = tflite_cpu.probe(cut.file.path, options("tflite-cpu", folder))
     assert (answer.how, answer.extent, answer.nodes, answer.taken, answer.partitions) == (
         "asked",
@@ -88,7 +88,7 @@ def test_of_a_tflite_file_its_own_names_are_told(cut: ConvertedModel, folder: Pa
     assert answer.fallbacks[0].why == "XNNPACK has no such operator"
 
 
-def test_bodies_are_asked_about_too(folder: Path, tmp_path: Path) -> None:
+def test_bodies_are_probed_too(folder: Path, tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(BODIES), tmp_path / "bodies.onnx")
     about = convert_once(tmp_path / "bodies.onnx", tmp_path)
     cpu = tflite_cpu.probe(about.file.path, options("tflite-cpu", tmp_path))
@@ -109,7 +109,7 @@ def test_command(cut: ConvertedModel, tmp_path: Path) -> None:
     assert sandbox.run("inspect", path.name, "--runs-on", "tflite-cpu", "--error-on-fallback").code == 1
 
 
-def test_what_is_no_tflite_file_is_refused_before_anybody_is_asked(
+def test_a_file_that_is_no_tflite_model_is_refused_before_any_probe(
     cut: ConvertedModel, tmp_path: Path
 ) -> None:
     params = DeploymentParams.model_validate({"runs_on": "tflite-cpu,tflite-gpu"})
@@ -119,7 +119,7 @@ def test_what_is_no_tflite_file_is_refused_before_anybody_is_asked(
             deployment(tmp_path / "damaged.tflite", params)
 
 
-def test_what_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:
+def test_a_model_that_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(CUSTOM), tmp_path / "custom.onnx")
     refused = tflite_cpu.probe(tmp_path / "custom.onnx", options("tflite-cpu", tmp_path))
     assert (refused.extent, refused.nodes, refused.partitions) == ("none", 2, None)

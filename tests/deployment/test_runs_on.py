@@ -68,14 +68,14 @@ def test_an_unknown_runtime_names_the_nearest(sandbox: Sandbox) -> None:
         (("model.ort", "--runs-on", "all"), ".ort files"),
     ],
 )
-def test_nothing_that_is_asked_does_not_pass(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
+def test_no_runtime_to_check_is_an_error(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
     (sandbox.folder / "model.ort").write_bytes(b"\0" * 8)
     outcome = sandbox.run("inspect", *words, "--error-on-fallback")
     assert (outcome.code, outcome.stdout) == (2, "")
     assert said in outcome.stderr
 
 
-def test_interrupted_report_ends_whom_it_asks_and_leaves_nothing(sandbox: Sandbox) -> None:
+def test_interrupted_report_ends_its_probes_and_leaves_no_files(sandbox: Sandbox) -> None:
     sandbox.patch(SILENT)
     before = sandbox.contents()
     running = subprocess.Popen(
@@ -115,7 +115,7 @@ def test_sizes_at_which_the_model_cannot_run_are_refused(sandbox: Sandbox) -> No
     assert "does not run at the sizes of --shape" in outcome.stderr
 
 
-def test_given_sizes_are_what_is_judged(tmp_path: Path) -> None:
+def test_given_sizes_are_estimated(tmp_path: Path) -> None:
     proto = onnx.load(DIGITS)
     proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
     onnx.save(proto, tmp_path / "open.onnx")
@@ -170,7 +170,7 @@ def test_the_mobile_checker_answers(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_command_that_is_told_mends_as_much_as_is_told(sandbox: Sandbox) -> None:
+def test_the_suggested_command_removes_as_many_refusals_as_reported(sandbox: Sandbox) -> None:
     """Of a network with open sizes the providers of phones take nothing, and with fixed ones all."""
     ask = ("--runs-on", "ort-mobile,xnnpack", "--json")
     before = DeploymentReport.model_validate_json(sandbox.run("inspect", "model.onnx", *ask).stdout)

@@ -19,7 +19,7 @@ UNTOLD = 0.03
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_executed_nodes_are_told(key: str, tmp_path: Path) -> None:
+def test_executed_nodes_are_traced(key: str, tmp_path: Path) -> None:
     model, optimized = models.path(key), tmp_path / "optimized.onnx"
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(optimized)

@@ -62,13 +62,13 @@ def test_a_loop_counts_each_turn_of_its_body() -> None:
     assert [span.node for span in found.spans] == [0, 1, 2, 1, 2, 1, 2]
 
 
-def test_same_names_are_told_apart_by_their_order() -> None:
+def test_nodes_of_the_same_name_are_matched_by_order() -> None:
     executed = graph("n Relu(x) -> a\nn Relu(a) -> y")
     found = read_run(run(10, 9), [kernel("n", "Relu", 11, 2), kernel("n", "Relu", 14, 2)], executed, FREE)
     assert [span.node for span in found.spans] == [0, 1]
 
 
-def test_a_kernel_that_the_graph_does_not_have_is_nobodys() -> None:
+def test_a_kernel_that_the_graph_does_not_have_has_no_node() -> None:
     found = read_run(run(10, 9), [kernel("trt_0", "Compiled", 11, 2)], graph(""), FREE)
     assert [(span.node, span.op) for span in found.spans] == [(-1, "Compiled")]
 

@@ -14,7 +14,7 @@ def test_a_fused_padding_is_passed_over() -> None:
     assert align(names, operators) == [1, 2, 4]
 
 
-def test_what_xnnpack_put_in_is_nobodys() -> None:
+def test_operators_that_xnnpack_inserts_are_not_aligned() -> None:
     names = ["Convert (NC, F32, QD8)", "Fully Connected (NC, QD8, F32, QC8W) GEMM", "Softmax (NC, F32)"]
     assert align(names, ["FULLY_CONNECTED", "SOFTMAX"]) == [None, 0, 1]
 

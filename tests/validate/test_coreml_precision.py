@@ -35,11 +35,11 @@ def net(folder: Path, dtype: type[np.floating[Any]], opset: str = "iOS18") -> Pa
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float32"), (np.float16, "float16")])
-def test_what_the_products_give_names_the_precision(dtype: Any, name: Precision, tmp_path: Path) -> None:
+def test_the_products_decide_the_precision(dtype: Any, name: Precision, tmp_path: Path) -> None:
     assert precision(net(tmp_path, dtype)) == name
 
 
-def test_a_program_without_products_is_told_by_the_rest(tmp_path: Path) -> None:
+def test_other_operators_decide_without_products(tmp_path: Path) -> None:
     mb = builder()
     made = write(tmp_path, {"x": np.ones((1, 4), np.float16)}, lambda x: [mb.exp(x=mb.sin(x=x))], "iOS17")
     assert precision(made.path) == "float16"
