@@ -1,4 +1,4 @@
-"""`inspect --runs-on`: who is asked, who is estimated, and how a run ends."""
+"""`inspect --runs-on`: which runtimes are probed, which are estimated, and how a run ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cli.test_disturbances import children, is_alive, until
 # Runtimes that never answer.
 SILENT = """
 import sys
-if any("deployment.asking" in word for word in sys.orig_argv):
+if any("deployment.probes" in word for word in sys.orig_argv):
     import time
     time.sleep(600)
 """
@@ -41,7 +41,7 @@ def test_all_runtimes_answer_and_leave_nothing_behind(sandbox: Sandbox) -> None:
     assert (outcome.code, outcome.stderr) == (0, "")
     found = {each.runtime: each for each in report.placements}
     own = found["ort-cpu"]
-    # BatchNormalization is in the weights before it when providers are asked.
+    # BatchNormalization is folded into weights before nodes are assigned to providers.
     assert (own.how, own.extent, own.nodes, own.fallbacks) == ("asked", "all", 7, ())
     assert found["xnnpack"].how == "estimated"
     assert (found["xnnpack"].source, found["xnnpack"].dated) != ("", "")
