@@ -7,6 +7,7 @@ together; where they leave a choice (a square image), the answers to one set of 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, permutations, product
@@ -15,18 +16,18 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from onnxport.converters.tflite.load_check import check_runs, operators
 from onnxport.converters.tflite.metadata.manifest import embed
 from onnxport.converters.tflite.result import Compiled, custom_names
 from onnxport.core.arrays import Array
-from onnxport.core.errors import CannotConvertError, InputError, OnnxportError
+from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.input_shapes import apply_shapes
 from onnxport.formats.manifest import Manifest, Port
 from onnxport.formats.model import Model
-from onnxport.formats.tflite.ports import read_ends
 from onnxport.samples.domain import domains, without_functions
 from onnxport.samples.generator import generate
 from onnxport.samples.sizes import OpenSizes
@@ -49,7 +50,7 @@ class Adopter:
         """
         try:
             counts = operators(made)
-        except InputError as error:
+        except (struct.error, IndexError, TypeError, ValueError) as error:
             raise CannotConvertError("onnx2tf wrote a file that is none of TFLite's") from error
         if foreign := custom_names(counts):
             raise CannotConvertError("onnx2tf wrote operators that no runtime knows", why=", ".join(foreign))
@@ -104,14 +105,15 @@ class _Ends:
 
     def _take_signature_names(self, path: Path) -> None:
         """The names that a reader of the file goes by (TfliteRuntime does): the signature's, not the tensors'."""
-        ends = read_ends(path, noted=False)
-        for ports, details, found in (
-            (self.inputs, self._details[0], ends.inputs),
-            (self.outputs, self._details[1], ends.outputs),
+        model = schema.Model.GetRootAs(np.memmap(path, np.uint8, mode="r"), 0)
+        signature = model.SignatureDefs(0)
+        for ports, details, count, entry in (
+            (self.inputs, self._details[0], signature.InputsLength(), signature.Inputs),
+            (self.outputs, self._details[1], signature.OutputsLength(), signature.Outputs),
         ):
-            names = {index: port.name for port, index in found}
+            named = {entry(i).TensorIndex(): entry(i).Name().decode() for i in range(count)}
             for place, detail in enumerate(details):
-                ports[place] = names.get(detail["index"], ports[place][0]), ports[place][1]
+                ports[place] = named.get(detail["index"], ports[place][0]), ports[place][1]
 
     def run(self, feeds: Mapping[str, Array], way: Way) -> list[Array] | None:
         """The answers in the file's order; None where it does not run on these shapes."""
