@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.core.errors import CannotConvertError, InputError, Refusal
 from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 
 
@@ -17,9 +17,12 @@ def operators(model: Path | TfliteModel) -> dict[str, int]:
     """Return how often each operator of a file occurs, by TFLite's names, most frequent first.
 
     Raises:
-        InputError: no TFLite file, or a damaged one.
+        ValueError: no TFLite file, or a damaged one.
     """
-    found = read_tflite(model) if isinstance(model, Path) else model
+    try:
+        found = read_tflite(model) if isinstance(model, Path) else model
+    except InputError as error:
+        raise ValueError(str(error)) from error
     counts = Counter(node.op for each in found.subgraphs for node in each.graph.nodes)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
