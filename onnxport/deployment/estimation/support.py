@@ -12,7 +12,7 @@ import onnx
 from onnxport.deployment.estimation.conditions import CONDITIONS, REMEDIES
 from onnxport.deployment.estimation.graph import find_tensors
 from onnxport.deployment.estimation.table import Range, Rule, Table
-from onnxport.formats.graph import Node, Tensor
+from onnxport.formats.graph import Node, format_shape
 
 # The steps of a check. Of several rules for one operator, the reason that got furthest is reported.
 _STEPS = ("version", "types", "ranks", "other")
@@ -121,7 +121,7 @@ def _check_shapes(node: Node, rule: Rule) -> Iterator[Reason]:
         for tensor in find_tensors(node, key):
             if not tensor.is_constant and not tensor.is_static:
                 yield Reason(
-                    f"the shape of {tensor.name!r} is open: {_format_shape(tensor)}", remedies=("shape",)
+                    f"the shape of {tensor.name!r} is open: {format_shape(tensor.shape)}", remedies=("shape",)
                 )
 
 
@@ -141,12 +141,6 @@ def _check_attributes(node: Node, rule: Rule) -> Iterator[Reason]:
 
 def _type_remedies(types: frozenset[str]) -> tuple[str, ...]:
     return ("float16",) if "float16" in types and "float32" not in types else ()
-
-
-def _format_shape(tensor: Tensor) -> str:
-    if tensor.shape is None:
-        return "of unknown rank"
-    return f"[{', '.join('?' if dim is None else str(dim) for dim in tensor.shape)}]"
 
 
 def _format_types(types: frozenset[str]) -> str:

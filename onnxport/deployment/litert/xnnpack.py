@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from onnxport.formats.graph import Node, Tensor
+from onnxport.formats.graph import Node, Tensor, format_shape
 
 _DELEGATE = "DELEGATE"
 
@@ -53,8 +53,7 @@ def refusal_reason(node: Node) -> str:
         if tensor.shape is not None and len(tensor.shape) > known["most_dimensions"]:
             return f"rank {len(tensor.shape)} of {tensor.name!r}, at most {known['most_dimensions']}"
     if open_ := next((tensor for tensor in _computed(node) if not tensor.is_static), None):
-        sizes = ", ".join("?" if dim is None else str(dim) for dim in open_.shape or ())
-        return f"the shape of {open_.name!r} is open: [{sizes}]"
+        return f"the shape of {open_.name!r} is open: {format_shape(open_.shape)}"
     return "XNNPACK does not take this form of it"
 
 

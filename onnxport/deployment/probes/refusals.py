@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from onnxport.core.errors import UsageError
 from onnxport.deployment.report import Fallback
 from onnxport.formats.artifact import Dim
-from onnxport.formats.graph import Node, OperatorGraph
+from onnxport.formats.graph import Node, OperatorGraph, format_shape
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.fixed_shapes import pinned
 
@@ -89,7 +89,7 @@ def _find_contradictions(graph: OperatorGraph, model: Model, sizes: Sizes) -> It
             if was is not None and is_now is not None and was != is_now:
                 yield _refuse_node(
                     node,
-                    f"the file declares {name!r} as {_format_shape(was)}, {_format_shape(is_now)} follows",
+                    f"the file declares {name!r} as {format_shape(was)}, {format_shape(is_now)} follows",
                 )
 
 
@@ -105,10 +105,6 @@ def _declared_shapes(model: Model) -> dict[str, tuple[Dim, ...]]:
 
 def _output_names(node: Node) -> Iterator[str]:
     return (each.name for each in node.outputs if each is not None)
-
-
-def _format_shape(shape: Iterable[Dim]) -> str:
-    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 _OV_UNKNOWN = re.compile(r"No conversion rule found for operations: ([\w., ]+)")

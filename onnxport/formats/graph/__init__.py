@@ -6,7 +6,7 @@ Readers of `.onnx`, `.ort` and `.tflite` fill it without reading weights. An `.m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -44,6 +44,13 @@ class Tensor:
     def size(self) -> int:
         """The number of elements; an open dimension counts as 1."""
         return prod(dim for dim in self.shape or () if isinstance(dim, int))
+
+
+def format_shape(shape: Iterable[Dim] | None) -> str:
+    """Return "[1, ?, 3]", or "of unknown rank"."""
+    return (
+        "of unknown rank" if shape is None else f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
+    )
 
 
 @dataclass(eq=False)
