@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks.simplify import KEYS
 from fixtures import models
-from onnxport.deployment.model_variants import Workshop
-from onnxport.deployment.placement import Subject, estimated
+from onnxport.deployment.model_variants import ModelVariants
+from onnxport.deployment.placement import ProbedModel, estimate_runtime
 from onnxport.deployment.report import DeploymentReport, Placement
 from onnxport.deployment.runtimes import RUNTIMES
 from onnxport.formats.artifact import Artifact
@@ -62,9 +62,9 @@ def asked(path: Path, shape: Sequence[str]) -> DeploymentReport:
 def rows(key: str) -> list[Row]:
     path = models.path(key)
     shape = [word for name, dims in models.shapes(key).items() if dims for word in _shape(name, dims)]
-    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
-        subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
-        expected = {name: estimated(subject, RUNTIMES[name]).placement for name in ENGINES}
+    with tempfile.TemporaryDirectory() as folder, ModelVariants() as workshop:
+        subject = ProbedModel.of(Artifact.open(path), {}, Path(folder), workshop)
+        expected = {name: estimate_runtime(subject, RUNTIMES[name]).placement for name in ENGINES}
     found = {each.runtime: each for each in asked(path, shape).placements}
     return [_row(key, name, expected[name], found[name]) for name in ENGINES]
 

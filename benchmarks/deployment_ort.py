@@ -30,8 +30,8 @@ from fixtures import models
 from onnxport.core.errors import OnnxportError
 from onnxport.deployment.estimation import estimate
 from onnxport.deployment.estimation.table import Table, load_table
-from onnxport.deployment.model_variants import Workshop
-from onnxport.deployment.placement import Subject
+from onnxport.deployment.model_variants import ModelVariants
+from onnxport.deployment.placement import ProbedModel
 from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import RUNTIMES
 from onnxport.formats.artifact import Artifact
@@ -117,8 +117,8 @@ def disagreement(said: Placement, seen: Witness, provider: str) -> str:
 
 
 def estimated(path: Path, table: Table) -> Placement:
-    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
-        subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
+    with tempfile.TemporaryDirectory() as folder, ModelVariants() as workshop:
+        subject = ProbedModel.of(Artifact.open(path), {}, Path(folder), workshop)
         return estimate(subject.loaded, table).placement
 
 
@@ -143,10 +143,10 @@ def node_tests(table: Table) -> None:
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 4
     settings.intra_op_num_threads = 1
-    with tempfile.TemporaryDirectory() as folder, Workshop() as workshop:
+    with tempfile.TemporaryDirectory() as folder, ModelVariants() as workshop:
         for path in sorted(models.node_tests().rglob("model.onnx")):
             try:
-                subject = Subject.of(Artifact.open(path), {}, Path(folder), workshop)
+                subject = ProbedModel.of(Artifact.open(path), {}, Path(folder), workshop)
                 takes = estimate(subject.loaded, table).placement.extent == "all"
             except OnnxportError as error:
                 print(f"{path.parent.name}: {error}")

@@ -49,19 +49,20 @@ def main(arguments: list[str]) -> int:
 
 
 def _row(key: str, folder: Path) -> tuple[str, bool]:
-    from onnxport.core.errors import CannotConvertError
-    from onnxport.deployment.litert.conversion import subject
     from onnxport.deployment.litert.subsets import subsets
-    from onnxport.deployment.probes import AskOptions
-    from onnxport.deployment.probes.tflite_cpu import ask, partitions_of
+
+    from onnxport.core.errors import CannotConvertError
+    from onnxport.deployment.litert.conversion import convert_once
+    from onnxport.deployment.probes import ProbeOptions
+    from onnxport.deployment.probes.tflite_cpu import find_partitions, probe
 
     try:
-        about = subject(models.path(key), folder)
+        about = convert_once(models.path(key), folder)
     except CannotConvertError as error:
         refusal = f"{error.refusals[0].op}: {error.refusals[0].why}" if error.refusals else error.what
         return f"| | | not converted: {refusal[:60]} | ", True
-    answer = ask(about.file.path, AskOptions("tflite-cpu", "LiteRT", folder, folder))
-    taken = frozenset().union(*partitions_of(about.file, 1).taken)
+    answer = probe(about.file.path, ProbeOptions("tflite-cpu", "LiteRT", folder, folder))
+    taken = frozenset().union(*find_partitions(about.file, 1).taken)
     ours = {}
     for each in about.file.subgraphs:
         count = len(taken.intersection(each.graph.nodes))
@@ -87,7 +88,7 @@ def _witness(path: Path) -> int:
     """In a process of its own: LiteRT loads the file and prints all that it has to say."""
     import ai_edge_litert
 
-    from onnxport.deployment.litert.interpreter import allocated
+    from onnxport.deployment.litert.interpreter import allocate
 
     library = Path(ai_edge_litert.__path__[0]) / "libpywrap_litert_common.so"
     symbols = subprocess.run(["nm", "-C", library], capture_output=True, text=True, check=True).stdout
@@ -95,7 +96,7 @@ def _witness(path: Path) -> int:
     mapped = Path("/proc/self/maps").read_text().splitlines()
     base = min(int(line.partition("-")[0], 16) for line in mapped if line.endswith(str(library)))
     ctypes.c_int.from_address(base + int(offset, 16)).value = _VERBOSE
-    allocated(path)
+    allocate(path)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Which runtimes take a model, wholly or in part, and what one change would make more of them take it.
+"""Where a model runs: which runtimes take it, wholly or in part, and which change would make them take more.
 
-A runtime that is installed is asked. What others take is told by a data file each (data/): the answer is an estimate.
+An installed runtime is probed. Others are estimated by a data file each (data/).
 """

@@ -1,4 +1,4 @@
-"""Every runtime that was named, asked where it is here and else estimated: a DeploymentReport."""
+"""A deployment report: every requested runtime, probed if it is installed and estimated otherwise."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from pathlib import Path
 
 from onnxport.core.errors import UsageError
 from onnxport.deployment.estimation import Estimate
-from onnxport.deployment.model_variants import Workshop
+from onnxport.deployment.model_variants import ModelVariants
 from onnxport.deployment.params import ALL, DeploymentParams
-from onnxport.deployment.placement import Subject, asked, estimated
+from onnxport.deployment.placement import ProbedModel, estimate_runtime, probe
 from onnxport.deployment.report import DeploymentReport, Placement
-from onnxport.deployment.runtimes import Runtime, chosen
-from onnxport.deployment.suggestions import Mender
+from onnxport.deployment.runtimes import Runtime, select_runtimes
+from onnxport.deployment.suggestions import Suggestions
 from onnxport.formats.artifact import Artifact
 
-_AT_ONCE = 4  # children; each holds the model
+_AT_ONCE = 4  # child processes; each loads the model
 
 
 def deployment(
     path: str | os.PathLike[str], params: DeploymentParams, command: str = "inspect"
 ) -> DeploymentReport:
-    """Asks or estimates each runtime of `params.runs_on`, and tries what would make more of them take the model.
+    """Probe or estimate each runtime of `params.runs_on`, and try changes that may make them take more.
 
     Raises:
         UsageError: an unknown runtime, one that takes no files of this format, or sizes that do not fit the model.
         InputError: the model cannot be read.
-        MissingDependencyError: a runtime that was named can be neither asked nor estimated.
+        MissingDependencyError: a named runtime can be neither probed nor estimated.
     """
     artifact = Artifact.open(path)
-    runtimes = chosen(params.runs_on, artifact.format)
+    runtimes = select_runtimes(params.runs_on, artifact.format)
     if params.shape and artifact.format != "onnx":
-        raise UsageError(f"--shape is about open sizes of .onnx files, {path} is none", fix="leave it out")
+        raise UsageError(f"--shape sets open sizes of .onnx files, and {path} is none", fix="leave it out")
     for runtime in runtimes:
-        if not runtime.is_here and not runtime.has_table:  # of `all` there are none
+        if not runtime.can_probe and not runtime.has_table:  # `all` selects none of these
             raise runtime.missing()
     with (
         tempfile.TemporaryDirectory(prefix="onnxport-") as scratch,
         ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
-        Workshop() as workshop,  # closed before the pool waits: after a Ctrl-C nobody is to be asked any more
+        ModelVariants() as variants,  # closed before the pool waits: Ctrl-C ends all probes
     ):
-        subject = Subject.of(artifact, params.shape, Path(scratch), workshop)
-        answers = _answers(subject, runtimes, params, pool)
-        placements = Mender(artifact, subject, params, pool).mended(answers)
+        subject = ProbedModel.prepare(artifact, params.shape, Path(scratch), variants)
+        answers = _evaluate_all(subject, runtimes, params, pool)
+        placements = Suggestions(artifact, subject, params, pool).add_to(answers)
     return DeploymentReport(
         command=command,
         model=str(artifact.path),
@@ -56,26 +56,26 @@ def deployment(
     )
 
 
-def _answers(
-    subject: Subject, runtimes: Sequence[Runtime], params: DeploymentParams, pool: ThreadPoolExecutor
+def _evaluate_all(
+    subject: ProbedModel, runtimes: Sequence[Runtime], params: DeploymentParams, pool: ThreadPoolExecutor
 ) -> dict[Runtime, Estimate]:
-    """In the order of `runtimes`; those that are asked answer while the others are estimated."""
+    """Return the answers in the order of `runtimes`; probes run while the others are estimated."""
     explicit = ALL not in params.runs_on
-    providers = subject.workshop.providers() if any(each.provider for each in runtimes) else frozenset()
-    here = [each for each in runtimes if each.is_here and (not each.provider or each.provider in providers)]
-    begun = {each: pool.submit(asked, subject, each, params.timeout) for each in here}
-    found = {each: _answer(subject, each, begun.get(each), explicit) for each in runtimes}
+    providers = subject.variants.providers() if any(each.provider for each in runtimes) else frozenset()
+    here = [each for each in runtimes if each.can_probe and (not each.provider or each.provider in providers)]
+    begun = {each: pool.submit(probe, subject, each, params.timeout) for each in here}
+    found = {each: _evaluate(subject, each, begun.get(each), explicit) for each in runtimes}
     return {runtime: answer for runtime, answer in found.items() if answer is not None}
 
 
-def _answer(
-    subject: Subject, runtime: Runtime, begun: Future[Placement | None] | None, explicit: bool
+def _evaluate(
+    subject: ProbedModel, runtime: Runtime, begun: Future[Placement | None] | None, explicit: bool
 ) -> Estimate | None:
     answer = begun.result() if begun is not None else None
     if answer is not None:
-        return Estimate(answer, runtime.mends)
+        return Estimate(answer, runtime.remedies)
     if runtime.has_table and subject.model is not None:
-        return estimated(subject, runtime)
+        return estimate_runtime(subject, runtime)
     if explicit:
         raise runtime.missing()
     return None

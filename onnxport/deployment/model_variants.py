@@ -1,6 +1,6 @@
-"""A process that makes other forms of the model: what ONNX Runtime leaves of it, and copies changed by our optimizer.
+"""A child process that makes variants of the model: as ONNX Runtime loads it, and as our optimizer changes it.
 
-One for a whole report: its imports are most of what it costs. It is started anew where it crashed or hung.
+A report has one, since its imports are most of its cost. It is restarted after a crash or a hang.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from onnxport.core.errors import InputError, MachineError
 from onnxport.core.resources import Closing
 from onnxport.formats.input_shapes import GivenShape
 
-_PATIENCE = 60.0  # seconds that one form may take; a simplified copy of 30 MB takes five
-_SIZES = 4  # proposals for open dimensions that are tried
+_PATIENCE = 60.0  # seconds for one variant; a simplified copy of 30 MB takes five
+_SIZES = 4  # the number of proposals for open dimensions that are tried
 _LARGE = 2**30  # bytes; above, weights go to a file beside the graph: protobuf holds 2 GB
 _FATAL = 4  # log severity
 
 
-class Workshop(Closing):
-    """The parent's side; each method raises what the child's of the same name does, and ChildBug."""
+class ModelVariants(Closing):
+    """The parent's side; each method raises what the child's method of that name raises, and ChildBug."""
 
     def __init__(self) -> None:
         self._child: Child | None = None
-        self._askers: set[Child] = set()
+        self._probes: set[Child] = set()
         self._lock = threading.Lock()
         self._is_closed = False
 
     @contextmanager
-    def asker(self, target: str, *, purpose: str, timeout: float, patience: str) -> Iterator[Child]:
-        """A Child for a runtime that is asked, which ends with the workshop at the latest: from any thread."""
+    def start_probe(self, target: str, *, purpose: str, timeout: float, patience: str) -> Iterator[Child]:
+        """Start a child process for a probe, from any thread; `close` ends it at the latest."""
         with Child(target, purpose=purpose, timeout=timeout, patience=patience) as child:
             with self._lock:
-                self._askers.add(child)
+                self._probes.add(child)
                 if self._is_closed:
                     child.kill()
             try:
                 yield child
             finally:
                 with self._lock:
-                    self._askers.discard(child)
+                    self._probes.discard(child)
 
     def providers(self) -> frozenset[str]:
         found: frozenset[str] = self._call("providers")
@@ -63,7 +63,7 @@ class Workshop(Closing):
         self._end()
         with self._lock:
             self._is_closed = True
-            for child in self._askers:
+            for child in self._probes:
                 child.kill()
 
     def _end(self) -> None:
@@ -73,7 +73,7 @@ class Workshop(Closing):
 
     def _call(self, method: str, *arguments: object) -> Any:
         if self._child is None:
-            self._child = Child(f"{__name__}:Working", purpose="the optimizer", timeout=_PATIENCE)
+            self._child = Child(f"{__name__}:VariantWorker", purpose="the optimizer", timeout=_PATIENCE)
         try:
             return self._child.call(method, *arguments)
         except MachineError:
@@ -81,17 +81,17 @@ class Workshop(Closing):
             raise
 
 
-class Working:
+class VariantWorker:
     """The child's side."""
 
     def providers(self) -> frozenset[str]:
-        """What the installed build of ONNX Runtime has."""
+        """Return the execution providers of the installed ONNX Runtime."""
         import onnxruntime
 
         return frozenset(onnxruntime.get_available_providers())
 
     def load(self, path: Path, weight_bytes: int, to: Path) -> None:
-        """Writes what ONNX Runtime leaves of a model after basic optimizations, which providers are asked about.
+        """Write the model after ONNX Runtime's basic optimizations, which its providers get.
 
         Raises:
             InputError: ONNX Runtime cannot load the model.
@@ -115,7 +115,7 @@ class Working:
             raise InputError("ONNX Runtime cannot load it", why=" ".join(str(error).split())[:300]) from error
 
     def change(self, path: Path, options: dict[str, Any], to: Path) -> None:
-        """Does to the model at `path` what `onnxport optimize` with `options` does, and saves that.
+        """Save the model as `onnxport optimize` with `options` changes it.
 
         Raises:
             OnnxportError: it cannot be done.
@@ -130,7 +130,7 @@ class Working:
         done.model.save(to, model)
 
     def sizes(self, path: Path, given: dict[str, GivenShape]) -> dict[str, tuple[int, ...]] | None:
-        """Shapes of the inputs with open dimensions at which the model runs; None where none was found.
+        """Return shapes of the open inputs with which the model runs; None if none was found.
 
         Raises:
             OnnxportError: ONNX Runtime cannot load the model.

@@ -1,4 +1,4 @@
-"""One runtime and one model: what it answers where it is here, and what its data file says where it is not."""
+"""One runtime and one model: the answer of its probe, or the estimate by its data file."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ import onnx_ir as ir
 from onnxport.core.child_process import ChildBug
 from onnxport.core.errors import InputError, MachineError, MissingDependencyError, UsageError
 from onnxport.deployment.estimation import Estimate, estimate
-from onnxport.deployment.estimation.graph import Graph
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.estimation.table import View, load_table
-from onnxport.deployment.model_variants import Workshop
-from onnxport.deployment.probes import AskOptions, NotHere
+from onnxport.deployment.model_variants import ModelVariants
+from onnxport.deployment.probes import NotAvailable, ProbeOptions
 from onnxport.deployment.report import Placement
-from onnxport.deployment.runtimes import ASKING, Runtime
+from onnxport.deployment.runtimes import PROBES, Runtime
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.input_shapes import GivenShape
 from onnxport.formats.model import Model
 from onnxport.optimizers.fixed_shapes import pinned, resized
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The model that runtimes are asked about.
+class ProbedModel:
+    """The model that runtimes are probed with.
 
     Attributes:
-        path: the file that askers read, with the user's sizes in it and all shapes following from them.
-        model: the same in memory; None in formats other than ONNX.
-        folder: for files on the way.
-        workshop: who makes what ONNX Runtime leaves of it.
-        stored_as: the file with its inner shapes as they are declared; None where that is `path`.
+        path: the file that probes read, with the user's sizes and all shapes that follow from them.
+        model: the same in memory; None for other formats than ONNX.
+        folder: for intermediate files.
+        variants: makes variants of the model.
+        declared_path: the file with its declared inner shapes; None if that is `path`.
         shapes: the user's sizes.
-        notes: of inputs whose sizes the file fixes otherwise than the user.
+        notes: on inputs for which the file fixes other sizes than the user.
     """
 
     path: Path
     model: Model | None
     folder: Path
-    workshop: Workshop
-    stored_as: Path | None = None
+    variants: ModelVariants
+    declared_path: Path | None = None
     shapes: Mapping[str, GivenShape] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, artifact: Artifact, shapes: Mapping[str, GivenShape], folder: Path, workshop: Workshop
-    ) -> Subject:
-        """The file itself, or a copy with the user's sizes in `folder`.
+    def prepare(
+        cls, artifact: Artifact, shapes: Mapping[str, GivenShape], folder: Path, variants: ModelVariants
+    ) -> ProbedModel:
+        """Return the file itself, or a copy with the user's sizes in `folder`.
 
         Raises:
             UsageError: sizes that do not fit the model.
@@ -61,54 +61,54 @@ class Subject:
         """
         if artifact.format != "onnx":
             _check(artifact)
-            return cls(artifact.path, None, folder, workshop)
+            return cls(artifact.path, None, folder, variants)
         model = Model.load(artifact.path)
         if not shapes:
-            return cls(artifact.path, model, folder, workshop)
-        fixed, stored_as = model.clone(), artifact.path
+            return cls(artifact.path, model, folder, variants)
+        fixed, declared_path = model.clone(), artifact.path
         if notes := resized(fixed, shapes):
             (folder / "resized").mkdir()
-            stored_as = fixed.save(folder / "resized" / artifact.path.name).path
+            declared_path = fixed.save(folder / "resized" / artifact.path.name).path
         pinned(fixed, shapes)
         path = fixed.save(folder / artifact.path.name).path
-        if notes and not _runs(path, workshop):
+        if notes and not _runs(path, variants):
             raise UsageError(
                 f"{artifact.path} does not run at the sizes of --shape",
                 why=f"{notes[0]}, which ONNX Runtime refuses",
                 fix="give sizes that its layers fit, or leave the option out",
             )
-        return cls(path, fixed, folder, workshop, stored_as, shapes, notes)
+        return cls(path, fixed, folder, variants, declared_path, shapes, notes)
 
-    def graph(self, view: View) -> Graph:
+    def graph(self, view: View) -> OperatorGraph:
         return self.loaded if view == "loaded" else self.stored
 
     @cached_property
-    def stored(self) -> Graph:
+    def stored(self) -> OperatorGraph:
         """The graph of the file."""
         assert self.model is not None
-        return graph_of(self.model)
+        return estimation_graph(self.model)
 
     @cached_property
-    def loaded(self) -> Graph:
-        """What ONNX Runtime leaves of it; the graph of the file where ONNX Runtime cannot load that."""
+    def loaded(self) -> OperatorGraph:
+        """The graph after ONNX Runtime has loaded it; that of the file if ONNX Runtime cannot load it."""
         assert self.model is not None
         to = self.folder / f"{self.path.stem}.loaded.onnx"
         try:
-            self.workshop.load(self.path, self.model.weight_bytes, to)
+            self.variants.load(self.path, self.model.weight_bytes, to)
         except (InputError, MachineError, ChildBug):
             return self.stored
-        return graph_of(Model(ir.load(to), to))
+        return estimation_graph(Model(ir.load(to), to))
 
 
-def _runs(path: Path, workshop: Workshop) -> bool:
+def _runs(path: Path, variants: ModelVariants) -> bool:
     try:
-        return workshop.sizes(path, {}) is not None
+        return variants.sizes(path, {}) is not None
     except (InputError, MachineError, ChildBug):
         return False
 
 
 def _check(artifact: Artifact) -> None:
-    """Refuses what is no model before any runtime is asked about it (InputError); where its reader is here."""
+    """Raise InputError for a file that is no model, if its reader is installed."""
     with contextlib.suppress(ImportError):
         if artifact.format == "tflite":
             from onnxport.formats.tflite.ports import read_ends
@@ -120,16 +120,19 @@ def _check(artifact: Artifact) -> None:
             read_package(artifact.path)
 
 
-def estimated(subject: Subject, runtime: Runtime) -> Estimate:
-    """What the data file of `runtime` says of an ONNX model."""
+def estimate_runtime(subject: ProbedModel, runtime: Runtime) -> Estimate:
+    """Estimate an ONNX model by the data file of `runtime`."""
     table = load_table(runtime.name)
-    return estimate(subject.graph(table.sees), table)
+    return estimate(subject.graph(table.graph_view), table)
 
 
-def asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | None:
-    """What the runtime says; None where it is not here after all. A crash or a hang is "unknown", with the reason."""
+def probe(subject: ProbedModel, runtime: Runtime, timeout: float) -> Placement | None:
+    """Probe the runtime; return None if it is not available after all.
+
+    A crash or a hang is the extent "unknown", with the reason.
+    """
     with tempfile.TemporaryDirectory(dir=subject.folder) as folder:
-        options = AskOptions(
+        options = ProbeOptions(
             runtime.name,
             runtime.title,
             Path(folder),
@@ -137,16 +140,18 @@ def asked(subject: Subject, runtime: Runtime, timeout: float) -> Placement | Non
             runtime.provider,
             shapes=subject.shapes,
         )
-        path = subject.stored_as if runtime.as_stored and subject.stored_as else subject.path
+        path = (
+            subject.declared_path if runtime.uses_declared_shapes and subject.declared_path else subject.path
+        )
         patience = "give it more time with --timeout SECONDS"
-        target = f"{ASKING}:Asking"
-        with subject.workshop.asker(
+        target = f"{PROBES}:ProbeWorker"
+        with subject.variants.start_probe(
             target, purpose=runtime.title, timeout=timeout, patience=patience
         ) as child:
             try:
-                placement: Placement = child.call("ask", runtime.asker, path, options)
+                placement: Placement = child.call("probe", runtime.probe_module, path, options)
                 return placement
-            except (NotHere, MissingDependencyError):
+            except (NotAvailable, MissingDependencyError):
                 return None
             except (InputError, MachineError) as error:
                 return _unknown(runtime, str(error))

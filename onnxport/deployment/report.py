@@ -10,10 +10,10 @@ from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 
 SCHEMA_VERSION: Literal[1] = 1
 
-# "estimated" follows from a data file, "asked" from the runtime itself in a process of its own.
+# "estimated" follows from a data file, "asked" from a probe of the runtime itself.
 How = Literal["asked", "estimated"]
-# How much of the model it takes. "part": the rest falls back to another, as ONNX Runtime's CPU provider; a runtime with
-# nothing to fall back to takes all or none. "unknown" where it was asked and crashed or hung.
+# How much of the model it takes. "part": the rest falls back to another runtime; a runtime without a fallback takes all
+# or none. "unknown": its probe crashed or hung.
 Extent = Literal["all", "part", "none", "unknown"]
 
 
@@ -22,10 +22,10 @@ class _Record(BaseModel):
 
 
 class Fallback(_Record):
-    """A node that the runtime leaves to another, or for which it refuses the model.
+    """A node that falls back to another runtime, or for which the runtime refuses the model.
 
     Attributes:
-        node: its name as Netron shows it; that of its first output where it has none.
+        node: its name as Netron shows it, or that of its first output.
         why: in the model's own terms: "rank 5, at most 4", "opset 22, at most 21", "axes are computed at run time".
     """
 
@@ -38,9 +38,9 @@ class Change(_Record):
     """One change to the model that would make the runtime take more of it.
 
     Attributes:
-        said: what to do.
-        command: the command of ours that does it; empty where none does.
-        mends: how many of the fallbacks it would end.
+        said: what to change.
+        command: our command that does it; empty if there is none.
+        mends: how many fallbacks it removes.
     """
 
     said: str
@@ -49,17 +49,17 @@ class Change(_Record):
 
 
 class Placement(_Record):
-    """One runtime, or one execution provider, and the model.
+    """What one runtime, or one execution provider, takes of the model.
 
     Attributes:
         runtime: its word in `--runs-on`.
-        title: what it calls itself.
-        version: of the installed one that was asked, or that the data file is about.
-        source, dated: where the data file has it from, and of which day (ISO 8601) that is; empty where it was asked.
-        nodes: of the graph that it was asked about, which is the model without constant nodes.
+        title: its own name.
+        version: of the probed runtime, or of the one in the data file.
+        source, dated: the source of the data file and its day (ISO 8601); empty for a probe.
+        nodes: the number of nodes of the graph, which is the model without constant nodes.
         taken: how many of them it takes.
-        partitions: connected groups of taken nodes that run without a return to the fallback; None where it has none.
-        why: what keeps the whole model out, where that is no node; empty otherwise.
+        partitions: connected groups of taken nodes that run without a return to the fallback; None without a fallback.
+        why: why it refuses the whole model, if that is no node; empty otherwise.
     """
 
     runtime: str
@@ -79,7 +79,7 @@ class Placement(_Record):
 
 
 class DeploymentReport(_Record):
-    """All runtimes that were asked for, and one model.
+    """What all requested runtimes take of one model.
 
     Attributes:
         strict: `--error-on-fallback`.
@@ -95,6 +95,6 @@ class DeploymentReport(_Record):
 
     @property
     def exit_code(self) -> int:
-        """1 where `strict` and a runtime does not take all."""
+        """1 if `strict` and a runtime does not take the whole model."""
         short = any(each.extent != "all" for each in self.placements)
         return NOT_EQUIVALENT if self.strict and short else PROVEN

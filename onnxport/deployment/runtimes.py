@@ -1,4 +1,4 @@
-"""The table of runtimes that `--runs-on` knows, and what it takes to ask each."""
+"""The runtimes that `--runs-on` knows, and how each is probed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxport.deployment.estimation.table import has_table
 from onnxport.deployment.params import ALL
 from onnxport.formats.artifact import SUFFIXES, Format
 
-ASKING = "onnxport.deployment.probes"
+PROBES = "onnxport.deployment.probes"
 
 _ORT_BUILDS = ("onnxruntime", *(f"onnxruntime-{build}" for build in "gpu openvino directml qnn cann".split()))
 
@@ -24,40 +24,39 @@ class Runtime:
 
     Attributes:
         name: its word in `--runs-on`; the data file of one that can be estimated is `data/<name>.yaml`.
-        title: what it calls itself.
-        asker: the module that asks it, one of `asking/` most often; empty where it is estimated only.
-        needs: distributions of which one has to be installed for it to be asked; none where the asker needs nothing
-            that does not come with onnxport.
-        extra: the extra of ours that brings it.
-        provider: the name that ONNX Runtime has for it, where it is an execution provider: it is asked where the
-            installed build has it.
-        formats: of files that it can be asked about.
-        mends: what may make more of it take a model, where it is asked, in the words of `Reason.mends`.
-        as_stored: whether it is asked about the file with its inner shapes as they are declared, which it may hold
-            against the user's sizes.
+        title: its own name.
+        probe_module: the module that probes it; empty for a runtime that is only estimated.
+        needs: distributions of which one has to be installed for the probe; none if onnxport's own suffice.
+        extra: our extra that installs it.
+        provider: ONNX Runtime's name for it, if it is an execution provider; it is probed if the installed build has
+            it.
+        formats: of files that it can be probed with.
+        remedies: what may make it take more of a model, for a probed runtime (`Reason.remedies`).
+        uses_declared_shapes: the probe gets the file with its declared inner shapes, even if they contradict the
+            user's sizes.
     """
 
     name: str
     title: str
-    asker: str = ""
+    probe_module: str = ""
     needs: tuple[str, ...] = ()
     extra: str = ""
     provider: str = ""
     formats: tuple[Format, ...] = ("onnx",)
-    mends: tuple[str, ...] = ()
-    as_stored: bool = False
+    remedies: tuple[str, ...] = ()
+    uses_declared_shapes: bool = False
 
     @property
-    def is_here(self) -> bool:
-        """Whether it can be asked, as far as distributions tell; a build may still lack the provider."""
-        return bool(self.asker) and (not self.needs or any(map(_is_installed, self.needs)))
+    def can_probe(self) -> bool:
+        """Whether its distributions are installed; a build may still lack the provider."""
+        return bool(self.probe_module) and (not self.needs or any(map(_is_installed, self.needs)))
 
     @property
     def has_table(self) -> bool:
         return has_table(self.name)
 
     def missing(self) -> MissingDependencyError:
-        """That it can neither be asked nor estimated."""
+        """Return the error for a runtime that can be neither probed nor estimated."""
         if self.provider:
             return MissingDependencyError(
                 f"--runs-on {self.name}: the installed ONNX Runtime has no {self.provider}",
@@ -81,16 +80,24 @@ def _provider(name: str, title: str, provider: str) -> Runtime:
     return Runtime(
         name,
         f"ONNX Runtime, {title}",
-        asker=f"{ASKING}.ort",
+        probe_module=f"{PROBES}.ort",
         needs=_ORT_BUILDS,
         provider=f"{provider}ExecutionProvider",
     )
 
 
-def _engine(name: str, title: str, distribution: str, *, mends: tuple[str, ...] = ()) -> Runtime:
-    """One that validate runs, too (`runtimes/registry.py`)."""
+def _engine(name: str, title: str, distribution: str, *, remedies: tuple[str, ...] = ()) -> Runtime:
+    """Return an engine that validate runs too (`runtimes/registry.py`)."""
     needs = (distribution,)
-    return Runtime(name, title, f"{ASKING}.engines", needs, extra=name, mends=mends, as_stored=True)
+    return Runtime(
+        name, title, f"{PROBES}.engines", needs, extra=name, remedies=remedies, uses_declared_shapes=True
+    )
+
+
+def _converted(name: str, title: str, distribution: str, format_: Format) -> Runtime:
+    """Return a runtime for files of `format_`, and for `.onnx` files by our conversion."""
+    module = f"{PROBES}.{name.replace('-', '_')}"
+    return Runtime(name, title, module, (distribution,), formats=("onnx", format_))
 
 
 # In the order in which they are shown.
@@ -98,12 +105,7 @@ RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
         _provider("ort-cpu", "CPU provider", "CPU"),
-        Runtime(
-            "ort-mobile",
-            "ONNX Runtime's mobile usability checker",
-            asker=f"{ASKING}.ort_mobile",
-            needs=_ORT_BUILDS,
-        ),
+        Runtime("ort-mobile", "ONNX Runtime's mobile usability checker", f"{PROBES}.ort_mobile", _ORT_BUILDS),
         _provider("nnapi", "NNAPI provider", "Nnapi"),
         _provider("coreml-ep", "Core ML provider", "CoreML"),
         _provider("xnnpack", "XNNPACK provider", "Xnnpack"),
@@ -111,30 +113,12 @@ RUNTIMES: Mapping[str, Runtime] = {
         _provider("cuda", "CUDA provider", "CUDA"),
         _provider("tensorrt", "TensorRT provider", "Tensorrt"),
         _provider("openvino-ep", "OpenVINO provider", "OpenVINO"),
-        Runtime(
-            "tflite-cpu",
-            "LiteRT, XNNPACK delegate",
-            asker=f"{ASKING}.tflite_cpu",
-            needs=("ai-edge-litert",),
-            formats=("onnx", "tflite"),
-        ),
-        Runtime(
-            "tflite-gpu",
-            "LiteRT, GPU delegate",
-            asker=f"{ASKING}.tflite_gpu",
-            needs=("ai-edge-litert",),
-            formats=("onnx", "tflite"),
-        ),
-        Runtime(
-            "coreml",
-            "Core ML",
-            asker=f"{ASKING}.coreml",
-            needs=("coremltools",),
-            formats=("onnx", "coreml"),
-        ),
+        _converted("tflite-cpu", "LiteRT, XNNPACK delegate", "ai-edge-litert", "tflite"),
+        _converted("tflite-gpu", "LiteRT, GPU delegate", "ai-edge-litert", "tflite"),
+        _converted("coreml", "Core ML", "coremltools", "coreml"),
         _engine("openvino", "OpenVINO", "openvino"),
-        _engine("tract", "tract", "tract", mends=("declared",)),
-        Runtime("rten", "rten", asker=f"{ASKING}.rten", needs=("rten-convert",), extra="rten"),
+        _engine("tract", "tract", "tract", remedies=("declared",)),
+        Runtime("rten", "rten", probe_module=f"{PROBES}.rten", needs=("rten-convert",), extra="rten"),
         Runtime("candle", "candle"),
         Runtime("burn", "burn"),
         _engine("ncnn", "ncnn", "ncnn"),
@@ -143,8 +127,8 @@ RUNTIMES: Mapping[str, Runtime] = {
 }
 
 
-def chosen(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
-    """The runtimes that `words` name; of `all` those that take files of this format and can be asked or estimated.
+def select_runtimes(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
+    """Return the runtimes that `words` name; "all" means those for this format that can be probed or estimated.
 
     Raises:
         UsageError: an unknown name or none, or a runtime that takes no such file.
@@ -157,27 +141,27 @@ def chosen(words: Sequence[str], format_: Format) -> tuple[Runtime, ...]:
             found |= {
                 name: each
                 for name, each in RUNTIMES.items()
-                if format_ in each.formats and (each.has_table or each.is_here)
+                if format_ in each.formats and (each.has_table or each.can_probe)
             }
         else:
-            found[word] = _named(word, format_)
-    if not found:  # of which --error-on-fallback would pass
+            found[word] = _find_runtime(word, format_)
+    if not found:  # --error-on-fallback would pass
         raise UsageError(
-            f"no runtime can be asked about {SUFFIXES[format_]} files",
-            fix="give the model that was converted from",
+            f"no runtime takes {SUFFIXES[format_]} files",
+            fix="give the model that it was converted from",
         )
     return tuple(each for name, each in RUNTIMES.items() if name in found)
 
 
-def _named(word: str, format_: Format) -> Runtime:
+def _find_runtime(word: str, format_: Format) -> Runtime:
     runtime = RUNTIMES.get(word)
     if runtime is None:
         nearest = difflib.get_close_matches(word, (*RUNTIMES, ALL), n=1)
-        way_out = f"did you mean {nearest[0]!r}?" if nearest else f"known are all, {', '.join(RUNTIMES)}"
-        raise UsageError(f"--runs-on knows no runtime {word!r}", fix=way_out)
+        fix = f"did you mean {nearest[0]!r}?" if nearest else f"known are all, {', '.join(RUNTIMES)}"
+        raise UsageError(f"--runs-on knows no runtime {word!r}", fix=fix)
     if format_ not in runtime.formats:
         suffixes = " and ".join(SUFFIXES[each] for each in runtime.formats)
         raise UsageError(
-            f"--runs-on {word} is about {suffixes} files", fix="give the model that was converted from"
+            f"--runs-on {word} takes {suffixes} files", fix="give the model that it was converted from"
         )
     return runtime

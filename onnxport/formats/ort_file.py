@@ -79,7 +79,7 @@ _WEIGHT_ALIGNMENT, _SMALL = 64, 1024
 Table = dict[str, Any]
 
 
-def read(data: bytes) -> Table:
+def read(data: bytes | memoryview) -> Table:
     """The InferenceSession table of an `.ort` file; strings are bytes, weights are views of `data`.
 
     Raises:

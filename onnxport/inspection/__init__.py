@@ -1,4 +1,4 @@
-"""What is in a model file, and what about it is likely to surprise; a module per format."""
+"""The content of a model file, and what about it may surprise; a module per format."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Inspection", "inspect_model"]
 
 
 def inspect_model(path: str | os.PathLike[str]) -> Inspection:
-    """Reads the `.onnx`, `.tflite` or `.ort` file, or the `.mlpackage`, at `path`; computes nothing with it.
+    """Read the model at `path` without running it.
 
     Raises:
-        InputError: missing, unreadable, damaged or of an unknown extension.
+        InputError: a file that is missing, unreadable, damaged or of an unknown extension.
         MissingDependencyError: the library that reads this format is not installed.
     """
     artifact = Artifact.open(path)

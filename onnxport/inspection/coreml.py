@@ -1,4 +1,4 @@
-"""What is in an `.mlpackage`."""
+"""The content of an `.mlpackage`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,7 @@ import numpy as np
 from onnxport.core.errors import MissingDependencyError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY
-from onnxport.inspection.report import (
-    Inspection,
-    PortRecord,
-    counted,
-    dynamic,
-    file_names,
-    listed,
-    own_manifest,
-    ports,
-)
+from onnxport.inspection.report import Inspection, PortRecord, count, list_dynamic, own_manifest, ports
 
 # The oldest systems that load each version of the format.
 _SYSTEMS = {
@@ -45,22 +36,22 @@ def inspect(artifact: Artifact) -> Inspection:
         raise MissingDependencyError(
             "coremltools cannot be imported", why=str(error), fix="install it: pip install coremltools"
         ) from error
-    operations = [each for function in package.functions.values() for each in _all(function.block)]
+    operations = [each for function in package.functions.values() for each in function.block.walk()]
     inputs, outputs = _ends(package, artifact.path)
     version = package.spec.specificationVersion
     return Inspection(
         path=str(artifact.path),
         format="coreml",
         size=artifact.size,
-        files=file_names(artifact),
+        files=artifact.names,
         producer=_producer(package),
         ir_version=version,
         opsets={"coreml": _opset(package)},
         inputs=inputs,
         outputs=outputs,
-        operators=counted(each.type for each in operations if each.type != "const"),
+        operators=count(each.type for each in operations if each.type != "const"),
         parameters=sum(map(_elements, operations)),
-        dynamic=dynamic(inputs),
+        dynamic=list_dynamic(inputs),
         unusual=tuple(_unusual(package, operations)),
         manifest=own_manifest(package.description.metadata.userDefined.get(KEY)),
     )
@@ -75,15 +66,8 @@ def _ends(package: Any, path: Path) -> tuple[tuple[PortRecord, ...], tuple[PortR
     return ports(port.spec for port in found.inputs), ports(port.spec for port in found.outputs)
 
 
-def _all(block: Any) -> Iterator[Any]:
-    for operation in block.operations:
-        yield operation
-        for inner in operation.blocks:
-            yield from _all(inner)
-
-
 def _elements(operation: Any) -> int:
-    """How many numbers a constant stands for; weights in fewer bits count as what they become."""
+    """Return the number of elements of a constant; compressed weights count as unpacked."""
     if operation.type != "const" and not operation.type.startswith("constexpr_"):
         return 0
     if operation.type == "const" and not isinstance(operation.attributes["val"].value, np.ndarray):
@@ -96,13 +80,13 @@ def _elements(operation: Any) -> int:
 
 
 def _opset(package: Any) -> int:
-    """7, of "CoreML7"."""
+    """Return 7 for "CoreML7"."""
     opset = next(iter(package.functions.values())).opset
     return int("".join(filter(str.isdigit, opset)) or 0)
 
 
 def _producer(package: Any) -> str:
-    """Who says to have made it, and the oldest systems that load it."""
+    """Return the converter that the package names, and the oldest systems that load it."""
     maker = package.description.metadata.userDefined.get(_VERSION, "")
     version = package.spec.specificationVersion
     systems = f"for {_SYSTEMS.get(version, f'specification {version}')} and newer"
@@ -111,20 +95,20 @@ def _producer(package: Any) -> str:
 
 def _unusual(package: Any, operations: list[Any]) -> Iterator[str]:
     if len(package.functions) > 1:
-        count, names = len(package.functions), listed(package.functions)
-        yield f"{count} functions: {names}; the inputs and outputs are those of {package.default}"
+        number, names = len(package.functions), ", ".join(package.functions)
+        yield f"{number} functions: {names}; the inputs and outputs are those of {package.default}"
     described = package.described(package.default)
-    for kind, what in (
+    for features, kind in (
         (described.input, "input"),
         (described.output, "output"),
         (described.state, "state"),
     ):
-        for feature in kind:
+        for feature in features:
             type_ = feature.type.WhichOneof("Type")
             if type_ not in ("multiArrayType", "stateType"):
-                yield f"{what} {feature.name!r} is of {str(type_).removesuffix('Type')} type"
+                yield f"{kind} {feature.name!r} is of {str(type_).removesuffix('Type')} type"
     if states := [feature.name for feature in described.state]:
-        yield f"keeps states from one prediction to the next: {listed(states)}"
+        yield f"keeps states from one prediction to the next: {', '.join(states)}"
     packed = Counter(each.type for each in operations if each.type.startswith("constexpr_"))
     if packed:
-        yield "weights in fewer bits: " + listed(f"{count} {name}" for name, count in sorted(packed.items()))
+        yield "weights in fewer bits: " + ", ".join(f"{n} {name}" for name, n in sorted(packed.items()))

@@ -1,17 +1,19 @@
-"""What is in an `.onnx` file."""
+"""The content of an `.onnx` file."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
 from onnxport.formats.artifact import Artifact, Dim
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.onnx import from_ir, functions_from_ir
 from onnxport.formats.manifest import KEY
 from onnxport.formats.model import Model, dims_of, dtype_name
-from onnxport.inspection.report import Inspection, counted, dynamic, file_names, listed, own_manifest, ports
-from onnxport.inspection.waste import waste
+from onnxport.inspection.report import Inspection, count, list_dynamic, own_manifest, ports
+from onnxport.inspection.waste import find_waste
 from onnxport.optimizers.shape_inference import drop_declared, infer
 
 # Older files leave ranks, axes and broadcasting to conventions that converters treat differently.
@@ -21,87 +23,71 @@ _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 def inspect(artifact: Artifact) -> Inspection:
     model = Model.load(artifact.path)
+    graphs = [from_ir(model.ir), *functions_from_ir(model.ir)]
+    nodes = [node for graph in graphs for node in graph.all_nodes()]
     inputs = ports(model.inputs)
     return Inspection(
         path=str(artifact.path),
         format="onnx",
         size=model.artifact.size,
-        files=file_names(model.artifact),
+        files=model.artifact.names,
         producer=f"{model.ir.producer_name or ''} {model.ir.producer_version or ''}".strip(),
         ir_version=model.ir.ir_version,
         opsets={domain or "ai.onnx": version for domain, version in sorted(model.ir.opset_imports.items())},
         inputs=inputs,
         outputs=ports(model.outputs),
-        operators=counted(_qualified(node) for node in _nodes(model)),
-        parameters=sum(tensor.size for tensor in _weights(model)),
-        dynamic=dynamic(inputs),
-        unusual=tuple(_unusual(model)),
+        operators=count(node.qualified for node in nodes),
+        parameters=_count_parameters(graphs),
+        dynamic=list_dynamic(inputs),
+        unusual=tuple(_unusual(model, nodes)),
         manifest=own_manifest(model.ir.metadata_props.get(KEY)),
     )
 
 
-def _nodes(model: Model) -> Iterator[ir.Node]:
-    """All nodes, those of subgraphs and functions included."""
-    return (node for graph in _graphs(model) for node in graph)
+def _count_parameters(graphs: Iterable[OperatorGraph]) -> int:
+    """Return the number of elements of all initializers, and of what exporters keep in Constant nodes."""
+    inner = [each for graph in graphs for each in graph.graphs()]
+    attributes = [value for graph in inner for node in graph.nodes for value in node.attributes.values()]
+    stored = [tensor for graph in inner for tensor in graph.constants]
+    return sum(each.size for each in (*stored, *attributes) if isinstance(each, Tensor))
 
 
-def _graphs(model: Model) -> Iterator[ir.Graph | ir.Function]:
-    yield from model.ir.graphs()
-    for function in model.ir.functions.values():
-        yield function
-        yield from function.subgraphs()
-
-
-def _weights(model: Model) -> Iterator[ir.TensorProtocol]:
-    """Every stored tensor: initializers, and those that exporters keep in Constant nodes."""
-    for graph in model.ir.graphs():
-        yield from (v.const_value for v in graph.initializers.values() if v.const_value is not None)
-    for node in _nodes(model):
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                yield attribute.as_tensor()
-
-
-def _qualified(node: ir.Node) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
-
-
-def _unusual(model: Model) -> Iterator[str]:
-    """A sentence for each thing in `model` that tools tend to stumble over."""
-    operators = Counter(node.op_type for node in _nodes(model))
+def _unusual(model: Model, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield a sentence for each property of `model` that often causes trouble in tools."""
+    operators = Counter(node.op for node in nodes)
     if model.opset < _OLD_OPSET:
         yield f"opset {model.opset} is old: broadcasting, Pad, Slice and Resize had other rules before {_OLD_OPSET}"
-    yield from _foreign(model)
+    yield from _foreign(model, nodes)
     if functions := len(model.ir.functions):
         yield f"{functions} model-local functions, which have to be inlined"
     if control := [op for op in _CONTROL_FLOW if operators[op]]:
-        yield f"control flow: {listed(f'{operators[op]} {op}' for op in control)}"
+        yield f"control flow: {', '.join(f'{operators[op]} {op}' for op in control)}"
     if quantized := operators["QuantizeLinear"] + operators["DequantizeLinear"]:
         yield f"quantized: {quantized} QuantizeLinear and DequantizeLinear nodes carry its scales"
     dtypes = Counter(_dtypes(model))
-    for dtype, what in (
+    for dtype, why in (
         ("float64", "most phones compute in float32"),
         ("string", "few targets have strings"),
     ):
         if dtypes[dtype]:
-            yield f"{dtypes[dtype]} values are {dtype}: {what}"
+            yield f"{dtypes[dtype]} values are {dtype}: {why}"
     if model.external_files:
-        yield f"weights lie in {listed(file.name for file in model.external_files)}, which has to travel with it"
+        yield f"weights are in {', '.join(file.name for file in model.external_files)}, which has to travel with it"
     if fed := [value.name for value in model.graph.inputs if value.name in model.graph.initializers]:
         yield f"{len(fed)} weights are listed as inputs too, as files of IR version 3 do: some tools feed them"
-    yield from waste(model)
+    yield from find_waste(model)
     yield from _stale(model)
 
 
-def _foreign(model: Model) -> Iterator[str]:
-    """Operators that are neither ONNX's nor defined in the file."""
+def _foreign(model: Model, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield a sentence for each domain with operators that neither ONNX nor the file defines."""
     own = {(domain, name) for domain, name, _ in model.ir.functions}
     domains: dict[str, set[str]] = {}
-    for node in _nodes(model):
-        if node.domain not in ("", "ai.onnx", "ai.onnx.ml") and (node.domain, node.op_type) not in own:
-            domains.setdefault(node.domain, set()).add(node.op_type)
+    for node in nodes:
+        if node.domain not in ("", "ai.onnx.ml") and (node.domain, node.op) not in own:
+            domains.setdefault(node.domain, set()).add(node.op)
     for domain, operators in sorted(domains.items()):
-        yield f"operators of the domain {domain}: {listed(sorted(operators))}"
+        yield f"operators of the domain {domain}: {', '.join(sorted(operators))}"
 
 
 def _dtypes(model: Model) -> Iterator[str]:
@@ -116,7 +102,7 @@ def _dtypes(model: Model) -> Iterator[str]:
 
 
 def _stale(model: Model) -> Iterator[str]:
-    """Shapes that the file declares and inference contradicts."""
+    """Yield a sentence if inference contradicts shapes that the file declares."""
     declared = _computed(model)
     fresh = model.clone()
     drop_declared(fresh)
@@ -139,10 +125,10 @@ def _computed(model: Model) -> dict[str, ir.Value]:
 
 
 def _contradict(declared: tuple[Dim, ...], inferred: tuple[Dim, ...]) -> bool:
-    """Whether ranks or sizes differ; a fixed size where the graph leaves a dimension open is wrong as well."""
+    """Return whether ranks or sizes differ, or a fixed size stands for a dimension that the graph leaves open."""
     if len(declared) != len(inferred):
         return True
     return any(
-        isinstance(said, int) and said != true and true is not None
-        for said, true in zip(declared, inferred, strict=True)
+        isinstance(size, int) and size != true and true is not None
+        for size, true in zip(declared, inferred, strict=True)
     )

@@ -1,4 +1,4 @@
-"""What a build of ONNX Runtime needs for some `.ort` files and for nothing else: kernels, command, size."""
+"""The build of ONNX Runtime that runs some `.ort` files and nothing else: kernels, command, size."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from onnxport.inspection.report import Kernels, LibrarySize, ReducedBuild
 # C++'s names of element types where ONNX's differ by more than "_t".
 _ONNX_TYPES = {"std::string": "string", "MLFloat16": "float16", "BFloat16": "bfloat16"}
 _ML = "ai.onnx.ml"
-# How an operator is called in the resolver of a file, to what its kernel's type names stand for.
+# An operator's name in the resolver of a file to the operands that its kernel's type names stand for.
 Resolver = Mapping[str, Mapping[str, tuple[tuple[bool, int], ...]]]
 
 
 def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedBuild:
-    """The build that runs all `.ort` files of `paths`.
+    """Return the build that runs all `.ort` files of `paths`.
 
     Args:
-        paths: one file, or all that an app has.
-        config: where the list of their operators is written; without it, the list beside the first file is looked at.
+        paths: one file, or all files of an app.
+        config: where to write the list of their operators; without it, the list beside the first file is read.
 
     Raises:
-        InputError: a file is missing or damaged, the list beside one is none.
-        UsageError: a file is no `.ort` file, `config` is one of them.
+        InputError: a file is missing or damaged, or the list beside it is no list of operators.
+        UsageError: a file is no `.ort` file, or `config` is one of them.
         MachineError: `config` cannot be written.
     """
-    sessions = [_session(path) for path in paths]
-    nodes = [use for path, session in zip(paths, sessions, strict=True) for use in _uses(path, session)]
+    sessions = [_read_session(path) for path in paths]
+    nodes = [use for path, session in zip(paths, sessions, strict=True) for use in _read_uses(path, session)]
     place = config or paths[0].with_name(paths[0].stem + SUFFIX)
-    listed = _listed(place) if config is None and place.is_file() else None
+    listed = _read_list(place) if config is None and place.is_file() else None
     if listed is None:
         text = written(paths)
         listed = parsed(text)
@@ -50,18 +50,18 @@ def reduced_build(paths: Sequence[Path], config: Path | None = None) -> ReducedB
         config_is_there=place.is_file(),
         operators=len({(node.domain, node.version, node.operator) for node in nodes}),
         types=tuple(sorted({type_ for node in nodes for type_ in (*node.inputs, *node.outputs) if type_})),
-        kernels=_kernels(nodes, [_resolver(session) for session in sessions]),
+        kernels=_count_kernels(nodes, [_resolver(session) for session in sessions]),
         lacks=listed.lacks(nodes),
         command=_command(place.name, {node.domain for node in nodes}),
-        library=_library(nodes),
+        library=_find_library_size(nodes),
     )
 
 
-def _session(path: Path) -> Table:
+def _read_session(path: Path) -> Table:
     if Artifact.open(path).format != "ort":
         raise UsageError(
             f"{path} is no .ort file",
-            why="a reduced build of ONNX Runtime runs no other format",
+            why="a reduced build of ONNX Runtime runs only this format",
             fix=f"convert it first: onnxport convert {path} --to ort",
         )
     try:
@@ -70,22 +70,22 @@ def _session(path: Path) -> Table:
         raise InputError(f"{path} cannot be read", why=str(error)) from error
 
 
-def _uses(path: Path, session: Table) -> list[Use]:
+def _read_uses(path: Path, session: Table) -> list[Use]:
     try:
         return list(uses(session))
     except (KeyError, IndexError) as error:
         raise InputError(f"{path} cannot be read", why="the file is damaged") from error
 
 
-def _listed(path: Path) -> Listed:
-    """What the list that is there names: a build would read it."""
+def _read_list(path: Path) -> Listed:
+    """Read the list of operators that a build would read."""
     try:
         return parsed(path.read_text(encoding="utf-8"))
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"{path} is no list of operators",
             why="its lines are not domain;opset;operators",
-            fix="convert the model again, or write it by --required-operators",
+            fix="convert the model again, or write the list with --required-operators",
         ) from error
 
 
@@ -97,11 +97,11 @@ def _write(text: str, config: Path, paths: Sequence[Path]) -> None:
         with writing(config, "--required-operators"):
             staged.write_text(text, encoding="utf-8")
         staging.commit({staged: config})
-        Staging.settled = False  # no artefact: the command goes on
+        Staging.settled = False  # the list is no artefact: the command goes on
 
 
 def _command(config: str, domains: set[str]) -> str:
-    """ONNX Runtime's own command (its page "Build a custom ONNX Runtime package"), for the machine that builds."""
+    """Return ONNX Runtime's build command (its page "Build a custom ONNX Runtime package")."""
     words = [
         "./build.sh",
         "--config",
@@ -115,9 +115,12 @@ def _command(config: str, domains: set[str]) -> str:
     return shlex.join(words)
 
 
-def _kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:
-    """Which kernels stay, by the rule of ONNX Runtime's build (tools/ci_build/reduce_op_kernels.py): those whose range
-    of opsets has the opset of the list's line."""
+def _count_kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | None:
+    """Count the kernels that stay in the build.
+
+    ONNX Runtime keeps those whose range of opsets has the opset of the list's line
+    (tools/ci_build/reduce_op_kernels.py).
+    """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -126,23 +129,25 @@ def _kernels(nodes: Iterable[Use], resolvers: Sequence[Resolver]) -> Kernels | N
     nodes = set(nodes)
     registered = [each for each in state.get_all_opkernel_def() if each.provider == "CPUExecutionProvider"]
     kept = [
-        (kernel, runs) for kernel in registered if (runs := [node for node in nodes if _is_of(node, kernel)])
+        (kernel, runs)
+        for kernel in registered
+        if (runs := [node for node in nodes if _is_kernel_of(node, kernel)])
     ]
     meanings = {name: args for resolver in resolvers for name, args in resolver.items()}
-    used = [kernel for kernel, runs in kept if any(_takes(kernel, node, meanings) for node in runs)]
+    used = [kernel for kernel, runs in kept if any(_supports_types(kernel, node, meanings) for node in runs)]
     return Kernels(
         version=onnxruntime.__version__, registered=len(registered), kept=len(kept), used=len(used)
     )
 
 
-def _is_of(node: Use, kernel: Any) -> bool:
+def _is_kernel_of(node: Use, kernel: Any) -> bool:
     first, last = kernel.version_range
     same = (kernel.op_name, kernel.domain or ONNX) == (node.operator, node.domain)
     return same and first <= node.version <= last
 
 
-def _takes(kernel: Any, node: Use, meanings: Resolver) -> bool:
-    """Whether the kernel takes the types that the node has at every place that one of its type names stands for."""
+def _supports_types(kernel: Any, node: Use, meanings: Resolver) -> bool:
+    """Return whether the type constraints of the kernel allow the types of the operands."""
     domain = "" if node.domain == ONNX else node.domain
     places = meanings.get(f"{domain}:{node.operator}:{node.version}", {})
     for name, types in kernel.type_constraints.items():
@@ -174,9 +179,9 @@ def _text(value: Any) -> str:
     return bytes(value).decode(errors="replace")
 
 
-def _library(nodes: Iterable[Use]) -> LibrarySize:
-    """What is published and holds for a build with these nodes; nobody publishes a size per operator."""
-    published = _published()
+def _find_library_size(nodes: Iterable[Use]) -> LibrarySize:
+    """Return published sizes that bound a build with these nodes; there are none per operator."""
+    published = _load_published()
     package = published["package"]
     operators = {(domain, name) for domain, names in package["operators"].items() for name in names.split()}
     types = {*package["types"].split(), *package["inner_types"].split(), ""}
@@ -197,7 +202,7 @@ def _library(nodes: Iterable[Use]) -> LibrarySize:
 
 
 @cache
-def _published() -> dict[str, Any]:
+def _load_published() -> dict[str, Any]:
     import yaml
 
     text = files("onnxport.inspection").joinpath("data/ort-build.yaml").read_text(encoding="utf-8")

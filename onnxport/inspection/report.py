@@ -1,4 +1,4 @@
-"""The form in which every format's reader answers."""
+"""The report of `inspect`, as data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from onnxport.formats.artifact import Artifact, Dim, TensorSpec
+from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.formats.manifest import Manifest
 
 
@@ -29,9 +29,9 @@ class Kernels(_Record):
 
     Attributes:
         version: the release.
-        registered: all.
-        kept: those that the operator list leaves in a build.
-        used: those of them that run the files' nodes in the types that these have.
+        registered: all of them.
+        kept: those that stay in a build with the operator list.
+        used: those kept that run nodes of the files, by their element types.
     """
 
     version: str
@@ -41,14 +41,14 @@ class Kernels(_Record):
 
 
 class LibrarySize(_Record):
-    """What is published of the size of ONNX Runtime's library, which bounds that of the build; bytes.
+    """Published sizes of ONNX Runtime's library in bytes, which bound the size of the build.
 
     Attributes:
-        least: of a build without any operator.
-        most: of one with more operators than the files have; None where they have some that it lacks.
-        whole: of the library with everything.
-        beyond: what the files have beyond the build of size `most`.
-        sources: where the three are from.
+        least: a build without any operator.
+        most: a build with at least the files' operators; None if no published build has them all.
+        whole: the library with everything.
+        beyond: what the files need and the build of size `most` lacks.
+        sources: where the three sizes are published.
     """
 
     platform: str
@@ -66,11 +66,11 @@ class ReducedBuild(_Record):
         files: the `.ort` files.
         config: the file that lists the operators.
         config_is_there: whether it exists.
-        operators: how many forms of operators they have; one of two opsets counts twice.
+        operators: the number of forms of operators; an operator of two opsets counts twice.
         types: C++'s names of the element types that their nodes read and write.
-        kernels: None where the installed ONNX Runtime does not tell its own.
-        lacks: what the list beside a file does not name of what its nodes need; a build by it would not run them.
-        command: how ONNX Runtime is built so, in its source tree.
+        kernels: None if the installed ONNX Runtime does not list its kernels.
+        lacks: what the nodes need and the list beside a file does not name; a build with that list cannot run them.
+        command: the command that builds it, in ONNX Runtime's source tree.
     """
 
     files: tuple[str, ...]
@@ -85,7 +85,7 @@ class ReducedBuild(_Record):
 
 
 class Inspection(_Record):
-    """What a model file holds.
+    """The content of a model file.
 
     Attributes:
         size: bytes on disk, companion files included.
@@ -93,9 +93,9 @@ class Inspection(_Record):
         operators: operator to how often it occurs, subgraphs and functions included, most frequent first.
         parameters: elements of all stored weights.
         dynamic: the open dimensions, as "input[axis]" or "input[axis] name".
-        unusual: sentences about what tools tend to stumble over.
-        manifest: what an artefact of ours says of itself; None in other files.
-        build: what ONNX Runtime is built with for an `.ort` file; None of other formats, and where nobody asked.
+        unusual: a sentence for each property that often causes trouble in tools.
+        manifest: our manifest in an artefact of ours; None for other files.
+        build: the build of ONNX Runtime for an `.ort` file, if asked for.
     """
 
     path: str
@@ -119,17 +119,13 @@ def ports(specs: Iterable[TensorSpec]) -> tuple[PortRecord, ...]:
     return tuple(PortRecord(name=spec.name, dtype=spec.dtype, shape=spec.shape) for spec in specs)
 
 
-def file_names(artifact: Artifact) -> tuple[str, ...]:
-    return artifact.names
-
-
-def counted(operators: Iterable[str]) -> dict[str, int]:
-    """Operator to how often it occurs, most frequent first."""
+def count(operators: Iterable[str]) -> dict[str, int]:
+    """Return how often each operator occurs, most frequent first."""
     return dict(sorted(Counter(operators).items(), key=lambda item: (-item[1], item[0])))
 
 
-def dynamic(inputs: Iterable[PortRecord]) -> tuple[str, ...]:
-    """The open dimensions: "input[axis]", with its name where it has one."""
+def list_dynamic(inputs: Iterable[PortRecord]) -> tuple[str, ...]:
+    """Return the open dimensions as "input[axis]", with the dimension's name if it has one."""
     return tuple(
         f"{port.name}[{axis}]" + (f" {dim}" if dim else "")
         for port in inputs
@@ -139,7 +135,7 @@ def dynamic(inputs: Iterable[PortRecord]) -> tuple[str, ...]:
 
 
 def own_manifest(text: str | None) -> dict[str, Any] | None:
-    """The note that an artefact of ours carries, without its ports and taps; None where `text` is no such note."""
+    """Return our manifest in an artefact without its ports and taps; None where `text` is no manifest."""
     if text is None:
         return None
     try:
@@ -152,7 +148,3 @@ def own_manifest(text: str | None) -> dict[str, Any] | None:
         "options": dict(note.options),
         "validation": note.validation,
     }
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

@@ -1,4 +1,4 @@
-"""What a model holds and does not need, which `onnxport optimize` removes."""
+"""What a model does not need and `onnxport optimize` removes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import onnx_ir as ir
 from onnxport.formats.model import Model
 from onnxport.optimizers.unused_inputs import pruned
 
-# Bytes; that a small constant is stored twice costs nothing.
+# Bytes; smaller constants may repeat.
 _TELLING = 1024
-# Bytes at the start by which weights are told apart before they are read.
+# Bytes at the start that are compared before the rest.
 _START = 4096
 
 
-def waste(model: Model) -> Iterator[str]:
-    """A sentence for each kind of thing."""
+def find_waste(model: Model) -> Iterator[str]:
+    """Yield a sentence for each kind of waste."""
     rest = model.clone()
     unread = pruned(rest)
     if unread:
         yield f"no output depends on {_inputs(len(unread))} {', '.join(map(repr, unread))} (optimize --prune-unused)"
     if idle := _nodes(model) - _nodes(rest):
         yield f"nodes that no output needs: {idle}"
-    twins, size = _twins(model)
+    twins, size = _find_duplicates(model)
     if twins:
         yield f"weights that repeat others: {twins}, {size:,} bytes"
 
@@ -39,8 +39,8 @@ def _nodes(model: Model) -> int:
     return sum(1 for _ in model.graph.all_nodes())
 
 
-def _twins(model: Model) -> tuple[int, int]:
-    """How many initializers equal one before them, and how many bytes these take."""
+def _find_duplicates(model: Model) -> tuple[int, int]:
+    """Return how many initializers equal an earlier one, and their bytes."""
     alike: dict[object, list[np.ndarray[Any, Any]]] = defaultdict(list)
     count = size = 0
     for graph in model.ir.graphs():

@@ -1,1 +1,1 @@
-"""Where the time of a run goes, by the runtime's own profiler, told in nodes of the ONNX model."""
+"""Where the time of a run goes, by the runtime's own profiler and in nodes of the ONNX model."""

@@ -1,7 +1,7 @@
 """A recording in the Trace Event Format, which Perfetto and chrome://tracing load.
 
-Complete events (`ph` X) with `ts` and `dur` in microseconds, on one process and one thread: kernels run one after the
-other, however many threads each has. Metadata events (`ph` M) name both.
+Complete events (`ph` X) have `ts` and `dur` in microseconds. All are on one process and one thread, since kernels run
+one after the other. Metadata events (`ph` M) name both.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnxport.profiling.graphs import Node
+from onnxport.formats.graph import Node
 from onnxport.profiling.recording import Recording
 
 _PROCESS = 1
 _THREAD = 1
 
 
-def chrome_trace(recording: Recording, sources: Mapping[int, Sequence[Node]], model: str) -> str:
-    """The JSON document, of all runs with the profiler."""
+def chrome_trace(recording: Recording, sources: Mapping[Node, Sequence[Node]], model: str) -> str:
+    """Return the JSON document of all runs with the profiler."""
     nodes = list(recording.executed.walk())
     names = {"process_name": model, "thread_name": recording.ran_on}
     events: list[dict[str, Any]] = [
@@ -28,12 +28,18 @@ def chrome_trace(recording: Recording, sources: Mapping[int, Sequence[Node]], mo
     for number, run in enumerate(recording.runs, 1):
         events.append(_event(f"run {number}", "run", run.start, run.duration, {}))
         for span in run.spans:
-            origin = sources.get(id(nodes[span.node]), ()) if span.node >= 0 else ()
-            about = {"op": span.op, "provider": span.provider, "onnx nodes": [each.shown for each in origin]}
-            events.append(_event(span.name, span.op, span.start, span.duration, about))
+            origin = sources.get(nodes[span.node], ()) if span.node >= 0 else ()
+            details = {
+                "op": span.op,
+                "provider": span.provider,
+                "onnx nodes": [each.label for each in origin],
+            }
+            events.append(_event(span.name, span.op, span.start, span.duration, details))
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":"))
 
 
-def _event(name: str, category: str, start: float, duration: float, about: dict[str, Any]) -> dict[str, Any]:
+def _event(
+    name: str, category: str, start: float, duration: float, details: dict[str, Any]
+) -> dict[str, Any]:
     place = {"pid": _PROCESS, "tid": _THREAD, "ts": start, "dur": duration}
-    return {"ph": "X", "name": name, "cat": category, **place, "args": about}
+    return {"ph": "X", "name": name, "cat": category, **place, "args": details}

@@ -1,7 +1,7 @@
 """LiteRT with its profiler, in a process of its own.
 
-Runs without the profiler are `Interpreter.invoke()`, as apps and `onnxport bench` call it; those with it go through the
-library's C interface, the one way to its profiler (litert_library.py).
+Runs without the profiler are `Interpreter.invoke()`, as apps and `onnxport bench` call it. Runs with it go through
+the library's C interface, since nothing else reaches the profiler (litert_library.py).
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from onnxport.bench.loaders.base import Chosen
 from onnxport.bench.ports import TflitePorts
 from onnxport.core.arrays import Array, Feeds
 from onnxport.formats.artifact import TensorSpec
-from onnxport.profiling.graphs import Graph
-from onnxport.profiling.interleaving import in_turns, typical
+from onnxport.formats.graph import OperatorGraph
+from onnxport.profiling.interleaving import time_in_turns, typical
 from onnxport.profiling.litert_events import DELEGATED, Event, Step, invocation, steps
 from onnxport.profiling.litert_library import ProfiledModel
-from onnxport.profiling.litert_nodes import Ran, ran_in
+from onnxport.profiling.litert_nodes import Executed, match_steps
 from onnxport.profiling.recording import Recording, Run, Span
-from onnxport.profiling.tflite_graph import operators
+from onnxport.profiling.tflite_graph import read_operators
 from onnxport.runtimes.options import RuntimeOptions
 
 _LOOPS = (
-    "what a loop takes besides its body is not in the times of nodes: most of that is the profiler's own work"
+    "the times of nodes leave out what a loop takes besides its body: most of that is the profiler's own work"
 )
 _PROVIDERS = {True: "XNNPACK", False: "LiteRT"}
 
 
 class LitertProfiler:
-    """Serves the parent: `open`, then `record`."""
+    """The child's side; the parent calls `open`, then `record`."""
 
     def open(self, path: Path, options: RuntimeOptions, _: Path) -> tuple[TensorSpec, ...]:
-        """Loads the model; its inputs.
+        """Load the model and return its inputs.
 
         Raises:
             InputError, MissingDependencyError: as TfliteModel and ProfiledModel.
@@ -43,32 +43,38 @@ class LitertProfiler:
         self._model = tflite.load(str(path), settings)
         self._ports = TflitePorts(path, self._model.inputs)
         self._profiled = ProfiledModel(path, "builtin" if plain else "delegate", options.threads)
-        self._operators = operators(path)
+        self._operators = read_operators(path)
         return self._ports.inputs
 
     def record(self, feeds: Feeds, runs: int, warmup: int) -> Recording:
-        """Runs the model in turns with and without the profiler."""
+        """Run the model in turns with and without the profiler."""
         entering = self._ports.entering(feeds)
         plain_run = self._model.feed(entering)
         answers = self._model.answers()
         self._profiled.feed(_numbered(entering), _numbered(answers))
-        told: list[list[Event]] = []
-        plain, profiled = in_turns(
-            plain_run, self._profiled.run, runs, warmup, after=lambda: told.append(self._profiled.events())
+        recorded: list[list[Event]] = []
+        plain, profiled = time_in_turns(
+            plain_run,
+            self._profiled.run,
+            runs,
+            warmup,
+            after=lambda: recorded.append(self._profiled.events()),
         )
-        sequences = [steps(events) for events in told]
-        ran = ran_in(sequences[-1], self._operators)
-        within = [each.elapsed for each in map(invocation, told) if each is not None]
+        sequences = [steps(events) for events in recorded]
+        ran = match_steps(sequences[-1], self._operators)
+        within = [each.elapsed for each in map(invocation, recorded) if each is not None]
         outside = 1e6 * typical(profiled) - typical(within) if within else 0.0
-        inputs, constants = self._operators.inputs, self._operators.constants
+        main = self._operators.main
         return Recording(
             ran_on=self._model.ran_on,
             plain=plain,
             profiled=profiled,
             outside=max(0.0, outside),
-            runs=tuple(_run(events, sequence, ran) for events, sequence in zip(told, sequences, strict=True)),
-            executed=Graph(ran.nodes, inputs, constants),
-            file=self._operators.as_noted(),
+            runs=tuple(
+                _run(events, sequence, ran) for events, sequence in zip(recorded, sequences, strict=True)
+            ),
+            executed=OperatorGraph(list(ran.nodes), main.inputs, constants=main.constants),
+            file=self._operators.noted_graph(),
             noted=self._operators.noted,
             notes=(_LOOPS,) if any(step.holder for step in sequences[-1]) else (),
         )
@@ -78,7 +84,7 @@ def _numbered(arrays: Mapping[str, Array]) -> dict[int, Array]:
     return {int(key): array for key, array in arrays.items()}
 
 
-def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Ran) -> Run:
+def _run(events: Sequence[Event], sequence: Sequence[Step], executed: Executed) -> Run:
     whole = invocation(events)
     spans = [
         Span(

@@ -1,23 +1,25 @@
-"""What LiteRT's profiler tells of a run: events of LiteRT's own kernels and of XNNPACK's operators."""
+"""Events of LiteRT's profiler: its own kernels and XNNPACK's operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # LiteRtProfilerEventType.
 KERNEL, DELEGATED = 1 << 1, 1 << 3
 _DEFAULT = 1
 _INVOCATION = "Invoke"
-# TFLite operators whose time holds that of their bodies.
+# The time of these TFLite operators includes that of their bodies.
 HOLDERS = frozenset(("IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_COMPOSITE", "StablehloComposite"))
 
 
 @dataclass(frozen=True)
 class Event:
-    """Attributes:
-    start, elapsed: whole microseconds; a delegate's operators have no start.
-    node: its number, in the subgraph `graph` or in what the delegate made of a part of it.
+    """One event.
+
+    Attributes:
+        start, elapsed: whole microseconds; a delegate's operators have no start.
+        node: its number in the subgraph `graph`, or in the delegate's own graph of a partition.
     """
 
     tag: str
@@ -30,11 +32,11 @@ class Event:
 
 @dataclass
 class Step:
-    """An operator's execution.
+    """One execution of an operator.
 
     Attributes:
-        start, duration: microseconds; of a delegate's operators the start follows from the ones before.
-        holder: the step in a body of which it is.
+        start, duration: microseconds; the start of a delegate's operator is the end of the one before.
+        holder: the step whose body it is in.
     """
 
     event: Event
@@ -44,32 +46,32 @@ class Step:
 
     @property
     def own(self) -> float:
-        """Microseconds that it computes itself. None of a loop's: the profiler asks for the memory in use at each turn
-        (tflite/profiling/profile_buffer.cc), which takes longer than most bodies do."""
+        """Microseconds without those of its bodies.
+
+        A loop has none: the profiler measures memory at each turn (tflite/profiling/profile_buffer.cc), which takes
+        longer than most bodies.
+        """
         return 0.0 if self.event.kind == KERNEL and self.event.tag in HOLDERS else self.duration
 
 
 def invocation(events: Sequence[Event]) -> Event | None:
-    """The run of the main graph."""
+    """Return the event of the main graph's run."""
     found = [each for each in events if each.kind == _DEFAULT and each.tag == _INVOCATION]
     return max(found, key=lambda each: each.elapsed, default=None)
 
 
 def steps(events: Sequence[Event]) -> list[Step]:
-    """The executions of a run, in order."""
-    return list(_steps(events))
-
-
-def _steps(events: Sequence[Event]) -> Iterator[Step]:
-    whole = invocation(events)
-    now = float(whole.start) if whole is not None else 0.0
+    """Return the executions of a run, in order."""
+    run = invocation(events)
+    now = float(run.start) if run is not None else 0.0
     holders: list[Step] = []
+    found: list[Step] = []
     for event in events:
         if event.kind not in (KERNEL, DELEGATED):
             continue
         if event.kind == KERNEL:
             now = float(event.start)
-            # LiteRT cuts off two moments, whose difference is right on the average; XNNPACK cuts off the difference.
+            # LiteRT truncates two moments: their difference is right on average. XNNPACK truncates the difference.
             step = Step(event, now, float(event.elapsed))
         else:
             step = Step(event, now, event.elapsed + 0.5)
@@ -81,4 +83,5 @@ def _steps(events: Sequence[Event]) -> Iterator[Step]:
             holders.append(step)
         else:
             now += step.duration
-        yield step
+        found.append(step)
+    return found

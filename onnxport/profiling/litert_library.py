@@ -1,4 +1,4 @@
-"""LiteRT's C interface, which has a profiler that no Python module of the wheel reaches.
+"""LiteRT's C interface, with a profiler that no Python module of the wheel offers.
 
 Constants and layouts are those of litert/c of LiteRT 2.2 (`litert_profiler_event.h`, `litert_model_types.h`,
 `litert_layout.h`); options travel as TOML (`litert/c/options`).
@@ -21,7 +21,7 @@ from onnxport.profiling.litert_events import Event
 _CPU = 1  # kLiteRtHwAcceleratorCpu
 _WRITE = 1  # kLiteRtTensorBufferLockModeWrite
 _MOST_DIMENSIONS = 8
-_RANK_BITS = 0x7F  # the eighth bit says whether there are strides
+_RANK_BITS = 0x7F  # the eighth bit is set if there are strides
 _OK = 0
 _HOST_MEMORY = 1  # kLiteRtTensorBufferTypeHostMemory
 
@@ -70,25 +70,25 @@ class ProfiledModel:
     def __init__(self, path: Path, kernels: str, threads: int) -> None:
         self._path, self._library = path, _library()
         self._free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
-        # What an option points to, which the library reads for as long as the model lives.
+        # Options point to these texts, which the library reads as long as the model lives.
         self._texts: list[Any] = []
-        self._environment = self._made("LiteRtCreateEnvironment", 0, None)
-        self._model = self._made("LiteRtCreateModelFromFile", self._environment, str(path).encode())
-        options = self._made("LiteRtCreateOptions")
+        self._environment = self._create("LiteRtCreateEnvironment", 0, None)
+        self._model = self._create("LiteRtCreateModelFromFile", self._environment, str(path).encode())
+        options = self._create("LiteRtCreateOptions")
         self._call("LiteRtSetOptionsHardwareAccelerators", options, _CPU)
         self._add(options, b"runtime_options_string", b"enable_profiling = true\n")
         self._add(options, b"xnnpack", f'kernel_mode = "{kernels}"\nnum_threads = {threads}\n'.encode())
-        self._compiled = self._made("LiteRtCreateCompiledModel", self._environment, self._model, options)
-        self._signature = self._made("LiteRtGetModelSignature", self._model, ctypes.c_size_t(0))
-        self._profiler = self._made("LiteRtCompiledModelGetProfiler", self._compiled)
+        self._compiled = self._create("LiteRtCreateCompiledModel", self._environment, self._model, options)
+        self._signature = self._create("LiteRtGetModelSignature", self._model, ctypes.c_size_t(0))
+        self._profiler = self._create("LiteRtCompiledModelGetProfiler", self._compiled)
         self._inputs: Any = None
         self._outputs: Any = None
 
     def feed(self, arrays: Mapping[int, Array], answers: Mapping[int, Array]) -> None:
-        """Sets the inputs, and makes room for the outputs; both by the numbers of their tensors.
+        """Set the inputs and allocate the outputs, both by the numbers of their tensors.
 
         Args:
-            answers: what the interpreter made of the same inputs.
+            answers: the interpreter's outputs for the same inputs.
         """
         types = self._types("Input")
         for place, (tensor, kind) in enumerate(types):
@@ -110,16 +110,16 @@ class ProfiledModel:
             self._write(ctypes.c_void_p(buffer), np.ascontiguousarray(arrays[tensor]).tobytes())
         made = []
         for tensor, kind in self._types("Output"):
-            # LiteRT tells no sizes that follow from what it computes.
+            # LiteRT does not know sizes that depend on computed values.
             answer = answers[tensor]
             kind.layout = _layout(answer.shape)
             size = ctypes.c_size_t(max(answer.nbytes, 1))
             create = "LiteRtCreateManagedTensorBuffer"
-            made.append(self._made(create, self._environment, _HOST_MEMORY, ctypes.byref(kind), size))
+            made.append(self._create(create, self._environment, _HOST_MEMORY, ctypes.byref(kind), size))
         self._outputs = (ctypes.c_void_p * len(made))(*made)
 
     def run(self) -> None:
-        """Runs it once, profiled: `events` tells of the last run."""
+        """Run it once with the profiler; `events` returns those of the last run."""
         self._call("LiteRtStartProfiler", self._profiler)
         self._call(
             "LiteRtRunCompiledModel",
@@ -145,11 +145,11 @@ class ProfiledModel:
         ]
 
     def _types(self, end: str) -> list[tuple[int, _Type]]:
-        """The number and type of each input's or output's tensor, in the order of the signature."""
+        """Return the number and type of each input's or output's tensor, in the order of the signature."""
         count, found = ctypes.c_size_t(), []
         self._call(f"LiteRtGetNumSignature{end}s", self._signature, ctypes.byref(count))
         for place in range(count.value):
-            tensor = self._made(
+            tensor = self._create(
                 f"LiteRtGetSignature{end}TensorByIndex", self._signature, ctypes.c_size_t(place)
             )
             number, kind = ctypes.c_uint32(), _Type()
@@ -159,32 +159,34 @@ class ProfiledModel:
         return found
 
     def _buffers(self, kinds: Sequence[_Type]) -> Any:
-        """Room for the inputs."""
+        """Allocate the inputs."""
         made = []
         for place, kind in enumerate(kinds):
-            wanted = self._made(
+            wanted = self._create(
                 "LiteRtGetCompiledModelInputBufferRequirements",
                 self._compiled,
                 ctypes.c_size_t(0),
                 ctypes.c_size_t(place),
             )
             create = "LiteRtCreateManagedTensorBufferFromRequirements"
-            made.append(self._made(create, self._environment, ctypes.byref(kind), wanted))
+            made.append(self._create(create, self._environment, ctypes.byref(kind), wanted))
         return (ctypes.c_void_p * len(made))(*made)
 
     def _write(self, buffer: ctypes.c_void_p, data: bytes) -> None:
-        address = self._made("LiteRtLockTensorBuffer", buffer, after=(_WRITE,))
+        address = self._create("LiteRtLockTensorBuffer", buffer, after=(_WRITE,))
         ctypes.memmove(address, data, len(data))
         self._call("LiteRtUnlockTensorBuffer", buffer)
 
     def _add(self, options: ctypes.c_void_p, name: bytes, text: bytes) -> None:
-        held = ctypes.create_string_buffer(text)
-        self._texts.append(held)
-        opaque = self._made("LiteRtCreateOpaqueOptions", name, ctypes.cast(held, ctypes.c_void_p), self._free)
+        buffer = ctypes.create_string_buffer(text)
+        self._texts.append(buffer)
+        opaque = self._create(
+            "LiteRtCreateOpaqueOptions", name, ctypes.cast(buffer, ctypes.c_void_p), self._free
+        )
         self._call("LiteRtAddOpaqueOptions", options, opaque)
 
-    def _made(self, function: str, *arguments: Any, after: tuple[Any, ...] = ()) -> ctypes.c_void_p:
-        """What a function hands over through the pointer behind its arguments."""
+    def _create(self, function: str, *arguments: Any, after: tuple[Any, ...] = ()) -> ctypes.c_void_p:
+        """Call a function and return what it writes to the pointer behind its arguments."""
         handle = ctypes.c_void_p()
         self._call(function, *arguments, ctypes.byref(handle), *after)
         return handle
@@ -199,7 +201,7 @@ class ProfiledModel:
 
 
 def _library() -> Any:
-    """libLiteRt of the installed wheel."""
+    """Load libLiteRt of the installed wheel."""
     for file in importlib.metadata.files("ai-edge-litert") or ():
         if file.name.split(".")[0] in ("libLiteRt", "LiteRt"):
             return ctypes.CDLL(str(file.locate()))

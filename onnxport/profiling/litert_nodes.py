@@ -1,23 +1,25 @@
-"""Which of a TFLite file's operators ran in each step of a run, XNNPACK's among them."""
+"""The operators of a TFLite file that ran in each step of a run, XNNPACK's included."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.delegation import divide
 from onnxport.profiling import xnnpack
-from onnxport.profiling.delegate_order import delegated
-from onnxport.profiling.graphs import Node
 from onnxport.profiling.litert_events import DELEGATED, Step
-from onnxport.profiling.tflite_graph import Number, Operators
+from onnxport.profiling.tflite_graph import Number, TfliteOperators
 
 
 @dataclass(frozen=True)
-class Ran:
-    """Attributes:
-    nodes: all that ran; a body's have the values of the node that holds it.
-    places: of each step's node among these.
-    names: of each step.
+class Executed:
+    """The nodes of a run.
+
+    Attributes:
+        nodes: all that ran; a node in a body has the values of the node that holds it.
+        places: the place in `nodes` of each step's node.
+        names: the name of each step.
     """
 
     nodes: tuple[Node, ...]
@@ -25,9 +27,9 @@ class Ran:
     names: tuple[str, ...]
 
 
-def ran_in(sequence: Sequence[Step], known: Operators) -> Ran:
-    """Who ran in the steps of a run."""
-    nodes = _main(sequence, known)
+def match_steps(sequence: Sequence[Step], operators: TfliteOperators) -> Executed:
+    """Find the node of each step of a run."""
+    nodes = _main_nodes(sequence, operators)
     keys: dict[Hashable, int] = {}
     places, names = [], []
     for step in sequence:
@@ -36,37 +38,53 @@ def ran_in(sequence: Sequence[Step], known: Operators) -> Ran:
             nodes[key] = nodes[_key(_outermost(step))]
         places.append(keys.setdefault(key, len(keys)))
         own = nodes[key].name if step.holder is None else ""
-        kernel = known.nodes.get(_number(step)) if step.event.kind != DELEGATED else None
+        kernel = operators.nodes.get(_number(step)) if step.event.kind != DELEGATED else None
         names.append(own if kernel is None else kernel.name)
-    return Ran(tuple(nodes[key] for key in keys), tuple(places), tuple(names))
+    return Executed(tuple(nodes[key] for key in keys), tuple(places), tuple(names))
 
 
-def _main(sequence: Sequence[Step], known: Operators) -> dict[Hashable, Node]:
-    """The nodes of the main graph's steps, without those between them that XNNPACK fused."""
+def _main_nodes(sequence: Sequence[Step], operators: TfliteOperators) -> dict[Hashable, Node]:
+    """Return the nodes of the main graph's steps; operators that XNNPACK fused into others are left out."""
     main = [step for step in sequence if step.holder is None]
-    found = _operators(main, {_number(step) for step in sequence if step.event.kind != DELEGATED}, known)
-    through = known.without(set(found.values()))
+    kernels = {_number(step) for step in sequence if step.event.kind != DELEGATED}
+    numbers = _step_numbers(main, kernels, operators)
+    kept = operators.keep(set(numbers.values()))
     nodes: dict[Hashable, Node] = {}
-    behind: Node | None = None
+    following: Node | None = None
     for step in reversed(main):
-        number = found.get(_key(step))
-        node = None if number is None else through.get(number)
-        # What XNNPACK put in for the one behind it has that one's.
+        number = numbers.get(_key(step))
+        node = None if number is None else kept.get(number)
+        # XNNPACK inserts such an operator for the one behind it.
         if node is None and step.event.kind == DELEGATED and xnnpack.is_helper(step.event.tag):
-            node = behind
-        behind = node
-        nodes[_key(step)] = node or Node("", step.event.tag, (), ())
+            node = following
+        following = node
+        nodes[_key(step)] = node or Node(step.event.tag)
     return nodes
 
 
-def _operators(main: Sequence[Step], own: set[Number], known: Operators) -> Mapping[Hashable, Number]:
-    """The operator of each step: told by the event of LiteRT's own kernels, by alignment of XNNPACK's."""
-    theirs = [step for step in main if step.event.kind == DELEGATED]
-    given = delegated(known.main_nodes(), own, known.constants | known.inputs)
-    pairs = xnnpack.paired([step.event.tag for step in theirs], [known.names[each] for each in given])
+def _step_numbers(
+    main: Sequence[Step], kernels: Collection[Number], operators: TfliteOperators
+) -> Mapping[Hashable, Number]:
+    """Return the operator of each step: by the event of a LiteRT kernel, by alignment for XNNPACK's operators.
+
+    Args:
+        kernels: the operators that LiteRT's own kernels ran.
+    """
+    delegated = [step for step in main if step.event.kind == DELEGATED]
+    candidates = _delegated_order(kernels, operators)
+    pairs = xnnpack.align(
+        [step.event.tag for step in delegated], [operators.ops[each] for each in candidates]
+    )
     found = {_key(step): _number(step) for step in main if step.event.kind != DELEGATED}
-    aligned = zip(theirs, pairs, strict=True)
-    return found | {_key(step): given[pair] for step, pair in aligned if pair is not None}
+    aligned = zip(delegated, pairs, strict=True)
+    return found | {_key(step): candidates[pair] for step, pair in aligned if pair is not None}
+
+
+def _delegated_order(kernels: Collection[Number], operators: TfliteOperators) -> list[Number]:
+    """Return the operators of the delegate in the order in which they run: partition after partition."""
+    numbers = {node: number for number, node in operators.nodes.items() if number[0] == 0}
+    taken = {node for node, number in numbers.items() if number not in kernels}
+    return [numbers[node] for each in divide(operators.main, taken) if each.delegated for node in each.nodes]
 
 
 def _outermost(step: Step) -> Step:
@@ -76,7 +94,7 @@ def _outermost(step: Step) -> Step:
 
 
 def _key(step: Step) -> Hashable:
-    """The same for the same node at every turn of a loop."""
+    """Return a key that a node has in every turn of a loop."""
     event = step.event
     return id(step) if step.holder is None else (event.tag, event.graph, event.node)
 

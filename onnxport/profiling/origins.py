@@ -1,196 +1,198 @@
-"""From which nodes of a model the nodes that a runtime executes come: told by the names of values.
+"""The nodes of a model that each executed node of a runtime computes, found by the names of values.
 
-A runtime fuses nodes, but a value that leaves a fused node keeps its name. So what a node computes is what lies in the
-model between the values that go into it and those that come out: from an output backwards, up to any value that
-another executed node makes. Three things need more than that:
+A runtime fuses nodes, but a value that leaves a fused node keeps its name. So an executed node computes what lies in
+the model between its inputs and its outputs: backwards from an output up to values that other executed nodes compute.
+Three cases need more:
 
-- A value that only the runtime has (a convolution's, in blocks of channels) stands for one of the model's if its node
-  has the name of the model's node, or that of the value, as ONNX Runtime calls what it rewrites.
-- What only moves or converts a value (`ReorderOutput`, an inserted `Cast`) counts for the node for which it does.
-- Where neither helps, nodes that are joined by unknown values share what all of them compute, by operator if that
-  tells them apart.
+- A value that only the runtime has (a convolution's, in blocks of channels) stands for a value of the model if its node
+  has the name of the model's node or of that value, as ONNX Runtime names what it rewrites.
+- A node that only moves or converts a value (`ReorderOutput`, an inserted `Cast`) counts for the node that needs it.
+- Otherwise, nodes joined by unknown values share what all of them compute, split by operator if possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnxport.profiling.graphs import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
 
-# What changes a value's layout, type or place and not the value: inserted by runtimes.
+# Runtimes insert these; they change a value's layout, type or place, not the value.
 _MOVES = frozenset(
     "ReorderInput ReorderOutput Cast Transpose MemcpyFromHost MemcpyToHost Identity QuantizeLinear DequantizeLinear"
     " Reshape Unsqueeze Squeeze".split()
 )
-# What ONNX Runtime puts before the name of an operator that it fused or rewrote.
+# ONNX Runtime puts these before the name of an operator that it fused or rewrote.
 _PREFIXES = ("Fused", "QLinear", "Quantized", "DynamicQuantize", "N")
-_BLOCKED = "_nchwc"  # behind the name of the value, as the name of a node of the blocked layout
+_BLOCKED = "_nchwc"  # a node of the blocked layout is named for its value, with this at the end
 
-_PART = "/inner"  # behind the name of a node, as that of a value on the way to what it makes
+_PART = "/inner"  # our converter names values inside a node's lowering for the node, with this at the end
 
 Sources = tuple[Node, ...]
 
 
-def origins(executed: Graph, model: Graph) -> dict[int, Sources]:
-    """For each executed node, by `id`, the nodes of `model` that it computes, in their order; none where nothing tells.
+def origins(executed: OperatorGraph, model: OperatorGraph) -> dict[Node, Sources]:
+    """Return the nodes of `model` that each executed node computes, in their order; none if unknown.
 
     Args:
-        executed: value names are the model's wherever the runtime kept them.
+        executed: its values have the model's names wherever the runtime kept them.
     """
-    found: dict[int, Sources] = {}
+    found: dict[Node, Sources] = {}
     _Scope(executed, model).fill(found)
     return found
 
 
 class _Scope:
-    """One graph of the runtime beside one of the model."""
+    """A graph of the runtime and the graph of the model that it executes."""
 
-    def __init__(self, executed: Graph, model: Graph) -> None:
+    def __init__(self, executed: OperatorGraph, model: OperatorGraph) -> None:
         self._executed, self._model = executed, model
-        # Those of bodies too, since ONNX Runtime puts a body whose condition is constant in the place of its `If`.
+        # With those of bodies: ONNX Runtime replaces an `If` with a constant condition by its body.
         nodes = [*model.nodes, *(node for node in model.walk())]
         self._makers: dict[str, Node] = {}
         for node in nodes:
-            for name in filter(None, node.outputs):
+            for name in filter(None, node.output_names):
                 self._makers.setdefault(name, node)
-        self._places = {id(node): place for place, node in enumerate(model.walk())}
-        self._known = {*self._makers, *model.inputs, *model.constants}
-        self._producers = {name: node for node in executed.nodes for name in node.outputs if name}
+        self._places = {node: place for place, node in enumerate(model.walk())}
+        inputs, constants = _names(model.inputs), _names(model.constants)
+        self._known = {*self._makers, *inputs, *constants}
+        self._given = _names(executed.inputs)
+        self._constants = _names(executed.constants)
+        self._folded = constants | self._constants
+        self._producers = {name: node for node in executed.nodes for name in node.output_names if name}
         self._consumers: dict[str, list[Node]] = {}
         for node in executed.nodes:
-            for name in filter(None, node.inputs):
+            for name in filter(None, node.input_names):
                 self._consumers.setdefault(name, []).append(node)
-        self._named = _unique(model.nodes)
-        self._stands_for = self._resolved()
+        self._named = _unique_names(model.nodes)
+        self._stands_for = self._resolve_values()
         made = {self._stands_for[name] for name in self._producers if name in self._stands_for}
-        self._there = made | (set(executed.constants) & self._known) | model.inputs | model.constants
+        self._there = made | (self._constants & self._known) | inputs | constants
 
-    def fill(self, found: dict[int, Sources]) -> None:
-        own = {id(node): self._between(node) for node in self._executed.nodes}
+    def fill(self, found: dict[Node, Sources]) -> None:
+        own = {node: self._nodes_between(node) for node in self._executed.nodes}
         for region in self._regions():
             _share(region, own)
         for node in self._executed.nodes:
-            if not own[id(node)]:
-                own[id(node)] = self._served(node, own) or self._part_of(node)
+            if not own[node]:
+                own[node] = self._moved_for(node, own) or self._whole_of(node)
         found |= own
         for node in self._executed.nodes:
-            self._descend(node, own[id(node)], found)
+            self._descend(node, own[node], found)
 
-    def _resolved(self) -> dict[str, str]:
-        """The runtime's values to the model's that they stand for."""
-        stands = {
-            name: name for name in (*self._producers, *self._executed.inputs, *self._executed.constants)
-        }
+    def _resolve_values(self) -> dict[str, str]:
+        """Return the runtime's values with the model's values that they stand for."""
+        stands = {name: name for name in (*self._producers, *self._given, *self._constants)}
         stands = {name: name for name in stands if name in self._known}
         for node in self._executed.nodes:
-            for name, value in zip(node.outputs, self._by_name(node), strict=False):
+            for name, value in zip(node.output_names, self._values_by_name(node), strict=False):
                 if name and value and name not in stands:
                     stands[name] = value
         moves = [node for node in self._executed.nodes if _is_move(node)]
         for node in moves:
-            if node.inputs[0] in stands:
-                stands.setdefault(node.outputs[0], stands[node.inputs[0]])
+            if node.input_names[0] in stands:
+                stands.setdefault(node.output_names[0], stands[node.input_names[0]])
         for node in reversed(moves):
-            if node.outputs[0] in stands and node.inputs[0] in self._producers:
-                stands.setdefault(node.inputs[0], stands[node.outputs[0]])
+            if node.output_names[0] in stands and node.input_names[0] in self._producers:
+                stands.setdefault(node.input_names[0], stands[node.output_names[0]])
         return stands
 
-    def _by_name(self, node: Node) -> Sequence[str]:
-        """What the outputs stand for, as far as the node's own name says."""
+    def _values_by_name(self, node: Node) -> Sequence[str]:
+        """Return the values that the outputs stand for, by the node's name."""
         value = node.name.rpartition(_BLOCKED)[0]
         if value in self._known:
             return (value,)
         source = self._named.get(node.name)
-        return source.outputs if source is not None and _same(node.op, source.op) else ()
+        return source.output_names if source is not None and _is_same_op(node.op, source.op) else ()
 
-    def _between(self, node: Node) -> Sources:
-        """The model's nodes between the values that go into `node` and those that come out."""
-        # What no node here makes comes from the graph around.
+    def _nodes_between(self, node: Node) -> Sources:
+        """Return the model's nodes between the inputs and the outputs of `node`."""
+        # A value that no node here computes comes from the graph around.
         inputs = {
             self._stands_for.get(name, "" if name in self._producers else name)
-            for name in node.inputs
+            for name in node.input_names
             if name
         }
-        outputs = {self._stands_for[name] for name in node.outputs if name in self._stands_for}
-        outputs -= inputs  # what goes through
-        within: dict[int, Node] = {}
+        outputs = {self._stands_for[name] for name in node.output_names if name in self._stands_for}
+        outputs -= inputs  # values that only pass through
+        within: set[Node] = set()
         waiting = [*outputs]
         while waiting:
             maker = self._makers.get(waiting.pop())
-            if maker is None or id(maker) in within:
+            if maker is None or maker in within:
                 continue
-            within[id(maker)] = maker
-            waiting += [name for name in _read(maker) if name not in self._there and name not in inputs]
-        nodes = self._ordered(within.values())
-        return self._reached(nodes, inputs) if "" not in inputs else nodes
+            within.add(maker)
+            waiting += [name for name in _names_read(maker) if name not in self._there and name not in inputs]
+        nodes = self._ordered(within)
+        return self._dependent(nodes, inputs) if "" not in inputs else nodes
 
-    def _reached(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
-        """Those of `nodes` that depend on `inputs`: not the ones that ONNX Runtime did at load time, on constants."""
-        seen = set(inputs) - self._executed.constants - self._model.constants
+    def _dependent(self, nodes: Sources, inputs: Iterable[str]) -> Sources:
+        """Return the `nodes` that depend on `inputs`; ONNX Runtime computed the others when it loaded the model."""
+        seen = set(inputs) - self._folded
         kept = []
         for node in nodes:
-            if not seen.isdisjoint(_read(node)):
+            if not seen.isdisjoint(_names_read(node)):
                 kept.append(node)
-                seen.update(node.outputs)
+                seen.update(node.output_names)
         return tuple(kept) or nodes
 
     def _regions(self) -> list[list[Node]]:
-        """Executed nodes that are joined by values of which nobody knows what they stand for."""
-        region_of: dict[int, list[Node]] = {}
+        """Return groups of executed nodes that unknown values join."""
+        region_of: dict[Node, list[Node]] = {}
         for name, producer in self._producers.items():
             if name in self._stands_for:
                 continue
             merged: list[Node] = []
             for node in (producer, *self._consumers.get(name, ())):
-                merged += [each for each in region_of.get(id(node), [node]) if each not in merged]
+                merged += [each for each in region_of.get(node, [node]) if each not in merged]
             for node in merged:
-                region_of[id(node)] = merged
+                region_of[node] = merged
         return list({id(region): region for region in region_of.values()}.values())
 
-    def _served(self, node: Node, own: Mapping[int, Sources]) -> Sources:
-        """The sources of the node for which `node` moves or converts a value."""
+    def _moved_for(self, node: Node, own: Mapping[Node, Sources]) -> Sources:
+        """Return the sources of the node for which `node` moves or converts a value."""
         if not _is_move(node):
             return ()
-        before = self._producers.get(node.inputs[0])
-        after = [each for each in self._consumers.get(node.outputs[0], ()) if own[id(each)]]
-        comes_in = node.inputs[0] in self._known and node.outputs[0] not in self._known
-        if before is not None and own[id(before)] and not (comes_in and after):
-            return own[id(before)]
-        return own[id(after[0])] if after else ()
+        before = self._producers.get(node.input_names[0])
+        after = [each for each in self._consumers.get(node.output_names[0], ()) if own[each]]
+        comes_in = node.input_names[0] in self._known and node.output_names[0] not in self._known
+        if before is not None and own[before] and not (comes_in and after):
+            return own[before]
+        return own[after[0]] if after else ()
 
-    def _part_of(self, node: Node) -> Sources:
-        """The node of the model whose name our converter to TFLite put before those of its parts."""
+    def _whole_of(self, node: Node) -> Sources:
+        """Return the node of the model whose name our TFLite converter put before those of its parts."""
         source = self._named.get(node.name.rpartition(_PART)[0])
         return () if source is None else (source,)
 
-    def _descend(self, node: Node, sources: Sources, found: dict[int, Sources]) -> None:
-        """Bodies beside the bodies of the one source that has as many."""
-        theirs = next((each.bodies for each in sources if len(each.bodies) == len(node.bodies)), ())
-        for body, original in zip(node.bodies, theirs, strict=False):
-            _Scope(body, original).fill(found)
+    def _descend(self, node: Node, sources: Sources, found: dict[Node, Sources]) -> None:
+        """Match bodies with those of the source that has the same ones."""
+        theirs = next((each.bodies for each in sources if each.bodies.keys() == node.bodies.keys()), {})
+        for name, original in theirs.items():
+            _Scope(node.bodies[name], original).fill(found)
 
     def _ordered(self, nodes: Iterable[Node]) -> Sources:
         real = [node for node in nodes if node.op != "Constant"]
-        return tuple(sorted(real, key=lambda node: self._places[id(node)]))
+        return tuple(sorted(real, key=lambda node: self._places[node]))
 
 
-def _share(region: Sequence[Node], own: dict[int, Sources]) -> None:
-    together = {id(source): source for node in region for source in own[id(node)]}
+def _share(region: Sequence[Node], own: dict[Node, Sources]) -> None:
+    together = list(dict.fromkeys(source for node in region for source in own[node]))
     for node in region:
-        alike = tuple(source for source in together.values() if _same(node.op, source.op))
+        alike = tuple(source for source in together if _is_same_op(node.op, source.op))
         if alike or not _is_move(node):
-            own[id(node)] = alike or tuple(together.values())
+            own[node] = alike or tuple(together)
 
 
-def _read(node: Node) -> list[str]:
-    """The values that a node reads, those that its bodies take from around them included."""
-    inner = [each for body in node.bodies for each in body.walk()]
-    made = {name for each in inner for name in each.outputs}
-    outer = [name for each in inner for name in each.inputs if name not in made]
-    return [name for name in (*node.inputs, *outer) if name]
+def _names_read(node: Node) -> list[str]:
+    """Return the names of what a node reads, its bodies included."""
+    return [each.name for each in node.reads() if each.name]
 
 
-def _unique(nodes: Iterable[Node]) -> dict[str, Node]:
+def _names(tensors: Iterable[Tensor]) -> frozenset[str]:
+    return frozenset(each.name for each in tensors)
+
+
+def _unique_names(nodes: Iterable[Node]) -> dict[str, Node]:
     """Nodes by their names, of names that only one has."""
     named: dict[str, Node | None] = {}
     for node in nodes:
@@ -202,5 +204,5 @@ def _is_move(node: Node) -> bool:
     return node.op in _MOVES and len(node.outputs) == 1 and bool(node.inputs and node.inputs[0])
 
 
-def _same(executed: str, source: str) -> bool:
+def _is_same_op(executed: str, source: str) -> bool:
     return executed == source or any(executed == f"{prefix}{source}" for prefix in _PREFIXES)

@@ -1,6 +1,6 @@
 """ONNX Runtime with its profiler, in a process of its own.
 
-The profiler writes a file of its events at the end of a session. A session with it and one without run in turns.
+The profiler writes its events to a file when a session ends. A session with it and one without run in turns.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import onnxruntime
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
+from onnxport.formats.graph import OperatorGraph
+from onnxport.formats.graph.onnx import read_onnx
+from onnxport.formats.graph.ort import read_ort
 from onnxport.profiling import trace_file
-from onnxport.profiling.graphs import Graph, onnx_graph, ort_graph
-from onnxport.profiling.interleaving import in_turns
+from onnxport.profiling.interleaving import time_in_turns
 from onnxport.profiling.recording import Recording
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.session import LEVELS, OrtRuntime, provider_named
 
 _SILENT = 4  # log severity "fatal"
-# The profiler keeps a million events of a session, one or two a node and run, and each is a kilobyte of JSON.
+# The profiler keeps a million events of a session, one or two per node and run; each is a kilobyte of JSON.
 _MOST_EVENTS = 100_000
 _LEAST_RUNS = 3
 _CHAINS = (2, 102)  # nodes
@@ -33,13 +35,13 @@ _CHAIN_RUNS = 60
 
 
 class OrtProfiler:
-    """Serves the parent: `open`, then `record`."""
+    """The child's side; the parent calls `open`, then `record`."""
 
     def open(self, path: Path, options: RuntimeOptions, folder: Path) -> tuple[TensorSpec, ...]:
-        """Loads the model; its inputs.
+        """Load the model and return its inputs.
 
         Args:
-            folder: for what the profiler and the session write; the parent's, who outlives this process.
+            folder: for files of the profiler and the session; the parent removes it.
 
         Raises:
             InputError, MissingDependencyError: as OrtRuntime.
@@ -49,17 +51,16 @@ class OrtProfiler:
         self._folder = folder
         self._options, self._provider = options, provider_named(options.provider)
         self._plain = self._session(path, options.level)
-        self._profiled, self._executed = self._watched(path)
+        self._profiled, self._executed = self._profiled_session(path)
         return inputs
 
     def record(self, feeds: Feeds, runs: int, warmup: int) -> Recording:
-        """Runs the model in turns with and without the profiler."""
+        """Run the model in turns with and without the profiler."""
         nodes = max(1, sum(1 for _ in self._executed.walk()))
         most = max(_LEAST_RUNS, _MOST_EVENTS // (2 * nodes) - warmup)
-        notes = (
-            [f"{most} runs, not {runs}: the profiler keeps no more of {nodes} nodes"] if runs > most else []
-        )
-        plain, profiled = in_turns(
+        limit = f"{most} runs instead of {runs}: the profiler keeps no more events of {nodes} nodes"
+        notes = [limit] if runs > most else []
+        plain, profiled = time_in_turns(
             lambda: self._plain.run(None, feeds),
             lambda: self._profiled.run(None, feeds),
             min(runs, most),
@@ -72,7 +73,7 @@ class OrtProfiler:
             plain=plain,
             profiled=profiled,
             outside=costs.outside,
-            runs=tuple(trace_file.run_of(run, kernels, self._executed, costs) for run, kernels in found),
+            runs=tuple(trace_file.read_run(run, kernels, self._executed, costs) for run, kernels in found),
             executed=self._executed,
             overhead=costs.within,
             notes=tuple(notes),
@@ -83,7 +84,7 @@ class OrtProfiler:
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])  # type: ignore[index]
         options.intra_op_num_threads = self._options.threads
         options.log_severity_level = _SILENT
-        # Else the threads of one session, waiting for more to do, take the cores from the other.
+        # Otherwise the waiting threads of one session take the cores from the other.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
         for name, value in settings.items():
@@ -92,63 +93,64 @@ class OrtProfiler:
         source = os.fspath(model) if isinstance(model, Path) else model
         return onnxruntime.InferenceSession(source, options, providers=providers)
 
-    def _watched(self, path: Path) -> tuple[Any, Graph]:
-        """The session with the profiler, and what it executes."""
+    def _profiled_session(self, path: Path) -> tuple[Any, OperatorGraph]:
+        """Return the session with the profiler, and the graph that it executes."""
         level = self._options.level
         if path.suffix.lower() == ".ort":
-            return self._session(path, level, **self._profiling("model")), ort_graph(path)
+            return self._session(path, level, **self._profiling("model")), read_ort(path).graph
         optimized = Path(self._folder, "optimized.onnx")
         try:
             session = self._session(
                 path, level, optimized_model_filepath=os.fspath(optimized), **self._profiling("model")
             )
-        except Exception:  # a provider that compiles nodes cannot write them down
-            return self._session(path, level, **self._profiling("model")), Graph(())
-        return session, onnx_graph(optimized)
+        except Exception:  # a provider that compiles nodes cannot save them
+            return self._session(path, level, **self._profiling("model")), OperatorGraph([])
+        return session, read_onnx(optimized)
 
     def _profiling(self, name: str) -> dict[str, Any]:
         return {"enable_profiling": True, "profile_file_prefix": os.path.join(self._folder, name)}
 
     def _events(self, session: Any) -> list[trace_file.Event]:
-        """What the profiler wrote of a session, which is over then."""
+        """End a session and return the profiler's events."""
         file = Path(session.end_profiling())
         events = trace_file.read_events(file)
         file.unlink()
         return events
 
     def _costs(self) -> trace_file.Costs:
-        """What the profiler costs, told by two chains of nodes that do next to nothing.
+        """Measure what the profiler costs, on two chains of nodes that do almost nothing.
 
-        The profiler describes shapes, sizes and threads of a node before it reads the clock (EndTimeAndRecordEvent in
-        onnxruntime/core/common/profiler.cc is handed all that), so the time that it tells is longer than what a node
-        more costs a run without it.
+        The profiler collects shapes, sizes and threads of a node before it reads the clock (EndTimeAndRecordEvent in
+        onnxruntime/core/common/profiler.cc), so its times exceed what one more node costs a run without it.
         """
         feeds = {"x": np.ones((1, 1, 1, 1), np.float32)}
         chains = [_chain(length) for length in _CHAINS]
         few, many = (self._session(chain, "disable") for chain in chains)
         watched = self._session(chains[1], "disable", **self._profiling("chain"))
         rounds = _CHAIN_RUNS, _CHAIN_RUNS // 4
-        without, _ = in_turns(lambda: many.run(None, feeds), lambda: watched.run(None, feeds), *rounds)
-        short, _ = in_turns(lambda: few.run(None, feeds), lambda: few.run(None, feeds), *rounds)
+        without, _ = time_in_turns(lambda: many.run(None, feeds), lambda: watched.run(None, feeds), *rounds)
+        short, _ = time_in_turns(lambda: few.run(None, feeds), lambda: few.run(None, feeds), *rounds)
         runs = trace_file.kernels_by_run(self._events(watched))[-_CHAIN_RUNS:]
-        told = _quick([fmean(trace_file.middle(kernel["dur"]) for kernel in kernels) for _, kernels in runs])
-        whole = _quick([run["dur"] / len(kernels) for run, kernels in runs])
-        least = 1e6 * _quick(short)
-        node = (1e6 * _quick(without) - least) / (_CHAINS[1] - _CHAINS[0])
+        measured = _lower_quartile(
+            [fmean(trace_file.midpoint(kernel["dur"]) for kernel in kernels) for _, kernels in runs]
+        )
+        whole = _lower_quartile([run["dur"] / len(kernels) for run, kernels in runs])
+        least = 1e6 * _lower_quartile(short)
+        node = (1e6 * _lower_quartile(without) - least) / (_CHAINS[1] - _CHAINS[0])
         return trace_file.Costs(
-            within=max(0.0, told - node),
-            between=max(0.0, whole - told),
+            within=max(0.0, measured - node),
+            between=max(0.0, whole - measured),
             outside=max(0.0, least - _CHAINS[0] * node),
         )
 
 
-def _quick(times: Sequence[float]) -> float:
-    """The lower quartile: of work that is always the same, what is above was disturbed."""
+def _lower_quartile(times: Sequence[float]) -> float:
+    """Return the lower quartile: the same work takes longer only when disturbed."""
     return quantiles(times, n=4)[0]
 
 
 def _chain(length: int) -> bytes:
-    """A model of `length` additions, each of what the one before made, of one element."""
+    """Return a model of `length` additions of one element, one after the other."""
     from onnx import TensorProto, helper
 
     shape = [1, 1, 1, 1]

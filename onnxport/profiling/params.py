@@ -1,4 +1,4 @@
-"""What a user may set about a profile: command line options and keyword arguments are this one model."""
+"""Parameters of a profile: command line options and keyword arguments are this one model."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from onnxport.runtimes.options import THREADS, OrtLevel
 
 
 class ProfileParams(FeedingParams):
-    """How a model is profiled."""
+    """Settings of a profile."""
 
     source: Path | None = Field(
         default=None,
-        description="The .onnx file that MODEL was made from: nodes are told by its names.",
+        description="The .onnx file that MODEL was made from; the profile then names its nodes.",
         json_schema_extra={"metavar": "FILE.onnx"},
     )
     runs: int = Field(
         default=50,
         ge=3,
         le=10_000,
-        description="Runs with the profiler, and as many without it.",
+        description="Number of runs with the profiler, and of as many runs without it.",
         json_schema_extra={"metavar": "N"},
     )
     warmup: int = Field(
         default=5,
         ge=1,
         le=10_000,
-        description="Runs before those, of either kind.",
+        description="Number of warm-up runs of each kind.",
         json_schema_extra={"metavar": "N"},
     )
     threads: int = Field(
@@ -38,19 +38,19 @@ class ProfileParams(FeedingParams):
     )
     provider: str | None = Field(
         default=None,
-        description="ONNX Runtime's execution provider, cpu unless given; of a .tflite file its delegate, "
-        "xnnpack unless given, or cpu for LiteRT's own kernels.",
+        description="ONNX Runtime's execution provider (default: cpu); for a .tflite file the delegate: "
+        "xnnpack (default), or cpu for LiteRT's own kernels.",
         json_schema_extra={"metavar": "NAME"},
     )
     level: OrtLevel = Field(
-        default="all", description="ONNX Runtime's graph optimizations, of an .onnx file."
+        default="all", description="ONNX Runtime's graph optimizations, for an .onnx file."
     )
     timeout: float = Field(
         default=RUN_TIMEOUT,
         gt=0,
         le=1_000_000,
         allow_inf_nan=False,
-        description="Seconds that loading, or all runs together, may take.",
+        description="Time limit for loading, and for all runs together, in seconds.",
         json_schema_extra={"metavar": "SECONDS"},
     )
 

@@ -1,4 +1,4 @@
-"""One profile: the runtime in a process of its own, its nodes told in those of the ONNX model."""
+"""A profile: the runtime runs in a process of its own; its nodes are traced to those of the ONNX model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from onnxport.bench.inputs import Inputs
 from onnxport.core.child_process import Child
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.onnx import read_onnx
 from onnxport.formats.model import Model
 from onnxport.profiling.chrome import chrome_trace
-from onnxport.profiling.graphs import Node, onnx_graph
 from onnxport.profiling.interleaving import typical
 from onnxport.profiling.origins import origins
 from onnxport.profiling.params import ProfileParams
@@ -28,33 +29,34 @@ _TARGETS = {
     "ort": ("onnxport.profiling.ort:OrtProfiler", "ONNX Runtime"),
     "tflite": ("onnxport.profiling.litert:LitertProfiler", "LiteRT"),
 }
-# Outside of which the sum of the nodes' times is no picture of a run.
+# The range of the nodes' times per run time in which they are taken at face value.
 _FAIR = (0.7, 1.4)
-# Below which more was taken off for the profiler than it took: what is left are no shares either.
+# Below this ratio, more was subtracted for the profiler than it took: the rest are no shares either.
 _SHARES = 0.5
-# Of the time, what has no ONNX nodes where the source is that of another model.
+# A larger share of time without ONNX nodes suggests that the source is another model's.
 _STRANGE = 0.5
 _PATIENCE = "give it more time with --timeout SECONDS, fewer --runs, or smaller inputs"
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Attributes:
-    recording: what the report sums up.
-    sources: `id` of an executed node to the model's nodes that it computes.
+    """A profile's report with its data.
+
+    Attributes:
+        sources: executed node to the nodes of the model that it computes.
     """
 
     report: ProfileReport
     recording: Recording
-    sources: Mapping[int, Sequence[Node]]
+    sources: Mapping[Node, Sequence[Node]]
 
     def trace(self) -> str:
-        """All runs in the Trace Event Format."""
+        """Return all runs in the Trace Event Format."""
         return chrome_trace(self.recording, self.sources, self.report.model)
 
 
 def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
-    """Runs the model and finds where its time goes.
+    """Run the model and find where its time goes.
 
     Raises:
         MissingDependencyError: only macOS can profile it.
@@ -100,11 +102,11 @@ def profile(artifact: Artifact, params: ProfileParams, command: str) -> Profile:
 
 
 def check_profiler(artifact: Artifact) -> None:
-    """Refuses a format that nothing here can profile (MissingDependencyError)."""
+    """Raise MissingDependencyError for a format without a profiler here."""
     if artifact.format not in _TARGETS:
         raise MissingDependencyError(
             f"{artifact.path} cannot be profiled by onnxport",
-            why="Core ML tells where a model spends its time in Xcode alone",
+            why="Core ML shows where a model spends its time only in Xcode",
             fix="open the package in Xcode on a Mac and make a performance report",
         )
 
@@ -116,7 +118,7 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
     elif params.level != "all":
         raise UsageError(
             f"--level is for .onnx files, and {artifact.path} is none",
-            fix="leave it out: the file is optimized already",
+            fix="leave it out: the file is already optimized",
         )
     if params.provider:
         name = params.provider.lower()
@@ -126,27 +128,29 @@ def _options(artifact: Artifact, params: ProfileParams) -> RuntimeOptions:
                     f"--provider has the value {params.provider!r}",
                     fix="give xnnpack or cpu for a .tflite file",
                 )
-            given["delegate"] = "none" if name == "cpu" else name  # as `bench` calls the built-in kernels
+            given["delegate"] = (
+                "none" if name == "cpu" else name
+            )  # the name that `bench` uses for built-in kernels
         else:
             given["provider"] = name
     return runtime_options(artifact.format, given, "--provider")
 
 
 def _inputs(params: ProfileParams, source: Path | None) -> Inputs:
-    """Where inputs come from, as for a bench; the ONNX model tells what they may hold."""
+    """Return the source of inputs, as for a bench; the ONNX model bounds their values."""
     graphs = [] if source is None else [Model.load(source)]
     return Inputs(params, graphs)
 
 
-def _sources(recording: Recording, source: Path | None) -> Mapping[int, Sequence[Node]]:
-    """The ONNX nodes of each executed one; of a file without its source what the file itself says of them."""
+def _sources(recording: Recording, source: Path | None) -> Mapping[Node, Sequence[Node]]:
+    """Return the ONNX nodes of each executed node: by the source if given, else by the file itself."""
     if source is not None:
-        return origins(recording.executed, onnx_graph(source))
+        return origins(recording.executed, read_onnx(source))
     if recording.file is None:
         return origins(recording.executed, recording.executed)
     return {
-        number: [node for node in nodes if not recording.noted.isdisjoint(node.outputs)]
-        for number, nodes in origins(recording.executed, recording.file).items()
+        executed: [node for node in nodes if not recording.noted.isdisjoint(node.output_names)]
+        for executed, nodes in origins(recording.executed, recording.file).items()
     }
 
 
@@ -154,29 +158,33 @@ def _notes(recording: Recording, nodes: Sequence[NodeTime], source: Path | None)
     notes = []
     if recording.file is not None and source is None:
         notes.append(
-            "ONNX nodes are called by the values that they make, which the file's note names; --source FILE.onnx gives "
+            "ONNX nodes are named by their outputs, as the file's manifest lists them; --source FILE.onnx gives "
             "their own names"
             if recording.noted
-            else "the file does not say from which ONNX nodes it was made; --source FILE.onnx may tell by its names"
+            else "the file does not name the ONNX nodes that it was made from; give --source FILE.onnx"
         )
     if recording.overhead:
         notes.append(
             f"the profiler adds {recording.overhead:.1f} µs to each node's time, "
-            "as nodes that do next to nothing tell; that is taken off"
+            "measured on nodes that do almost nothing; it is subtracted"
         )
     ratio = sum(node.ms for node in nodes) / (1000 * typical(recording.plain))
     if not _FAIR[0] <= ratio <= _FAIR[1]:
         notes.append(
             f"the nodes' times add up to {ratio:.2g} times a run without the profiler, which is too short "
-            "for it or was disturbed: "
-            + ("take them as shares" if ratio > _SHARES else "they say little; run it again with more --runs")
+            "to profile or was disturbed: "
+            + (
+                "read them as shares"
+                if ratio > _SHARES
+                else "they mean little; run it again with more --runs"
+            )
         )
-    untold = [node for node in nodes if not node.sources]
-    if untold:
-        share = sum(node.share for node in untold)
+    untraced = [node for node in nodes if not node.sources]
+    if untraced:
+        share = sum(node.share for node in untraced)
         notes.append(
-            f"of {len(untold)} of {len(nodes)} nodes nothing tells from which ONNX nodes they come "
+            f"{len(untraced)} of {len(nodes)} nodes cannot be traced to ONNX nodes "
             f"({100 * share:.1f} % of the time)"
-            + (f"; is {source} what it was made from?" if source is not None and share > _STRANGE else "")
+            + (f"; was the file made from {source}?" if source is not None and share > _STRANGE else "")
         )
     return notes

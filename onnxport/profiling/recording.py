@@ -1,10 +1,10 @@
-"""What a profiled process hands over: times of runs, and who computed when in each."""
+"""The result of a profiled process: times of runs, and when each node computed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnxport.profiling.graphs import Graph
+from onnxport.formats.graph import OperatorGraph
 
 
 @dataclass(frozen=True)
@@ -12,10 +12,10 @@ class Span:
     """One execution of a node.
 
     Attributes:
-        node: its place in `Recording.executed.walk()`; -1 for one that the graph does not have.
-        name, op, provider: as the runtime calls them.
-        start, duration: microseconds; `start` since some moment before the first run.
-        own: `duration` without that of nodes in its body, and without what the profiler adds.
+        node: its place in `Recording.executed.walk()`; -1 if the graph does not have it.
+        name, op, provider: the runtime's names.
+        start, duration: microseconds; `start` counts from a moment before the first run.
+        own: `duration` without the nodes in its body and without the profiler's own time.
     """
 
     node: int
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Run:
-    """One profiled run: microseconds, and what was executed in it, in order."""
+    """One profiled run: microseconds, and the executed nodes in order."""
 
     start: float
     duration: float
@@ -38,16 +38,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Recording:
-    """Attributes:
-    plain: seconds of each run without the profiler.
-    profiled: seconds of each run with it, as the caller sees them.
-    outside: microseconds that a run takes in which nothing is computed: in the session and the binding.
-    runs: of those with the profiler.
-    executed: what the runtime executes, as far as it shows that.
-    overhead: microseconds that the profiler adds to each node, which are taken off.
-    file: the nodes of a file that is no ONNX model, those that the runtime fused as well; their values are called as
-        in the ONNX model as far as `noted` names them.
-    noted: values of the ONNX model that a note in the file names.
+    """All runs of a profile.
+
+    Attributes:
+        plain: seconds of each run without the profiler.
+        profiled: seconds of each run with the profiler, as the caller measures them.
+        outside: microseconds of a run in the session and the binding, outside all nodes.
+        runs: the runs with the profiler.
+        executed: the graph that the runtime executes, as far as it shows it.
+        overhead: microseconds that the profiler adds to each node; they are subtracted.
+        file: the graph of a file that is no ONNX model, before fusions; values in `noted` have their ONNX names.
+        noted: the ONNX values that our manifest in the file names.
     """
 
     ran_on: str
@@ -55,8 +56,8 @@ class Recording:
     profiled: tuple[float, ...]
     outside: float
     runs: tuple[Run, ...]
-    executed: Graph
+    executed: OperatorGraph
     overhead: float = 0.0
     notes: tuple[str, ...] = ()
-    file: Graph | None = None
+    file: OperatorGraph | None = None
     noted: frozenset[str] = frozenset()

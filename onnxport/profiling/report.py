@@ -1,4 +1,4 @@
-"""What a profile found, as data."""
+"""A profile, as data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class _Record(BaseModel):
 
 
 class NodeTime(_Record):
-    """One node of the graph that the runtime executes, which need not be the file's.
+    """One node of the graph that the runtime executes, which may differ from the file's.
 
     Attributes:
-        name, op: as the runtime calls them.
-        ms: of one run, the mean over the faster half of the runs.
+        name, op: the runtime's names.
+        ms: milliseconds in one run, the mean over the faster half of the runs.
         share: of the sum of all nodes, 0 to 1.
-        provider: who ran it: an execution provider, a delegate or a kernel's name.
-        sources: names of the ONNX nodes that it computes; empty where nothing tells.
+        provider: the execution provider or delegate that ran it.
+        sources: names of the ONNX nodes that it computes; empty if unknown.
         source_ops: their operators, in the same order.
     """
 
@@ -35,7 +35,7 @@ class NodeTime(_Record):
 
 
 class Group(_Record):
-    """Nodes that have something in common, their operator for instance."""
+    """Nodes with something in common, such as their operator."""
 
     name: str
     count: int
@@ -47,10 +47,10 @@ class ProfileReport(_Record):
     """Where the time of a run goes.
 
     Attributes:
-        inputs: which the model was run on.
-        run_ms: of a run without the profiler in the same process, the mean over the faster half as well.
-        profiled_ms: of a run with it.
-        outside_ms: of a run in which nothing is computed: what session and binding take beside the nodes.
+        inputs: the origin of the inputs.
+        run_ms: of a run without the profiler in the same process, the mean over the faster half.
+        profiled_ms: of a run with the profiler.
+        outside_ms: what session and binding take in a run, besides the nodes.
         nodes_ms: the sum of the nodes' times.
         nodes: in the order of execution.
         by_op, by_source: groups by the runtime's operator and by the ONNX node that they came from, slowest first.
@@ -72,8 +72,3 @@ class ProfileReport(_Record):
     by_op: tuple[Group, ...]
     by_source: tuple[Group, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def told_share(self) -> float:
-        """Share of the nodes' time of which it is known from which ONNX nodes it comes."""
-        return sum(node.share for node in self.nodes if node.sources)

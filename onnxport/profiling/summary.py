@@ -1,28 +1,27 @@
-"""A recording as a report: times of nodes and of groups of them."""
+"""The times of nodes and of groups of nodes in a recording."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnxport.profiling.graphs import Node
-from onnxport.profiling.interleaving import undisturbed
+from onnxport.formats.graph import Node
+from onnxport.profiling.interleaving import faster_half
 from onnxport.profiling.recording import Recording, Span
 from onnxport.profiling.report import Group, NodeTime
 
-_LISTED = 3  # sources by name; of more the first, the last and how many
-UNKNOWN = "(not told)"
+_LISTED = 3  # more sources are shown as the first, the last and their number
+UNKNOWN = "(unknown)"
 
 
-def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> tuple[NodeTime, ...]:
-    """Every node that was executed, in the order of execution.
+def node_times(recording: Recording, sources: Mapping[Node, Sequence[Node]]) -> tuple[NodeTime, ...]:
+    """Return the time of every executed node, in the order of execution.
 
     Args:
-        sources: `id` of an executed node to the model's nodes that it computes.
+        sources: executed node to the nodes of the model that it computes.
     """
     nodes = list(recording.executed.walk())
-    # Means over the same runs add up to what such a run takes; medians of nodes would not, since a disturbance hits
-    # another node in every run.
-    runs = [recording.runs[place] for place in undisturbed([run.duration for run in recording.runs])]
+    # Means over the same runs add up to a run. Medians of nodes would not: a disturbance hits another node each time.
+    runs = [recording.runs[place] for place in faster_half([run.duration for run in recording.runs])]
     order: dict[tuple[int, str, str], Span] = {}
     taken: dict[tuple[int, str, str], float] = {}
     for run in runs:
@@ -30,12 +29,12 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
             key = (span.node, span.name, span.op)
             order.setdefault(key, span)
             taken[key] = taken.get(key, 0.0) + span.own
-    # What the profiler takes is an average, and a node may take less.
+    # The profiler's time is an average; a node may take less.
     times = {key: max(0.0, microseconds) / len(runs) / 1000 for key, microseconds in taken.items()}
     whole = sum(times.values()) or 1.0
     found = []
     for key, span in order.items():
-        origin = sources.get(id(nodes[span.node]), ()) if span.node >= 0 else ()
+        origin = sources.get(nodes[span.node], ()) if span.node >= 0 else ()
         found.append(
             NodeTime(
                 name=span.name,
@@ -43,7 +42,7 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
                 ms=times[key],
                 share=times[key] / whole,
                 provider=span.provider,
-                sources=tuple(node.shown for node in origin),
+                sources=tuple(node.label for node in origin),
                 source_ops=tuple(node.op for node in origin),
             )
         )
@@ -51,21 +50,22 @@ def node_times(recording: Recording, sources: Mapping[int, Sequence[Node]]) -> t
 
 
 def by_op(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
-    return _grouped((node.op, node) for node in nodes)
+    """Group nodes by operator."""
+    return _group((node.op, node) for node in nodes)
 
 
 def by_source(nodes: Iterable[NodeTime]) -> tuple[Group, ...]:
-    """By the ONNX nodes that were computed together."""
-    return _grouped((_joined(node.sources), node) for node in nodes)
+    """Group nodes by the ONNX nodes that they compute."""
+    return _group((_join_names(node.sources), node) for node in nodes)
 
 
-def _joined(sources: Sequence[str]) -> str:
+def _join_names(sources: Sequence[str]) -> str:
     if len(sources) > _LISTED:
         return f"{sources[0]} + … + {sources[-1]} ({len(sources)} nodes)"
     return " + ".join(sources) or UNKNOWN
 
 
-def _grouped(named: Iterable[tuple[str, NodeTime]]) -> tuple[Group, ...]:
+def _group(named: Iterable[tuple[str, NodeTime]]) -> tuple[Group, ...]:
     members: dict[str, list[NodeTime]] = {}
     for name, node in named:
         members.setdefault(name, []).append(node)

@@ -1,18 +1,15 @@
-"""A `.tflite` file's operators, with values called as in the ONNX model that it was made from, where its note tells."""
+"""The operators of a `.tflite` file, with ONNX's names for operators and, where the file notes them, for values."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ai_edge_litert import schema_py_generated as schema
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.tflite import read_tflite
 
-from onnxport.formats.tflite.ports import Ends, leading_name, read_ends
-from onnxport.profiling.graphs import Graph, Node
-
-# Operators under ONNX's names, as far as one is needed to tell them from others or to know that they only move values.
+# Operators under ONNX's names, where a name tells an operator from others or says that it only moves values.
 _ALIASES = {
     "CONV_2D": "Conv",
     "DEPTHWISE_CONV_2D": "Conv",
@@ -34,125 +31,93 @@ _ALIASES = {
     "PAD": "Pad",
     "PADV2": "Pad",
 }
-
-
-_OWN = "file: "
+_UNNOTED = "file: "  # before the name of a value that the note in the file does not name
 
 # Of a subgraph, and of an operator in it.
 Number = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Operators:
-    """Attributes:
-    nodes: by subgraph and number.
-    names: TFLite's name of each one's operator.
-    inputs, constants: of values.
-    noted: the ONNX values that our note in the file names.
+class TfliteOperators:
+    """The operators of a file.
+
+    Attributes:
+        main: the main graph, with ONNX's names of operators.
+        nodes: the operators of all subgraphs by number, those of the main graph first.
+        ops: TFLite's name of each operator.
+        noted: the ONNX values that our manifest in the file names.
     """
 
+    main: OperatorGraph
     nodes: Mapping[Number, Node]
-    names: Mapping[Number, str]
-    inputs: frozenset[str]
-    constants: frozenset[str]
+    ops: Mapping[Number, str]
     noted: frozenset[str]
 
-    def main_nodes(self) -> dict[Number, Node]:
-        """The operators of the main graph, in the order of the file."""
-        return {number: node for number, node in self.nodes.items() if number[0] == 0}
-
-    def without(self, kept: Collection[Number]) -> dict[Number, Node]:
-        """The operators `kept`, those between them left out: each reads what these read."""
-        gone = {
-            name: node for number, node in self.nodes.items() if number not in kept for name in node.outputs
+    def keep(self, numbers: Collection[Number]) -> dict[Number, Node]:
+        """Return these operators; each also reads what the operators left out between them read."""
+        left_out = {
+            tensor: node
+            for number, node in self.nodes.items()
+            if number not in numbers
+            for tensor in node.outputs
         }
 
-        def sources(name: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-            if name not in gone or name in seen:
-                yield name
+        def sources(tensor: Tensor | None, seen: frozenset[Tensor] = frozenset()) -> Iterator[Tensor]:
+            if tensor is None:
                 return
-            for each in gone[name].inputs:
-                yield from sources(each, seen | {name})
+            if tensor not in left_out or tensor in seen:
+                yield tensor
+                return
+            for each in left_out[tensor].inputs:
+                yield from sources(each, seen | {tensor})
 
-        def through(node: Node) -> Node:
-            read = (each for name in node.inputs for each in sources(name))
-            return replace(node, inputs=tuple(dict.fromkeys(read)))
+        def bridge(node: Node) -> Node:
+            return replace(
+                node, inputs=tuple(dict.fromkeys(one for each in node.inputs for one in sources(each)))
+            )
 
-        return {number: through(node) for number, node in self.nodes.items() if number in kept}
+        return {number: bridge(node) for number, node in self.nodes.items() if number in numbers}
 
-    def as_noted(self) -> Graph:
-        """The main graph as far as the note tells of it: values that it does not name have names of their own."""
+    def noted_graph(self) -> OperatorGraph:
+        """Return the main graph as far as the note names its values; all others get names of their own."""
+        known = {*self.main.inputs, *self.main.constants}
 
-        def called(names: Sequence[str]) -> tuple[str, ...]:
-            known = self.noted | self.inputs | self.constants
-            return tuple(name if name in known else f"{_OWN}{name}" for name in names)
+        def rename(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+            return tuple(
+                each
+                if each is None or each in known or each.name in self.noted
+                else Tensor(f"{_UNNOTED}{each.name}")
+                for each in tensors
+            )
 
-        def noted(node: Node) -> Node:
-            op = "" if self.noted.isdisjoint(node.outputs) else node.op
-            return replace(node, op=op, inputs=called(node.inputs), outputs=called(node.outputs))
+        nodes = [
+            replace(
+                node,
+                op="" if self.noted.isdisjoint(node.output_names) else node.op,
+                inputs=rename(node.inputs),
+                outputs=rename(node.outputs),
+            )
+            for node in self.main.nodes
+        ]
+        return OperatorGraph(nodes, self.main.inputs, constants=self.main.constants)
 
-        return Graph(tuple(map(noted, self.main_nodes().values())), self.inputs, self.constants)
 
-
-def operators(path: Path) -> Operators:
-    """The operators of the file at `path`.
+def read_operators(path: Path) -> TfliteOperators:
+    """Read the operators of the file at `path`.
 
     Raises:
-        InputError: not a TFLite file, or a damaged one.
+        InputError: no TFLite file, or a damaged one.
     """
-    ends = read_ends(path)
-    model = schema.Model.GetRootAs(path.read_bytes(), 0)
-    nodes, names, constants = {}, {}, set()
-    for number in range(model.SubgraphsLength()):
-        graph = model.Subgraphs(number)
-        called = _called(graph, ends if number == 0 else None, number)
-        constants |= {
-            called[i] for i in range(graph.TensorsLength()) if _is_constant(model, graph.Tensors(i))
-        }
-        for place in range(graph.OperatorsLength()):
-            operator = graph.Operators(place)
-            name = _operator_name(model, operator)
-            made = [called[int(i)] for i in operator.OutputsAsNumpy()]
-            read = (
-                [called[int(i)] for i in operator.InputsAsNumpy() if i >= 0]
-                if operator.InputsLength()
-                else []
+    model = read_tflite(path, distinct=True)
+    nodes, ops = {}, {}
+    for each in model.subgraphs:
+        prefix = f"subgraph {each.index}: " if each.index else ""
+        for place, node in enumerate(each.graph.nodes):
+            op = _ALIASES.get(node.op, node.op)
+            nodes[each.index, place] = replace(
+                node, op=op, name=prefix + node.label, attributes={}, bodies={}
             )
-            nodes[number, place] = Node(
-                made[0] if made else name, _ALIASES.get(name, name), tuple(read), tuple(made)
-            )
-            names[number, place] = name
-    inputs = frozenset(port.name for port, _ in ends.inputs)
-    outputs = [port.name for port, _ in ends.outputs]
-    noted = frozenset((*ends.taps, *outputs)) if ends.taps else frozenset()
-    return Operators(nodes, names, inputs, frozenset(constants), noted)
-
-
-def _called(graph: Any, ends: Ends | None, number: int) -> dict[int, str]:
-    """What each tensor of a subgraph is called: as in the ONNX model if the note says, else as in the file."""
-    prefix = "" if number == 0 else f"subgraph {number}: "
-    found = {}
-    for index in range(graph.TensorsLength()):
-        name = leading_name(bytes(graph.Tensors(index).Name() or b"").decode(errors="replace"))
-        found[index] = f"{prefix}{name}"
-    if ends is not None:
-        noted = {tap.key: name for name, tap in ends.taps.items()}
-        found = {index: noted.get(name, name) for index, name in found.items()}
-        found |= {index: port.name for port, index in (*ends.inputs, *ends.outputs)}
-    return found
-
-
-def _is_constant(model: Any, tensor: Any) -> bool:
-    buffer = model.Buffers(tensor.Buffer())
-    return bool(buffer.DataLength() or buffer.Size())
-
-
-def _operator_name(model: Any, operator: Any) -> str:
-    code = model.OperatorCodes(operator.OpcodeIndex())
-    if code.CustomCode():
-        return bytes(code.CustomCode()).decode(errors="replace")
-    return _BUILTIN[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
-
-
-_NUMBERS = vars(schema.BuiltinOperator).items()
-_BUILTIN: dict[int, str] = {number: name for name, number in _NUMBERS if isinstance(number, int)}
+            ops[each.index, place] = node.op
+    main = replace(model.main.graph, nodes=[node for (graph, _), node in nodes.items() if not graph])
+    noted = {*model.ends.taps, *(port.name for port, _ in model.ends.outputs)} if model.ends.taps else ()
+    return TfliteOperators(main, nodes, ops, frozenset(noted))

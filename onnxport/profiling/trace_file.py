@@ -1,4 +1,4 @@
-"""The file that ONNX Runtime's profiler writes: events of nodes and of runs, in microseconds."""
+"""The file of ONNX Runtime's profiler: events of nodes and of runs, in microseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxport.profiling.graphs import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph
 from onnxport.profiling.recording import Run, Span
 
 _KERNEL = "_kernel_time"
@@ -20,12 +20,12 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds.
+    """Microseconds that are not a node's own.
 
     Attributes:
-        within: of each node's time, what the profiler takes.
-        between: from one node's end to the next one's start.
-        outside: of a run without the profiler, what is spent before and after all nodes.
+        within: what the profiler adds to each node's time.
+        between: from the end of a node to the start of the next.
+        outside: before and after all nodes, in a run without the profiler.
     """
 
     within: float
@@ -34,11 +34,11 @@ class Costs:
 
 
 @dataclass
-class _Executed:
-    """One execution of a node, and those in its bodies."""
+class _Execution:
+    """One execution of a node, with those in its bodies."""
 
     event: Event
-    inner: list[_Executed]
+    inner: list[_Execution]
 
     @property
     def label(self) -> tuple[str, str]:
@@ -46,23 +46,25 @@ class _Executed:
 
     @property
     def duration(self) -> float:
-        return middle(self.event["dur"])
+        return midpoint(self.event["dur"])
 
 
-def middle(duration: int) -> float:
-    """What a duration of whole microseconds, cut off, stands for."""
+def midpoint(duration: int) -> float:
+    """Return the expected value of a duration that was truncated to whole microseconds."""
     return duration + 0.5
 
 
 def read_events(file: Path) -> list[Event]:
-    """All events of the file. Names in it are not escaped: what is no UTF-8 or a control character is let through."""
+    """Read all events; names are not escaped, so invalid UTF-8 and control characters are accepted."""
     events: list[Event] = json.loads(file.read_bytes().decode(errors="replace"), strict=False)
     return events
 
 
 def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
-    """Every run with the nodes that were executed in it. Not by their order: it is that of their ends in some versions
-    of ONNX Runtime and that of their starts in others."""
+    """Return every run with its nodes, matched by time.
+
+    The order of events is that of their ends in some versions of ONNX Runtime and of their starts in others.
+    """
     runs = sorted((each for each in events if each["name"] == _RUN), key=lambda run: run["ts"])
     starts = [run["ts"] for run in runs]
     kernels: list[list[Event]] = [[] for _ in runs]
@@ -74,26 +76,26 @@ def kernels_by_run(events: Sequence[Event]) -> list[tuple[Event, list[Event]]]:
     return list(zip(runs, kernels, strict=True))
 
 
-def run_of(run: Event, kernels: Sequence[Event], graph: Graph, costs: Costs) -> Run:
-    """One run with its nodes found in `graph`, which is what ONNX Runtime wrote down of itself."""
-    places = {id(node): place for place, node in enumerate(graph.walk())}
+def read_run(run: Event, kernels: Sequence[Event], graph: OperatorGraph, costs: Costs) -> Run:
+    """Return one run with its nodes matched to `graph`, the graph that ONNX Runtime executes."""
+    places = {node: place for place, node in enumerate(graph.walk())}
     spans: list[Span] = []
-    _find(_nested(kernels, _holders(graph)), graph, places, costs, spans)
+    _add_spans(_nest(kernels, _holders(graph)), graph, places, costs, spans)
     return Run(run["ts"], run["dur"], tuple(sorted(spans, key=lambda span: span.start)))
 
 
-def _holders(graph: Graph) -> frozenset[tuple[str, str]]:
-    """Nodes with bodies."""
+def _holders(graph: OperatorGraph) -> frozenset[tuple[str, str]]:
+    """Return the names and operators of nodes with bodies."""
     return frozenset((node.name, node.op) for node in graph.walk() if node.bodies)
 
 
-def _nested(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Executed]:
-    """The executions of the main graph, those of bodies below the ones that hold them."""
-    found = [_Executed(event, []) for event in kernels]
-    # Of two that start in the same microsecond the one with bodies holds the other.
+def _nest(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> list[_Execution]:
+    """Return the executions of the main graph; those in bodies are nested in the nodes that hold them."""
+    found = [_Execution(event, []) for event in kernels]
+    # If two start in the same microsecond, the one with bodies holds the other.
     found.sort(key=lambda each: (each.event["ts"], each.label not in holders))
-    top: list[_Executed] = []
-    open_: list[_Executed] = []
+    top: list[_Execution] = []
+    open_: list[_Execution] = []
     for each in found:
         while open_ and each.event["ts"] > open_[-1].event["ts"] + open_[-1].event["dur"]:
             open_.pop()
@@ -103,19 +105,19 @@ def _nested(kernels: Sequence[Event], holders: frozenset[tuple[str, str]]) -> li
     return top
 
 
-def _find(
-    executed: Sequence[_Executed],
-    graph: Graph,
-    places: Mapping[int, int],
+def _add_spans(
+    executed: Sequence[_Execution],
+    graph: OperatorGraph,
+    places: Mapping[Node, int],
     costs: Costs,
     spans: list[Span],
 ) -> None:
-    for each, node in zip(executed, _matched(executed, graph), strict=True):
+    for each, node in zip(executed, _match(executed, graph), strict=True):
         name, op = each.label
         inner = sum(one.duration + costs.between for one in each.inner)
         spans.append(
             Span(
-                node=-1 if node is None else places[id(node)],
+                node=-1 if node is None else places[node],
                 name=name,
                 op=op,
                 provider=each.event["args"].get("provider", ""),
@@ -125,13 +127,13 @@ def _find(
             )
         )
         if each.inner:
-            _find(each.inner, _body(each.inner, node), places, costs, spans)
+            _add_spans(each.inner, _body(each.inner, node), places, costs, spans)
 
 
-def _matched(executed: Sequence[_Executed], graph: Graph) -> list[Node | None]:
-    """The node of each execution: by order, which is that of the file, or else by name."""
+def _match(executed: Sequence[_Execution], graph: OperatorGraph) -> list[Node | None]:
+    """Return the node of each execution: by the order of the file, or else by name."""
     count = len(graph.nodes)
-    if count and len(executed) % count == 0:  # bodies of loops once per turn
+    if count and len(executed) % count == 0:  # a loop's body runs once per turn
         cycled = [graph.nodes[place % count] for place in range(len(executed))]
         if all(each.label[1] == node.op for each, node in zip(executed, cycled, strict=True)):
             return list(cycled)
@@ -147,15 +149,15 @@ def _matched(executed: Sequence[_Executed], graph: Graph) -> list[Node | None]:
     return found
 
 
-def _body(inner: Sequence[_Executed], node: Node | None) -> Graph:
-    """The body of `node` that was executed: the one that has most of the nodes."""
+def _body(inner: Sequence[_Execution], node: Node | None) -> OperatorGraph:
+    """Return the body of `node` that was executed: the one with most of the nodes."""
     if node is None or not node.bodies:
-        return Graph(())
+        return OperatorGraph([])
     labels = [each.label for each in inner]
 
-    def known(body: Graph) -> int:
+    def known(body: OperatorGraph) -> int:
         names = {(one.name, one.op) for one in body.nodes}
         ops = {one.op for one in body.nodes if not one.name}
         return sum(label in names or label[1] in ops for label in labels)
 
-    return max(node.bodies, key=known)
+    return max(node.bodies.values(), key=known)

@@ -1,15 +1,15 @@
-"""Which TFLite operators XNNPACK's are: it tells names and order, no tensors.
+"""Alignment of XNNPACK's operators, of which names and order are known, with those of a TFLite file.
 
-XNNPACK keeps the order of what it is given, leaves out what it fuses (a padding into a convolution) and puts in what it
-needs (a conversion, a copy). So the two lists are aligned: the longest pairing that keeps both orders, in which the
-operators of a pair are of one kind. Names of operators are those of XNNPACK's `operator-type-defs`.
+XNNPACK keeps the order of the operators, leaves out those it fuses (a padding into a convolution) and inserts others (a
+conversion, a copy). The longest pairing of one kind that keeps both orders aligns the two lists. Names of operators
+are those of XNNPACK's `operator-type-defs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# The beginning of XNNPACK's name, before the parenthesis, to the operators of TFLite that it may be.
+# XNNPACK's name, before the parenthesis, to the TFLite operators that it may stand for.
 _MEANS = {
     "Convolution": "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED",
     "Fully Connected": "FULLY_CONNECTED CONV_2D BATCH_MATMUL",
@@ -66,24 +66,24 @@ _MEANS = {
     "Convert": "QUANTIZE DEQUANTIZE CAST",
 }
 _KINDS = {name: frozenset(operators.split()) for name, operators in _MEANS.items()}
-# One node that XNNPACK has several operators for: a copy for each piece.
+# XNNPACK runs several operators for one of these: a copy for each piece.
 _PIECEWISE = frozenset(("CONCATENATION", "SPLIT", "PACK"))
-# Put in for the operator behind it.
+# XNNPACK inserts these for the operator behind them.
 _HELPERS = frozenset(("Convert", "Copy", "Transpose", "Static Reshape", "Fuse Dims"))
 
 
 def kind(name: str) -> str:
-    """ "Fully Connected" of "Fully Connected (NC, F32) GEMM"."""
+    """Return "Fully Connected" for "Fully Connected (NC, F32) GEMM"."""
     return name.partition(" (")[0]
 
 
 def is_helper(name: str) -> bool:
-    """Whether such an operator may serve another one."""
+    """Return whether XNNPACK may have inserted such an operator for another."""
     return kind(name) in _HELPERS
 
 
-def paired(names: Sequence[str], operators: Sequence[str]) -> list[int | None]:
-    """The place in `operators`, TFLite's, of each of XNNPACK's; None for what it put in itself, or is not known."""
+def align(names: Sequence[str], operators: Sequence[str]) -> list[int | None]:
+    """Return the place in `operators` (TFLite's) of each of XNNPACK's `names`; None for inserted and unknown ones."""
     kinds = [_KINDS.get(kind(name), frozenset({kind(name).upper().replace(" ", "_")})) for name in names]
     rows, columns = len(names), len(operators)
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
@@ -95,12 +95,13 @@ def paired(names: Sequence[str], operators: Sequence[str]) -> list[int | None]:
                 stays = operators[column] in _PIECEWISE
                 found = max(found, 1 + below[column if stays else column + 1])
             here[column] = found
-    return list(_walked(best, kinds, operators))
+    return _trace(best, kinds, operators)
 
 
-def _walked(
+def _trace(
     best: Sequence[Sequence[int]], kinds: Sequence[frozenset[str]], operators: Sequence[str]
 ) -> list[int | None]:
+    """Return the pairing whose length `best` has."""
     places: list[int | None] = []
     column = 0
     for row in range(len(kinds)):

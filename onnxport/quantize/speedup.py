@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.arrays import Feeds
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.ort import read_ort
 from onnxport.quantize.latency import OPTIMIZED, Speedup, Times, measure_latency, milliseconds, speedup
 from onnxport.validate.precision import onnx
-from onnxport.validate.precision.graphs import Graph, Operation
+from onnxport.validate.precision.graphs import TypedGraph, target_dtype
 
 # Below this speed-up a lower precision has not paid, and a reason is looked for.
 PAYS = 1.5
@@ -230,59 +232,61 @@ def find_reasons(facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-def read_facts(file: Graph, graph: Graph, before: float, words: str) -> Facts:
+def read_facts(file: TypedGraph, graph: TypedGraph, before: float, words: str) -> Facts:
     """Read facts from the graph that ONNX Runtime makes of a result.
 
     Args:
         file: the graph as it was written: ONNX Runtime makes signed activations unsigned, and floats wider.
         before: milliseconds that the model before takes.
     """
-    kinds = Counter(operation.kind for operation in graph.operations)
-    computed = {name for operation in graph.operations for name in operation.outputs}
-    left = [each for each in graph.operations if each.kind in _QUANTIZES and each.inputs[0] in computed]
+    kinds = Counter(node.op for node in graph.nodes)
+    computed = {name for node in graph.nodes for name in node.output_names}
+    left = [each for each in graph.nodes if each.op in _QUANTIZES and each.input_names[0] in computed]
     return Facts(
         words=frozenset(words.split()),
-        nodes=len(graph.operations),
-        microseconds=1000 * before / max(1, len(graph.operations)),
+        nodes=len(graph.nodes),
+        microseconds=1000 * before / max(1, len(graph.nodes)),
         activations=frozenset(_activations(file)),
         left=len(left),
-        around=_around(graph.operations, left),
+        around=_around(graph.nodes, left),
         float_products=sum(kinds[kind] for kind in _FLOAT_PRODUCTS),
         integer_products=sum(kinds[kind] for kind in _INTEGER_PRODUCTS),
         dynamic=sum(kinds[kind] for kind in _DYNAMIC),
-        weights=kinds["MatMulNBits"] + sum(_unpacks(each, graph) for each in graph.operations),
+        weights=kinds["MatMulNBits"] + sum(_unpacks(each, graph) for each in graph.nodes),
         widened=_has_halves(file) and not _has_halves(graph),
         casts=kinds["Cast"],
     )
 
 
-def _graphs(path: Path, folder: Path) -> tuple[Graph, Graph]:
+def _graphs(path: Path, folder: Path) -> tuple[TypedGraph, TypedGraph]:
     """Return the graph in the file and the one that ONNX Runtime runs: equal for an `.ort` file."""
     if path.suffix.lower() == ".ort":
-        graph = onnx.of_ort(path.read_bytes())
+        graph = TypedGraph.flatten(read_ort(path).graph)
         return graph, graph
     return onnx.of_file(path), onnx.of_file(folder / OPTIMIZED)
 
 
-def _activations(graph: Graph) -> Iterable[str]:
+def _activations(graph: TypedGraph) -> Iterable[str]:
     """Return the types of quantized activations."""
-    for each in graph.operations:
-        if each.kind == "QuantizeLinear" or each.kind.startswith("QLinear"):
-            point = each.inputs[2] if len(each.inputs) > 2 else ""
-            yield each.to or graph.constants.get(point, ("uint8", 0))[0]
+    for each in graph.nodes:
+        if each.op == "QuantizeLinear" or each.op.startswith("QLinear"):
+            point = each.input_names[2] if len(each.input_names) > 2 else ""
+            yield target_dtype(each) or (
+                graph.constants[point].dtype if point in graph.constants else "uint8"
+            )
 
 
-def _around(operations: Iterable[Operation], left: Iterable[Operation]) -> Mapping[str, int]:
+def _around(nodes: Iterable[Node], left: Iterable[Node]) -> Mapping[str, int]:
     """Return the operators that read dequantized values."""
-    widened = {name for each in left if each.kind == "DequantizeLinear" for name in each.outputs}
-    found = [each.kind for each in operations if widened.intersection(each.inputs)]
+    widened = {name for each in left if each.op == "DequantizeLinear" for name in each.output_names}
+    found = [each.op for each in nodes if widened.intersection(each.input_names)]
     return Counter(kind for kind in found if kind not in _QUANTIZES | _MOVES)
 
 
-def _unpacks(operation: Operation, graph: Graph) -> bool:
-    return operation.kind == "DequantizeLinear" and operation.inputs[0] in graph.constants
+def _unpacks(node: Node, graph: TypedGraph) -> bool:
+    return node.op == "DequantizeLinear" and node.input_names[0] in graph.constants
 
 
-def _has_halves(graph: Graph) -> bool:
+def _has_halves(graph: TypedGraph) -> bool:
     """Return whether there are weights of 16-bit floats."""
-    return any(dtype in _HALVES and size > 1 for dtype, size in graph.constants.values())
+    return any(each.dtype in _HALVES and each.size > 1 for each in graph.constants.values())

@@ -61,12 +61,12 @@ def test_a_size_is_not_made_up_for_what_nobody_published(files: Path) -> None:
     assert (found.most, found.beyond) == (None, ("double",))
 
 
-def test_a_list_that_is_not_there_is_told(app: Sandbox) -> None:
+def test_a_missing_list_is_reported(app: Sandbox) -> None:
     outcome = app.run("inspect", "second.ort")
     assert "second.required_operators.config is not there: --required-operators" in outcome.stdout
 
 
-def test_a_list_that_was_cut_is_told(app: Sandbox) -> None:
+def test_a_cut_list_is_reported(app: Sandbox) -> None:
     config = app.folder / "model.required_operators.config"
     config.write_text(config.read_text().replace("MaxPool", "AveragePool"))
     assert "lacks MaxPool 12" in app.run("inspect", "model.ort").stdout

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxport
 from fixtures import models
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.probes.refusals import mnn, ncnn, openvino, tract
 from onnxport.deployment.report import Placement
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -27,7 +27,7 @@ def asked(path: Path, *engines: str, **options: object) -> dict[str, Placement]:
     return {each.runtime: each for each in report.placements}
 
 
-def test_who_takes_a_plain_network_has_run_it() -> None:
+def test_an_engine_that_takes_a_network_has_run_it() -> None:
     found = asked(DIGITS, *ENGINES)
     assert {name: (each.how, each.extent, each.taken) for name, each in found.items()} == dict.fromkeys(
         ENGINES, ("asked", "all", 9)
@@ -72,7 +72,9 @@ def declared(folder: Path, dims: list[str | int]) -> Path:
     return path
 
 
-def test_tract_names_declared_shapes_that_contradict_and_the_told_command_mends_them(tmp_path: Path) -> None:
+def test_tract_names_contradicting_declared_shapes_and_the_suggested_command_removes_them(
+    tmp_path: Path,
+) -> None:
     sandbox = Sandbox(tmp_path)
     path = declared(sandbox.folder, [1, 4, 6, 6])
     assert asked(path, "tract")["tract"].extent == "all"
@@ -112,7 +114,7 @@ SUBJECT = model(
     [node("IsNaN", "x", "b"), node("Cast", "b", "f", to=1), node("Conv", "f w", "y")],
     weights={"w": np.ones((4, 3, 3, 3), np.float32)},
 )
-GRAPH = graph_of(SUBJECT)
+GRAPH = estimation_graph(SUBJECT)
 
 
 @pytest.mark.parametrize(

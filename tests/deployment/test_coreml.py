@@ -7,12 +7,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxport.deployment.probes import AskOptions, coreml
+from onnxport.deployment.probes import ProbeOptions, coreml
 
 
 def asked(text: str, folder: Path) -> coreml.Placement:
     onnx.save(onnx.parser.parse_model(text), folder / "model.onnx")
-    return coreml.ask(folder / "model.onnx", AskOptions("coreml", "Core ML", folder, folder))
+    return coreml.probe(folder / "model.onnx", ProbeOptions("coreml", "Core ML", folder, folder))
 
 
 @pytest.mark.exhaustive  # coremltools takes its time to import

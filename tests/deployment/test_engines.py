@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onnxport.deployment.estimation import estimate
-from onnxport.deployment.estimation.onnx_reader import graph_of
+from onnxport.deployment.estimation.graph import estimation_graph
 from onnxport.deployment.estimation.table import load_table
 from onnxport.deployment.report import Placement
 from onnxport.formats.model import Model
@@ -19,7 +19,7 @@ ENGINES = ("openvino", "tract", "rten", "candle", "burn", "ncnn", "mnn")
 
 
 def estimated(runtime: str, subject: Model) -> Placement:
-    return estimate(graph_of(subject), load_table(runtime)).placement
+    return estimate(estimation_graph(subject), load_table(runtime)).placement
 
 
 @pytest.mark.parametrize("runtime", ENGINES)
@@ -39,11 +39,11 @@ def indexed(shape: tuple[Any, ...]) -> Model:
     return model(nodes, shape, {"zero": np.array([0]), "minus": np.array([-1])})
 
 
-def test_what_follows_from_sizes_is_settled() -> None:
+def test_values_that_follow_from_sizes_are_allowed() -> None:
     assert estimated("tract", indexed((1, 3, 8, 8))).extent == "all"
 
 
-def test_what_follows_from_values_is_not_settled() -> None:
+def test_values_that_follow_from_inputs_are_refused() -> None:
     nodes = [node("NonZero", "x", "where"), node("Shape", "where", "s"), node("Cast", "x", "v", to=7)]
     nodes += [node("Reshape", "v minus", "flat"), node("Slice", "flat zero four", "to")]
     weights = {"minus": np.array([-1]), "zero": np.array([0]), "four": np.array([4])}
@@ -54,7 +54,7 @@ def test_what_follows_from_values_is_not_settled() -> None:
     }
 
 
-def test_what_is_folded_needs_no_kernel() -> None:
+def test_folded_nodes_need_no_kernel() -> None:
     """ncnn has no Equal, and no Where."""
     nodes = [node("Shape", "x", "s"), node("Equal", "s eight", "same"), node("Where", "same one s", "to")]
     subject = model(
@@ -79,7 +79,7 @@ RESIZED = model([node("Resize", "x roi scales", "y")], weights={"roi": [0.0], "s
         (POOLED, "MaxPool", {"conditions": {"not_given": ["dilations"]}}, ""),
     ],
 )
-def test_what_may_not_be_given(subject: Model, op: str, rule: Any, said: str) -> None:
+def test_operands_and_attributes_that_may_not_be_given(subject: Model, op: str, rule: Any, said: str) -> None:
     assert why(subject, rule, op) == said
 
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
 
 from onnxport.deployment.estimation import estimate
-from onnxport.deployment.estimation.onnx_reader import graph_of
-from onnxport.deployment.estimation.partitions import groups
+from onnxport.deployment.estimation.graph import estimation_graph
+from onnxport.deployment.estimation.partitions import group_nodes
 from onnxport.deployment.estimation.table import Table, has_table, load_table
 from onnxport.deployment.report import Placement
 from onnxport.deployment.runtimes import RUNTIMES
@@ -59,7 +59,7 @@ def table(operators: dict[str, Any], **more: Any) -> Table:
 
 
 def placed(subject: Model, operators: dict[str, Any], **more: Any) -> Placement:
-    return estimate(graph_of(subject), table(operators, **more)).placement
+    return estimate(estimation_graph(subject), table(operators, **more)).placement
 
 
 def why(subject: Model, rule: Any, op: str = "Conv") -> str:
@@ -104,12 +104,12 @@ def test_each_part_of_a_rule_refuses_in_the_models_own_terms(rule: Any, said: st
     assert all((each.op, each.node) == ("Conv", "Conv_y") for each in found)
 
 
-def test_open_shapes_are_told() -> None:
+def test_open_shapes_are_reasons() -> None:
     subject = model([node("Relu", "x", "y")], shape=("N", 3))
     assert why(subject, {"static": "all"}, "Relu") == "the shape of 'x' is open: [N, 3]"
 
 
-def test_of_several_rules_one_is_enough_and_else_the_nearest_is_told() -> None:
+def test_one_of_several_rules_is_enough_else_the_nearest_reason_is_given() -> None:
     assert why(CONV, [{"version": 1}, {"version": 11}]) == ""
     assert why(CONV, [{"version": 1}, {"version": 11, "ranks": {"X": 3}}]) == "rank 4 of 'x', only 3"
 
@@ -119,9 +119,9 @@ def test_taken_nodes_are_one_group_as_long_as_none_waits_for_the_fallback() -> N
     found = placed(model(nodes), dict.fromkeys(("Relu", "Abs", "Add")))
     # Add waits for Exp, which waits for Relu: one group of all three would wait for itself.
     assert (found.extent, found.taken, found.partitions) == ("part", 3, 2)
-    whole = graph_of(model(nodes))
+    whole = estimation_graph(model(nodes))
     names = [
-        [each.op for each in group] for group in groups(whole, [n for n in whole.nodes if n.op != "Exp"])
+        [each.op for each in group] for group in group_nodes(whole, [n for n in whole.nodes if n.op != "Exp"])
     ]
     assert names == [["Relu", "Abs"], ["Add"]]
 
@@ -146,7 +146,7 @@ def test_without_a_fallback_it_is_all_or_nothing() -> None:
     assert (refused.extent, refused.taken, refused.partitions) == ("none", 1, None)
 
 
-def test_constant_nodes_are_none_and_what_they_hold_is_constant() -> None:
+def test_constant_nodes_become_constants() -> None:
     constant = helper.make_node("Constant", [], ["s"], value=numpy_helper.from_array(np.array([1, -1])))
     subject = model([constant, node("Reshape", "x s", "y")])
     found = placed(subject, {"Reshape": {"constant": "shape"}})

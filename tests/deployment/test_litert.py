@@ -11,13 +11,13 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.core.errors import InputError
 from onnxport.deployment.analysis import deployment
-from onnxport.deployment.estimation.graph import Graph, Node, Tensor
-from onnxport.deployment.litert.conversion import Subject, subject
-from onnxport.deployment.litert.gpu import estimated
-from onnxport.deployment.litert.subsets import subsets
+from onnxport.deployment.litert.conversion import ConvertedModel, convert_once
+from onnxport.deployment.litert.gpu import estimate_gpu
 from onnxport.deployment.params import DeploymentParams
-from onnxport.deployment.probes import AskOptions, tflite_cpu, tflite_gpu
+from onnxport.deployment.probes import ProbeOptions, tflite_cpu, tflite_gpu
 from onnxport.deployment.report import Fallback, Placement
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.delegation import divide
 from tests.cli.sandbox import Sandbox
 
 # XNNPACK has no TopK, and what is on both sides of it cannot run together.
@@ -48,16 +48,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cut(folder: Path) -> Subject:
+def cut(folder: Path) -> ConvertedModel:
     onnx.save(onnx.parser.parse_model(CUT), folder / "cut.onnx")
-    return subject(folder / "cut.onnx", folder)
+    return convert_once(folder / "cut.onnx", folder)
 
 
-def options(runtime: str, folder: Path) -> AskOptions:
-    return AskOptions(runtime, runtime, folder, folder)
+def options(runtime: str, folder: Path) -> ProbeOptions:
+    return ProbeOptions(runtime, runtime, folder, folder)
 
 
-def test_nodes_are_those_of_an_interpreter_without_delegates(cut: Subject) -> None:
+def test_nodes_are_those_of_an_interpreter_without_delegates(cut: ConvertedModel) -> None:
     plain = Interpreter(
         str(cut.file.path), experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     )
@@ -65,8 +65,8 @@ def test_nodes_are_those_of_an_interpreter_without_delegates(cut: Subject) -> No
     assert [node.op for node in cut.file.main.graph.nodes] == told == ["ADD", "TOPK_V2", "CAST", "ABS"]
 
 
-def test_what_xnnpack_left_is_named_as_the_onnx_model_names_it(cut: Subject, folder: Path) -> None:
-    partitions = tflite_cpu.partitions_of(cut.file, 1)
+def test_what_xnnpack_left_is_named_as_the_onnx_model_names_it(cut: ConvertedModel, folder: Path) -> None:
+    partitions = tflite_cpu.find_partitions(cut, 1)
     assert sorted(sorted(node.op for node in each) for each in partitions.taken) == [["ABS"], ["ADD"]]
     left = [node for node in cut.file.main.graph.nodes if not any(node in each for each in partitions.taken)]
     assert [cut.fallback(node, "w") for node in left] == [
@@ -75,8 +75,8 @@ def test_what_xnnpack_left_is_named_as_the_onnx_model_names_it(cut: Subject, fol
     ]
 
 
-def test_of_a_tflite_file_its_own_names_are_told(cut: Subject, folder: Path) -> None:
-    answer = tflite_cpu.ask(cut.file.path, options("tflite-cpu", folder))
+def test_fallbacks_of_a_tflite_file_have_its_own_names(cut: ConvertedModel, folder: Path) -> None:
+    answer = tflite_cpu.probe(cut.file.path, options("tflite-cpu", folder))
     assert (answer.how, answer.extent, answer.nodes, answer.taken, answer.partitions) == (
         "asked",
         "part",
@@ -88,17 +88,17 @@ def test_of_a_tflite_file_its_own_names_are_told(cut: Subject, folder: Path) -> 
     assert answer.fallbacks[0].why == "XNNPACK has no such operator"
 
 
-def test_bodies_are_asked_about_too(folder: Path, tmp_path: Path) -> None:
+def test_bodies_are_probed_too(folder: Path, tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(BODIES), tmp_path / "bodies.onnx")
-    about = subject(tmp_path / "bodies.onnx", tmp_path)
-    cpu = tflite_cpu.ask(about.file.path, options("tflite-cpu", tmp_path))
+    about = convert_once(tmp_path / "bodies.onnx", tmp_path)
+    cpu = tflite_cpu.probe(about.file.path, options("tflite-cpu", tmp_path))
     assert {each.op for each in cpu.fallbacks} == {"IF", "POW"}
     assert (cpu.nodes, cpu.taken, cpu.partitions) == (6, 4, 3)
-    gpu = tflite_gpu.ask(about.file.path, options("tflite-gpu", tmp_path))
+    gpu = tflite_gpu.probe(about.file.path, options("tflite-gpu", tmp_path))
     assert {(each.op, each.why) for each in gpu.fallbacks if each.op == "IF"} == {("IF", "it has no IF")}
 
 
-def test_command(cut: Subject, tmp_path: Path) -> None:
+def test_command(cut: ConvertedModel, tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path)
     path = sandbox.folder / "cut.tflite"
     path.write_bytes(cut.file.path.read_bytes())
@@ -109,7 +109,9 @@ def test_command(cut: Subject, tmp_path: Path) -> None:
     assert sandbox.run("inspect", path.name, "--runs-on", "tflite-cpu", "--error-on-fallback").code == 1
 
 
-def test_what_is_no_tflite_file_is_refused_before_anybody_is_asked(cut: Subject, tmp_path: Path) -> None:
+def test_a_file_that_is_no_tflite_model_is_refused_before_any_probe(
+    cut: ConvertedModel, tmp_path: Path
+) -> None:
     params = DeploymentParams.model_validate({"runs_on": "tflite-cpu,tflite-gpu"})
     for content in (b"hello", cut.file.path.read_bytes()[:400]):
         (tmp_path / "damaged.tflite").write_bytes(content)
@@ -117,36 +119,25 @@ def test_what_is_no_tflite_file_is_refused_before_anybody_is_asked(cut: Subject,
             deployment(tmp_path / "damaged.tflite", params)
 
 
-def test_what_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:
+def test_a_model_that_litert_does_not_load_is_not_taken(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(CUSTOM), tmp_path / "custom.onnx")
-    refused = tflite_cpu.ask(tmp_path / "custom.onnx", options("tflite-cpu", tmp_path))
+    refused = tflite_cpu.probe(tmp_path / "custom.onnx", options("tflite-cpu", tmp_path))
     assert (refused.extent, refused.nodes, refused.partitions) == ("none", 2, None)
     assert [(each.op, each.node) for each in refused.fallbacks] == [("acme::Foo", "strange")]
 
 
 def tensor(name: str, shape: Sequence[int], dtype: str = "float32", *, constant: bool = False) -> Tensor:
-    return Tensor(name, dtype, tuple(shape), stored=_Nothing() if constant else None)
+    return Tensor(name, dtype, tuple(shape), is_constant=constant)
 
 
-class _Nothing:
-    def numpy(self) -> object:
-        raise AssertionError("nobody has to read it")
-
-
-def chain(*nodes: Node) -> Graph:
-    """Nodes that know who reads from whom."""
-    made = {tensor: node for node in nodes for tensor in node.outputs}
-    for node in nodes:
-        node.producers = [made[each] for each in node.inputs if each in made]
-        for producer in node.producers:
-            producer.consumers.append(node)
-    return Graph(list(nodes), 0)
+def chain(*nodes: Node) -> OperatorGraph:
+    return OperatorGraph(list(nodes)).link()
 
 
 def operator(
     op: str, inputs: Sequence[Tensor], output: Tensor, version: int = 1, **attributes: object
 ) -> Node:
-    return Node(op, "", output.name, version, tuple(inputs), (output,), attributes=attributes)
+    return Node(op, version=version, inputs=tuple(inputs), outputs=(output,), attributes=attributes)
 
 
 X = tensor("x", [1, 4, 4, 8])
@@ -189,7 +180,7 @@ Y = tensor("y", [1, 4, 4, 8])
     ids=lambda value: value.op if isinstance(value, Node) else value[:20],
 )
 def test_rules_of_the_gpu_delegate(node: Node, reason: str) -> None:
-    found = next(iter(estimated(chain(node)).left.values()), "")
+    found = next(iter(estimate_gpu(chain(node)).left.values()), "")
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 
@@ -198,16 +189,18 @@ def test_the_gpu_delegate_takes_the_largest_group_alone() -> None:
     values = [tensor(f"v{i}", [1, 4]) for i in range(6)]
     ops = ["ABS", "CEIL", "NEG", "EXP", "CEIL"]
     nodes = [operator(op, [a], b) for op, a, b in zip(ops, values, values[1:], strict=False)]
-    found = estimated(chain(*nodes))
+    found = estimate_gpu(chain(*nodes))
     assert [{node.op for node in group} for group in found.taken] == [{"NEG", "EXP"}]
-    assert found.left[nodes[0]] == "it is in a group of 1, and the delegate takes the largest alone, of 2"
+    assert (
+        found.left[nodes[0]] == "it is in a group of 1, and the delegate takes only the largest group, of 2"
+    )
 
 
 def test_weights_of_float16_are_read_as_they_are() -> None:
     half, wide = tensor("h", [8, 1, 1, 8], "float16", constant=True), tensor("w", [8, 1, 1, 8])
     graph = chain(operator("DEQUANTIZE", [half], wide, 3), operator("CONV_2D", [X, wide], Y))
-    assert not estimated(graph).left
-    assert len(estimated(graph).taken) == 1
+    assert not estimate_gpu(graph).left
+    assert len(estimate_gpu(graph).taken) == 1
 
 
 def test_a_subset_takes_what_is_ready_in_whatever_order() -> None:
@@ -220,7 +213,7 @@ def test_a_subset_takes_what_is_ready_in_whatever_order() -> None:
         operator("ABS", [b[0]], b[1]),
         operator("CEIL", [b[1]], b[2]),
     ]
-    found = subsets(chain(*nodes), {nodes[0], nodes[2]})
+    found = divide(chain(*nodes), {nodes[0], nodes[2]})
     assert [(each.delegated, len(each.nodes)) for each in found] == [(True, 2), (False, 2)]
 
 
@@ -233,5 +226,5 @@ def test_subsets_keep_the_order_of_side_effects() -> None:
         operator("WHILE", [p], tensor("w", [1])),
         operator("IF", [z], tensor("i", [1])),
     ]
-    found = subsets(chain(*nodes), {nodes[1]})
+    found = divide(chain(*nodes), {nodes[1]})
     assert [[node.op for node in each.nodes] for each in found] == [["CEIL"], ["ABS"], ["WHILE", "IF"]]

@@ -1,4 +1,4 @@
-"""`inspect --runs-on`: who is asked, who is estimated, and how a run ends."""
+"""`inspect --runs-on`: which runtimes are probed, which are estimated, and how a run ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import onnx.version_converter
 import pytest
 
 import onnxport
-from onnxport.deployment.model_variants import Workshop
-from onnxport.deployment.placement import Subject, asked
+from onnxport.deployment.model_variants import ModelVariants
+from onnxport.deployment.placement import ProbedModel, probe
 from onnxport.deployment.report import DeploymentReport
 from onnxport.deployment.runtimes import Runtime
 from tests.cli.sandbox import DIGITS, Sandbox
@@ -23,7 +23,7 @@ from tests.cli.test_disturbances import children, is_alive, until
 # Runtimes that never answer.
 SILENT = """
 import sys
-if any("deployment.asking" in word for word in sys.orig_argv):
+if any("deployment.probes" in word for word in sys.orig_argv):
     import time
     time.sleep(600)
 """
@@ -41,7 +41,7 @@ def test_all_runtimes_answer_and_leave_nothing_behind(sandbox: Sandbox) -> None:
     assert (outcome.code, outcome.stderr) == (0, "")
     found = {each.runtime: each for each in report.placements}
     own = found["ort-cpu"]
-    # BatchNormalization is in the weights before it when providers are asked.
+    # BatchNormalization is folded into weights before nodes are assigned to providers.
     assert (own.how, own.extent, own.nodes, own.fallbacks) == ("asked", "all", 7, ())
     assert found["xnnpack"].how == "estimated"
     assert (found["xnnpack"].source, found["xnnpack"].dated) != ("", "")
@@ -68,14 +68,14 @@ def test_an_unknown_runtime_names_the_nearest(sandbox: Sandbox) -> None:
         (("model.ort", "--runs-on", "all"), ".ort files"),
     ],
 )
-def test_nothing_that_is_asked_does_not_pass(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
+def test_no_runtime_to_check_is_an_error(words: tuple[str, ...], said: str, sandbox: Sandbox) -> None:
     (sandbox.folder / "model.ort").write_bytes(b"\0" * 8)
     outcome = sandbox.run("inspect", *words, "--error-on-fallback")
     assert (outcome.code, outcome.stdout) == (2, "")
     assert said in outcome.stderr
 
 
-def test_interrupted_report_ends_whom_it_asks_and_leaves_nothing(sandbox: Sandbox) -> None:
+def test_interrupted_report_ends_its_probes_and_leaves_no_files(sandbox: Sandbox) -> None:
     sandbox.patch(SILENT)
     before = sandbox.contents()
     running = subprocess.Popen(
@@ -115,7 +115,7 @@ def test_sizes_at_which_the_model_cannot_run_are_refused(sandbox: Sandbox) -> No
     assert "does not run at the sizes of --shape" in outcome.stderr
 
 
-def test_given_sizes_are_what_is_judged(tmp_path: Path) -> None:
+def test_given_sizes_are_estimated(tmp_path: Path) -> None:
     proto = onnx.load(DIGITS)
     proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
     onnx.save(proto, tmp_path / "open.onnx")
@@ -127,14 +127,14 @@ def test_given_sizes_are_what_is_judged(tmp_path: Path) -> None:
 
 HANGS = """
 import time
-def ask(path, options): time.sleep(60)
+def probe(path, options): time.sleep(60)
 """
 CRASHES = """
 import os, signal
-def ask(path, options): os.kill(os.getpid(), signal.SIGSEGV)
+def probe(path, options): os.kill(os.getpid(), signal.SIGSEGV)
 """
 FAILS = """
-def ask(path, options): raise KeyError("of the library's own")
+def probe(path, options): raise KeyError("of the library's own")
 """
 
 
@@ -151,8 +151,8 @@ def test_a_runtime_that_crashes_or_hangs_is_a_row(
 ) -> None:
     (tmp_path / "environments.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    runtime = Runtime("x", "Foreign", asker="foreign")
-    answer = asked(Subject(DIGITS, None, tmp_path, Workshop()), runtime, timeout=2)
+    runtime = Runtime("x", "Foreign", probe_module="foreign")
+    answer = probe(ProbedModel(DIGITS, None, tmp_path, ModelVariants()), runtime, timeout=2)
     assert answer is not None
     assert (answer.how, answer.extent) == ("asked", "unknown")
     assert said in answer.why
@@ -170,7 +170,7 @@ def test_the_mobile_checker_answers(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_command_that_is_told_mends_as_much_as_is_told(sandbox: Sandbox) -> None:
+def test_the_suggested_command_removes_as_many_refusals_as_reported(sandbox: Sandbox) -> None:
     """Of a network with open sizes the providers of phones take nothing, and with fixed ones all."""
     ask = ("--runs-on", "ort-mobile,xnnpack", "--json")
     before = DeploymentReport.model_validate_json(sandbox.run("inspect", "model.onnx", *ask).stdout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from onnxport.profiling.graphs import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
 from onnxport.profiling.origins import origins
 
 _LINE = re.compile(r"(?:(\S+)\s+)?(\w+)\((.*?)\)\s*->\s*(.*)")
@@ -15,23 +15,25 @@ def graph(
     text: str,
     inputs: str = "x",
     constants: str = "w b w2 b2",
-    bodies: Mapping[str, Sequence[Graph]] | None = None,
-) -> Graph:
+    bodies: Mapping[str, Sequence[OperatorGraph]] | None = None,
+) -> OperatorGraph:
+    tensors: dict[str, Tensor] = {}
+
+    def read(text: str, separator: str | None = None) -> tuple[Tensor, ...]:
+        names = filter(None, map(str.strip, text.split(separator)))
+        return tuple(tensors.setdefault(name, Tensor(name)) for name in names)
+
     nodes = []
     for line in filter(None, map(str.strip, text.splitlines())):
         found = _LINE.fullmatch(line)
         assert found is not None, line
         name, op, given, made = found.groups()
-        held = tuple((bodies or {}).get(name or "", ()))
-        nodes.append(Node(name or "", op, _names(given), _names(made), held))
-    return Graph(tuple(nodes), frozenset(inputs.split()), frozenset(constants.split()))
+        inner = {str(place): each for place, each in enumerate((bodies or {}).get(name or "", ()))}
+        nodes.append(Node(op, name or "", inputs=read(given, ","), outputs=read(made, ","), bodies=inner))
+    return OperatorGraph(nodes, read(inputs), constants=read(constants))
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(each.strip() for each in text.split(",")) if text.strip() else ()
-
-
-def told(executed: Graph, model: Graph) -> dict[str, list[str]]:
+def told(executed: OperatorGraph, model: OperatorGraph) -> dict[str, list[str]]:
     """The names of each executed node's sources."""
     found = origins(executed, model)
-    return {node.shown: [source.shown for source in found[id(node)]] for node in executed.walk()}
+    return {node.label: [source.label for source in found[node]] for node in executed.walk()}

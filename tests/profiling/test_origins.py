@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxport.profiling.graphs import onnx_graph
+from onnxport.formats.graph.onnx import read_onnx
 from tests.profiling.graphs import graph, told
 
 CONVOLUTIONS = """
@@ -58,7 +58,7 @@ def test_an_inserted_cast_counts_for_the_node_that_it_feeds() -> None:
     assert told(executed, model)["InsertedCast_s"] == ["b"]
 
 
-def test_what_was_computed_at_load_time_is_nobodys() -> None:
+def test_nodes_computed_at_load_time_are_no_sources() -> None:
     model = graph("""
         shape Shape(x) -> s
         half Mul(s, w) -> h
@@ -70,13 +70,13 @@ def test_what_was_computed_at_load_time_is_nobodys() -> None:
     assert told(executed, model) == {"reshape": ["reshape"], "gemm": ["gemm"]}
 
 
-def test_what_makes_a_weight_is_nobodys_when_the_weight_has_another_name() -> None:
+def test_nodes_that_compute_a_renamed_weight_are_no_sources() -> None:
     model = graph("dq DequantizeLinear(b) -> q\ngemm MatMul(x, q) -> m\nrelu Relu(m) -> y")
     executed = graph("gemm FusedMatMul(x, packed) -> y", constants="packed")
     assert told(executed, model) == {"gemm": ["gemm", "relu"]}
 
 
-def test_nodes_joined_by_unknown_values_are_told_apart_by_operator() -> None:
+def test_nodes_joined_by_unknown_values_are_split_by_operator() -> None:
     model = graph("c Conv(x, w) -> a\nt Tanh(a) -> b1\nm MatMul(b1, w2) -> y")
     executed = graph("one Conv(x, w) -> new\ntwo FusedMatMul(new, w2) -> y")
     assert told(executed, model) == {"one": ["c"], "two": ["m"]}
@@ -88,11 +88,11 @@ def test_unknown_nodes_of_one_region_share_what_it_computes() -> None:
     assert told(executed, model) == {"one": ["s", "t", "m"], "two": ["s", "t", "m"]}
 
 
-def test_what_nothing_tells_has_no_source() -> None:
+def test_an_unknown_node_has_no_source() -> None:
     assert told(graph("odd Strange(z) -> q"), graph("a Sin(x) -> y")) == {"odd": []}
 
 
-def test_bodies_are_told_in_bodies() -> None:
+def test_nodes_of_bodies_come_from_bodies() -> None:
     inner = graph("then Relu(x) -> o", inputs="", constants="")
     other = graph("else Identity(x) -> o2", inputs="", constants="")
     model = graph("c Not(x) -> cond\nif If(cond) -> y", bodies={"if": [other, inner]})
@@ -140,7 +140,7 @@ FUSIONS = {"Gelu": _gelu, "LayerNormalization": _layer_norm}
 
 
 @pytest.mark.parametrize("op", FUSIONS)
-def test_what_onnx_runtime_fuses_is_all_that_it_replaces(op: str, tmp_path: Path) -> None:
+def test_a_fusion_of_onnx_runtime_has_all_nodes_that_it_replaces(op: str, tmp_path: Path) -> None:
     nodes = FUSIONS[op]()
     numbers = {"root2": 2**0.5, "one": 1.0, "half": 0.5, "two": 2.0, "eps": 1e-5}
     weights = {name: np.float32(value) for name, value in numbers.items()}
@@ -156,6 +156,6 @@ def test_what_onnx_runtime_fuses_is_all_that_it_replaces(op: str, tmp_path: Path
     options.optimized_model_filepath = str(optimized)
     options.log_severity_level = 4
     onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    executed = onnx_graph(optimized)
+    executed = read_onnx(optimized)
     assert [node.op for node in executed.nodes] == [op]
-    assert list(told(executed, onnx_graph(model)).values()) == [[node.name for node in nodes]]
+    assert list(told(executed, read_onnx(model)).values()) == [[node.name for node in nodes]]

@@ -26,7 +26,7 @@ def tflite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return onnxport.convert_model(DIGITS, "tflite", folder / "digits.tflite", validate=False).path
 
 
-def test_an_ort_file_is_told_by_its_own_nodes_or_by_its_source(tmp_path: Path) -> None:
+def test_an_ort_file_is_traced_to_its_own_nodes_or_to_its_source(tmp_path: Path) -> None:
     made = onnxport.convert_model(DIGITS, "ort", tmp_path / "digits.ort", validate=False).path
     alone = onnxport.profile_model(made, **QUICK)
     assert all(node.sources == (node.name,) for node in alone.nodes)
@@ -35,7 +35,7 @@ def test_an_ort_file_is_told_by_its_own_nodes_or_by_its_source(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("provider", ["xnnpack", "cpu"])
-def test_a_tflite_file_is_told_by_its_source(provider: str, tflite: Path) -> None:
+def test_a_tflite_file_is_traced_to_its_source(provider: str, tflite: Path) -> None:
     report = onnxport.profile_model(tflite, source=DIGITS, provider=provider, **QUICK)
     assert {node.provider for node in report.nodes} <= {"XNNPACK", "LiteRT"}
     assert ("XNNPACK" in {node.provider for node in report.nodes}) is (provider == "xnnpack")
@@ -45,14 +45,14 @@ def test_a_tflite_file_is_told_by_its_source(provider: str, tflite: Path) -> Non
     assert found[-1] == ("flat", "logits")
 
 
-def test_a_tflite_file_alone_is_told_by_the_values_in_its_note(tflite: Path) -> None:
+def test_a_tflite_file_alone_is_traced_to_the_values_in_its_manifest(tflite: Path) -> None:
     report = onnxport.profile_model(tflite, **QUICK)
     assert report.nodes[-1].sources == ("logits",)
     assert ("relu1",) in [node.sources for node in report.nodes]
     assert any("--source" in note for note in report.notes)
 
 
-def test_sizes_that_nobody_gave_are_asked_for(tmp_path: Path) -> None:
+def test_missing_sizes_are_asked_for(tmp_path: Path) -> None:
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", "length", 4]) for n in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ports[:1], ports[1:])
     path = tmp_path / "open.onnx"

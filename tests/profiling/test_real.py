@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from fixtures import models
-from onnxport.profiling.graphs import onnx_graph
+from onnxport.formats.graph.onnx import read_onnx
 from onnxport.profiling.origins import origins
 
 pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
@@ -19,13 +19,13 @@ UNTOLD = 0.03
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_executed_nodes_are_told(key: str, tmp_path: Path) -> None:
+def test_executed_nodes_are_traced(key: str, tmp_path: Path) -> None:
     model, optimized = models.path(key), tmp_path / "optimized.onnx"
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(optimized)
     options.log_severity_level = 4
     onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    executed = onnx_graph(optimized)
-    found = origins(executed, onnx_graph(model))
-    untold = [node.shown for node in executed.walk() if not found[id(node)]]
+    executed = read_onnx(optimized)
+    found = origins(executed, read_onnx(model))
+    untold = [node.label for node in executed.walk() if not found[node]]
     assert len(untold) <= max(1, UNTOLD * len(found)), untold

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onnxport.profiling.trace_file import Costs, kernels_by_run, read_events, run_of
+from onnxport.profiling.trace_file import Costs, kernels_by_run, read_events, read_run
 from tests.profiling.graphs import graph
 
 FREE = Costs(within=0.0, between=0.0, outside=0.0)
@@ -34,7 +34,7 @@ def test_runs_have_their_kernels_in_whatever_order_events_come() -> None:
 def test_a_time_is_the_middle_of_its_microsecond_without_what_the_profiler_adds() -> None:
     executed = graph("a Add(x, w) -> s\nb Mul(s, w) -> y")
     kernels = [kernel("a", "Add", 11, 7), kernel("b", "Mul", 20, 4)]
-    found = run_of(run(10, 15), kernels, executed, Costs(within=2.5, between=1.0, outside=0.0))
+    found = read_run(run(10, 15), kernels, executed, Costs(within=2.5, between=1.0, outside=0.0))
     assert [(span.node, span.name, span.own) for span in found.spans] == [(0, "a", 5.0), (1, "b", 2.0)]
 
 
@@ -47,7 +47,7 @@ def test_a_node_with_a_body_has_its_own_time_alone() -> None:
         kernel("if", "If", 11, 30),
         kernel("end", "Relu", 43, 2),
     ]
-    found = run_of(run(10, 40), kernels, executed, Costs(within=1.0, between=2.0, outside=0.0))
+    found = read_run(run(10, 40), kernels, executed, Costs(within=1.0, between=2.0, outside=0.0))
     own = {span.name: span.own for span in found.spans}
     assert own == {"if": 30.5 - (10.5 + 2) - (6.5 + 2) - 1, "p": 9.5, "r": 5.5, "end": 1.5}
     assert [span.node for span in found.spans] == [0, 2, 3, 4]  # of the second body
@@ -58,18 +58,18 @@ def test_a_loop_counts_each_turn_of_its_body() -> None:
     turns = [
         kernel(name, op, ts, 1) for ts, (name, op) in enumerate([("Sin_0", "Sin"), ("Cos_1", "Cos")] * 3, 11)
     ]
-    found = run_of(run(10, 20), [*turns, kernel("loop", "Loop", 10, 15)], executed, FREE)
+    found = read_run(run(10, 20), [*turns, kernel("loop", "Loop", 10, 15)], executed, FREE)
     assert [span.node for span in found.spans] == [0, 1, 2, 1, 2, 1, 2]
 
 
-def test_same_names_are_told_apart_by_their_order() -> None:
+def test_nodes_of_the_same_name_are_matched_by_order() -> None:
     executed = graph("n Relu(x) -> a\nn Relu(a) -> y")
-    found = run_of(run(10, 9), [kernel("n", "Relu", 11, 2), kernel("n", "Relu", 14, 2)], executed, FREE)
+    found = read_run(run(10, 9), [kernel("n", "Relu", 11, 2), kernel("n", "Relu", 14, 2)], executed, FREE)
     assert [span.node for span in found.spans] == [0, 1]
 
 
-def test_a_kernel_that_the_graph_does_not_have_is_nobodys() -> None:
-    found = run_of(run(10, 9), [kernel("trt_0", "Compiled", 11, 2)], graph(""), FREE)
+def test_a_kernel_that_the_graph_does_not_have_has_no_node() -> None:
+    found = read_run(run(10, 9), [kernel("trt_0", "Compiled", 11, 2)], graph(""), FREE)
     assert [(span.node, span.op) for span in found.spans] == [(-1, "Compiled")]
 
 

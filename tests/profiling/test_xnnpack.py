@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from onnxport.profiling.delegate_order import delegated
+from onnxport.formats.graph.delegation import divide
 from onnxport.profiling.litert_events import DELEGATED, KERNEL, Event, invocation, steps
-from onnxport.profiling.xnnpack import paired
+from onnxport.profiling.xnnpack import align
 from tests.profiling.graphs import graph
 
 
 def test_a_fused_padding_is_passed_over() -> None:
     names = ["Convolution (NHWC, F32) IGEMM", "HardSwish (NC)", "Fully Connected (NC, F32) GEMM"]
     operators = ["PAD", "CONV_2D", "HARD_SWISH", "PAD", "CONV_2D"]
-    assert paired(names, operators) == [1, 2, 4]
+    assert align(names, operators) == [1, 2, 4]
 
 
-def test_what_xnnpack_put_in_is_nobodys() -> None:
+def test_operators_that_xnnpack_inserts_are_not_aligned() -> None:
     names = ["Convert (NC, F32, QD8)", "Fully Connected (NC, QD8, F32, QC8W) GEMM", "Softmax (NC, F32)"]
-    assert paired(names, ["FULLY_CONNECTED", "SOFTMAX"]) == [None, 0, 1]
+    assert align(names, ["FULLY_CONNECTED", "SOFTMAX"]) == [None, 0, 1]
 
 
 def test_a_concatenation_is_a_copy_for_each_piece() -> None:
-    assert paired(["Copy (NC, X32)", "Copy (NC, X32)", "Add (ND)"], ["CONCATENATION", "ADD"]) == [0, 0, 1]
+    assert align(["Copy (NC, X32)", "Copy (NC, X32)", "Add (ND)"], ["CONCATENATION", "ADD"]) == [0, 0, 1]
 
 
 def test_an_operator_that_the_table_does_not_have_goes_by_its_name() -> None:
-    assert paired(["Reverse Sequence (ND)", "Odd (ND)"], ["REVERSE_SEQUENCE", "ADD"]) == [0, None]
+    assert align(["Reverse Sequence (ND)", "Odd (ND)"], ["REVERSE_SEQUENCE", "ADD"]) == [0, None]
 
 
 def test_partitions_run_one_after_the_other() -> None:
-    nodes = graph("""
+    parts = graph("""
         a CONV_2D(x, w) -> a
         b RESIZE(a) -> b
         c ADD(b, a) -> c
         d RELU(a) -> d
-    """).nodes
-    named = {node.name: node for node in nodes}
-    assert delegated(named, {"b"}, {"x", "w"}) == ["a", "d", "c"]
+    """)
+    found = divide(parts, {node for node in parts.nodes if node.name != "b"})
+    assert [[node.name for node in each.nodes] for each in found] == [["a", "d"], ["b"], ["c"]]
+
+
+def test_nodes_that_need_each_other_are_divided_too() -> None:
+    parts = graph("a ADD(x, b) -> a\nb ADD(a, x) -> b")
+    found = divide(parts, parts.nodes)
+    assert [[node.name for node in each.nodes] for each in found] == [["a", "b"]]
 
 
 def test_a_loop_has_no_time_beside_its_body() -> None:

@@ -24,7 +24,7 @@ from onnxport.quantize.speedup import (
     read_facts,
 )
 from onnxport.validate.precision import onnx as graphs
-from onnxport.validate.precision.graphs import Graph
+from onnxport.validate.precision.graphs import TypedGraph
 
 FAST = "x86_64 avx2 avx512f avx512_vnni"
 SLOW = "x86_64 avx2"
@@ -58,7 +58,7 @@ class Net:
         numbers = np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
         return self.add("DequantizeLinear", self.constant(numbers), self.constant(np.float32(0.01)))
 
-    def graphs(self, y: str, folder: Path) -> tuple[Graph, Graph]:
+    def graphs(self, y: str, folder: Path) -> tuple[TypedGraph, TypedGraph]:
         """It, and what ONNX Runtime makes of it, x being [1, 8, 16, 16] and y of any shape."""
         ports = [
             helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16]),

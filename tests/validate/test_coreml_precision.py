@@ -12,7 +12,8 @@ import pytest
 from onnxport.converters.coreml import library  # noqa: F401 - before coremltools
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import KEY, Manifest
-from onnxport.validate.precision import kept_float32, precision_of
+from onnxport.formats.mlpackage.program import Constant, Operation, Type
+from onnxport.validate.precision import coreml, kept_float32, precision_of
 from onnxport.validate.precision.coreml import precision
 from onnxport.validate.report import Precision
 from tests.runtimes.mlprogram.programs import builder, write
@@ -34,11 +35,11 @@ def net(folder: Path, dtype: type[np.floating[Any]], opset: str = "iOS18") -> Pa
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float32"), (np.float16, "float16")])
-def test_what_the_products_give_names_the_precision(dtype: Any, name: Precision, tmp_path: Path) -> None:
+def test_the_products_decide_the_precision(dtype: Any, name: Precision, tmp_path: Path) -> None:
     assert precision(net(tmp_path, dtype)) == name
 
 
-def test_a_program_without_products_is_told_by_the_rest(tmp_path: Path) -> None:
+def test_other_operators_decide_without_products(tmp_path: Path) -> None:
     mb = builder()
     made = write(tmp_path, {"x": np.ones((1, 4), np.float16)}, lambda x: [mb.exp(x=mb.sin(x=x))], "iOS17")
     assert precision(made.path) == "float16"
@@ -140,3 +141,11 @@ def _add_note(package: Path, note: Manifest) -> None:
     model = messages("Model").Model.FromString(file.read_bytes())
     model.description.metadata.userDefined[KEY] = note.to_json()
     file.write_bytes(model.SerializeToString())
+
+
+def test_weights_in_float8_are_not_called_int8() -> None:
+    data = Constant(np.zeros(4, np.uint8), "float8_e4m3fn")
+    unpacking = Operation(
+        "constexpr_blockwise_shift_scale", "", {"data": (data,)}, (("w", Type("float32", (4,))),)
+    )
+    assert coreml._packed(unpacking, {}) == "mixed"

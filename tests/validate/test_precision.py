@@ -52,19 +52,19 @@ def mlp(tmp_path: Path) -> Path:
         ("n = Cast<to = 7>(x) y = Cast<to = 1>(n)", "unknown"),
     ],
 )  # fmt: skip
-def test_the_arithmetic_tells_a_float_precision(body: str, precision: Precision, tmp_path: Path) -> None:
+def test_the_arithmetic_decides_a_float_precision(body: str, precision: Precision, tmp_path: Path) -> None:
     assert (
         told(parsed(f"g (float[4, 4] x) => (float[4, 4] y) {{ {body} }}"), tmp_path / "m.onnx") == precision
     )
 
 
-def test_weights_that_are_stored_in_float16_are_told_from_float16_arithmetic(tmp_path: Path) -> None:
+def test_float16_weights_differ_from_float16_arithmetic(tmp_path: Path) -> None:
     assert told(graphs.mlp(), tmp_path / "a.onnx") == "float32"
     assert told(lower.half_weights(graphs.mlp()), tmp_path / "b.onnx") == "float16 weights"
     assert told(lower.half(graphs.mlp()), tmp_path / "c.onnx") == "float16"
 
 
-def test_weights_of_four_and_eight_bits_are_told_by_how_they_are_stored(tmp_path: Path) -> None:
+def test_stored_integers_decide_a_weight_only_precision(tmp_path: Path) -> None:
     def weight_only(dtype: str) -> onnx.ModelProto:
         weights = f"<{dtype}[4, 8] w = {{{', '.join(['1'] * 32)}}}, float s = {{0.1}}>"
         return parsed(
@@ -73,6 +73,25 @@ def test_weights_of_four_and_eight_bits_are_told_by_how_they_are_stored(tmp_path
 
     assert told(weight_only("int8"), tmp_path / "a.onnx") == "int8 weights"
     assert told(weight_only("int4"), tmp_path / "b.onnx") == "int4 weights"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = MatMul(d, d)",
+        "q = QuantizeLinear<output_dtype = 17>(x, s) d = DequantizeLinear(q, s) y = MatMul(d, d)",
+        "d = DequantizeLinear(w, s) y = MatMul(x, d)",
+        "p = MatMul(x, x) q = Cast<to = 19>(p) y = Cast<to = 1>(q)",
+    ],
+)
+def test_a_model_in_float8_is_not_called_int8(body: str, tmp_path: Path) -> None:
+    weights = (
+        f"<float8e4m3fn[4, 4] w = {{{', '.join(['1'] * 16)}}}, float8e4m3fn z = {{0}}, float s = {{0.1}}>"
+    )
+    assert (
+        told(parsed(f"g (float[4, 4] x) => (float[4, 4] y) {weights} {{ {body} }}"), tmp_path / "m.onnx")
+        == "mixed"
+    )
 
 
 @pytest.mark.parametrize(("bits", "precision"), [(4, "int4 weights"), (8, "int8 weights")])
@@ -99,7 +118,7 @@ def test_block_quantized_products_are_weight_only(bits: int, precision: Precisio
     )
 
 
-def test_static_quantization_is_told_by_its_activations(tmp_path: Path) -> None:
+def test_activations_decide_a_static_precision(tmp_path: Path) -> None:
     from onnxruntime.quantization import QuantFormat, QuantType
 
     made = lower.static(graphs.mlp(), inputs(), tmp_path / "int8.onnx")
@@ -179,7 +198,9 @@ func.func @main(%x: tensor<2x16xf32> loc("x")) -> tensor<2x16xf32> {
 @pytest.mark.parametrize(
     ("text", "precision"), [(PRODUCT, "float32"), (QUANTIZED, "int8"), (HYBRID, "int8 dynamic")]
 )
-def test_a_tflite_file_is_told_by_its_tensors(text: str, precision: Precision, tmp_path: Path) -> None:
+def test_tensors_decide_the_precision_of_a_tflite_file(
+    text: str, precision: Precision, tmp_path: Path
+) -> None:
     path = tflite_files.write(tmp_path / "m.tflite", text, ("x",), ("y",))
     assert precision_of(Artifact.open(path)) == precision
 
@@ -211,13 +232,13 @@ def test_damage_that_the_runtime_does_not_see_is_no_bug(filling: bytes, tmp_path
     assert precision_of(Artifact(path, "tflite")) == "unknown"
 
 
-def test_weights_that_are_stored_in_bfloat16_are_told(tmp_path: Path) -> None:
+def test_weights_stored_in_bfloat16(tmp_path: Path) -> None:
     weights = f"<bfloat16[4, 8] w = {{{', '.join(['1'] * 32)}}}>"
     stored = f"g (float[N, 4] x) => (float[N, 8] y) {weights} {{ d = Cast<to = 1>(w) y = MatMul(x, d) }}"
     assert told(parsed(stored), tmp_path / "a.onnx") == "bfloat16 weights"
 
 
-def test_the_types_tell_what_a_float16_graph_keeps_in_float32(tmp_path: Path) -> None:
+def test_types_show_what_a_float16_graph_holds_in_float32(tmp_path: Path) -> None:
     """A Cast of what is float16 is a border, not an island; a Cast of integers is one."""
     body = (
         "h = Cast<to = 10>(x) p = MatMul(h, h) wide = Cast<to = 1>(p) island = Exp(wide) n = Cast<to = 6>(x) "

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.formats.tflite.tensor_names import INNER
+from onnxport.core.errors import CannotConvertError, InputError, Refusal
+from onnxport.formats.graph.tflite import TfliteModel, read_tflite
 
 
-def operators(path: Path) -> dict[str, int]:
-    """The operators of the file by TFLite's name, with how often each occurs, most frequent first."""
-    counts = Counter(_names(_model(path)))
+def operators(model: Path | TfliteModel) -> dict[str, int]:
+    """Return how often each operator of a file occurs, by TFLite's names, most frequent first.
+
+    Raises:
+        ValueError: no TFLite file, or a damaged one.
+    """
+    try:
+        found = read_tflite(model) if isinstance(model, Path) else model
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    counts = Counter(node.op for each in found.subgraphs for node in each.graph.nodes)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -86,36 +91,7 @@ def _refusal(path: Path, error: Exception) -> Refusal:
     # The node in the graph itself comes last, those inside its branches before it.
     found = places[-1]
     cause = words[: places[0].start()].strip() or "failed to prepare"
-    subgraph = _model(path).Subgraphs(0)
+    nodes = read_tflite(path).main.graph.nodes
     number, op = int(found.group(1)), found.group(2)
-    name = ""
-    if number < subgraph.OperatorsLength():
-        tensor = subgraph.Tensors(subgraph.Operators(number).Outputs(0))
-        name = re.sub(f"{INNER}\\d*$", "", tensor.Name().decode())
+    name = nodes[number].label if number < len(nodes) else ""
     return Refusal(op, name, cause[:300])
-
-
-def _model(path: Path) -> Any:
-    return schema.Model.GetRootAs(np.memmap(path, np.uint8, mode="r"), 0)
-
-
-def _names(model: Any) -> list[str]:
-    codes = [_operator_name(model.OperatorCodes(i)) for i in range(model.OperatorCodesLength())]
-    return [
-        codes[subgraph.Operators(j).OpcodeIndex()]
-        for subgraph in (model.Subgraphs(i) for i in range(model.SubgraphsLength()))
-        for j in range(subgraph.OperatorsLength())
-    ]
-
-
-def _operator_name(code: Any) -> str:
-    if code.CustomCode():
-        return f"custom {code.CustomCode().decode()}"
-    # Old files keep codes below 127 in the deprecated field alone.
-    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    return _builtin_names().get(number, f"builtin {number}")
-
-
-@cache
-def _builtin_names() -> dict[int, str]:
-    return {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}

@@ -1,72 +1,71 @@
-"""What a runtime that is not here would take of a model, by its data file."""
+"""What a runtime that is not installed would take of a model, by its data file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onnxport.deployment.estimation.graph import Graph, Node, is_settled
-from onnxport.deployment.estimation.partitions import groups
-from onnxport.deployment.estimation.support import Reason, refusal
+from onnxport.deployment.estimation.graph import is_folded
+from onnxport.deployment.estimation.partitions import group_nodes
+from onnxport.deployment.estimation.support import Reason, find_refusal
 from onnxport.deployment.estimation.table import Table
 from onnxport.deployment.report import Extent, Fallback, Placement
+from onnxport.formats.graph import Node, OperatorGraph
 
 __all__ = ["Estimate", "estimate"]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A placement, and the words of what could mend it (`Reason.mends`), the most frequent first."""
+    """A placement, and the remedies for its refusals (`Reason.remedies`), the most frequent first."""
 
     placement: Placement
-    mends: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
 
-def estimate(graph: Graph, table: Table) -> Estimate:
-    """Holds every node of `graph` against `table`."""
+def estimate(graph: OperatorGraph, table: Table) -> Estimate:
+    """Check every node of `graph` against `table`."""
     if graph.opset not in table.opset:
-        return _of_another_opset(graph, table)
+        return _refuse_opset(graph, table)
     refused: dict[Node, Reason] = {}
-    for in_body, node in _inner(graph):
-        if reason := _refused(in_body, node, table, refused):
+    for in_body, node in _located_nodes(graph):
+        if reason := _find_refusal(in_body, node, table, refused):
             refused[node] = reason
-    found = [group for each in graph.graphs() for group in groups(each, _taken(each, refused))]
+    found = [
+        group for each in graph.graphs() for group in group_nodes(each, set(each.nodes) - refused.keys())
+    ]
     for group in found:
         if len(group) < table.smallest:
             why = f"a group of {len(group)} taken nodes, at least {table.smallest}"
             refused |= dict.fromkeys(group, Reason(why))
     count = sum(1 for _ in graph.all_nodes())
-    placement = _placement(table).model_copy(
+    placement = table.placement().model_copy(
         update={
             "extent": _extent(count, len(refused), table),
             "nodes": count,
             "taken": count - len(refused),
             "partitions": sum(len(group) >= table.smallest for group in found) if table.fallback else None,
             "fallbacks": tuple(
-                Fallback(op=node.qualified, node=node.name, why=reason.why)
+                Fallback(op=node.qualified, node=node.label, why=reason.why)
                 for node, reason in ((node, refused.get(node)) for node in graph.all_nodes())
                 if reason is not None
             ),
         }
     )
-    return Estimate(placement, _frequent(refused.values()))
+    return Estimate(placement, _by_frequency(refused.values()))
 
 
-def _inner(graph: Graph) -> Iterable[tuple[bool, Node]]:
-    """Every node, and whether it is in a body of another."""
+def _located_nodes(graph: OperatorGraph) -> Iterable[tuple[bool, Node]]:
+    """Yield every node, with True if it is in the body of another."""
     return ((each is not graph, node) for each in graph.graphs() for node in each.nodes)
 
 
-def _refused(in_body: bool, node: Node, table: Table, refused: dict[Node, Reason]) -> Reason | None:
+def _find_refusal(in_body: bool, node: Node, table: Table, refused: dict[Node, Reason]) -> Reason | None:
     if in_body and not table.bodies:
-        return Reason("it is inside If, Loop or Scan", mends=("optimize",))
-    if table.folds and is_settled(node):
+        return Reason("it is inside If, Loop or Scan", remedies=("optimize",))
+    if table.folds and is_folded(node):
         return None
-    return refusal(node, table, refused)
-
-
-def _taken(graph: Graph, refused: dict[Node, Reason]) -> set[Node]:
-    return {node for node in graph.nodes if node not in refused}
+    return find_refusal(node, table, refused)
 
 
 def _extent(nodes: int, refused: int, table: Table) -> Extent:
@@ -75,30 +74,17 @@ def _extent(nodes: int, refused: int, table: Table) -> Extent:
     return "part" if table.fallback and refused < nodes else "none"
 
 
-def _placement(table: Table) -> Placement:
-    return Placement(
-        runtime=table.runtime,
-        title=table.title,
-        how="estimated",
-        extent="none",
-        version=table.version,
-        source=table.sources[0],
-        dated=table.dated.isoformat(),
-        notes=table.notes,
-    )
-
-
-def _of_another_opset(graph: Graph, table: Table) -> Estimate:
+def _refuse_opset(graph: OperatorGraph, table: Table) -> Estimate:
     nearest = table.opset.most if graph.opset > (table.opset.most or 0) else table.opset.least
-    placement = _placement(table).model_copy(
+    placement = table.placement().model_copy(
         update={"nodes": sum(1 for _ in graph.all_nodes()), "why": f"opset {graph.opset}, {table.opset}"}
     )
     return Estimate(placement, (f"opset {nearest}",))
 
 
-def _frequent(reasons: Iterable[Reason]) -> tuple[str, ...]:
+def _by_frequency(reasons: Iterable[Reason]) -> tuple[str, ...]:
     counts: dict[str, int] = {}
     for reason in reasons:
-        for mend in reason.mends:
-            counts[mend] = counts.get(mend, 0) + 1
-    return tuple(sorted(counts, key=lambda mend: -counts[mend]))
+        for remedy in reason.remedies:
+            counts[remedy] = counts.get(remedy, 0) + 1
+    return tuple(sorted(counts, key=lambda remedy: -counts[remedy]))

@@ -1,7 +1,6 @@
-"""What tables cannot say, as predicates that data files name: each gives the reason why a node is not taken, or "".
+"""Conditions that data files name, for what tables cannot express: each returns why a node is not taken, or "".
 
-A condition takes the node, the argument that stands beside its name in the file, and the nodes before it that are not
-taken.
+A condition gets the node, the argument beside its name in the file, and the refused nodes before this one.
 """
 
 from __future__ import annotations
@@ -9,28 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from onnxport.deployment.estimation.graph import Node, follows
+from onnxport.deployment.estimation.graph import find_tensors, is_derived
 from onnxport.deployment.litert import conditions as tflite
+from onnxport.formats.graph import Node
 
 Condition = Callable[[Node, Any, Collection[Node]], str]
 
 
 def _behind(node: Node, operators: Any, refused: Collection[Node]) -> str:
-    """Fused with what it reads: that has to be one of `operators`, and nobody else may read it."""
+    """Check that it can be fused with its producer: one of `operators`, with no other reader."""
     if len(node.producers) == 1 and node.producers[0].op in operators:
         if node.producers[0] in refused:
-            return f"{node.producers[0].name!r} before it is not taken"
+            return f"{node.producers[0].label!r} before it is not taken"
         shared = len(node.producers[0].consumers) > 1
         return (
-            f"{node.producers[0].name!r} has other readers, with which it cannot be fused" if shared else ""
+            f"{node.producers[0].label!r} has other readers, with which it cannot be fused" if shared else ""
         )
-    return f"it is taken directly behind {' or '.join(operators)} only"
+    return f"it is taken only directly behind {' or '.join(operators)}"
 
 
 def _known_dimensions(node: Node, wanted: Any, _: Collection[Node]) -> str:
-    """Dimensions that have to be known: parameter to axes."""
+    """Check dimensions that have to be known: parameter to axes."""
     for key, axes in wanted.items():
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if tensor.shape is None:
                 return f"the shape of {tensor.name!r} is unknown"
             for axis in axes:
@@ -40,16 +40,16 @@ def _known_dimensions(node: Node, wanted: Any, _: Collection[Node]) -> str:
 
 
 def _before(node: Node, operators: Any, _: Collection[Node]) -> str:
-    """Taken together with those that read it, all of which have to be of `operators`."""
+    """Check that all its readers are of `operators`, with which it is taken."""
     others = [each for each in node.consumers if each.op not in operators]
     if others or not node.consumers:
-        reader = others[0].op if others else "nobody"
-        return f"{reader} reads it, and it is taken directly before {' or '.join(operators)} only"
+        reader = others[0].op if others else "no node"
+        return f"{reader} reads it, and it is taken only directly before {' or '.join(operators)}"
     return ""
 
 
 def _not_all(node: Node, wanted: Any, _: Collection[Node]) -> str:
-    """Attributes of which one element at least has to be another number."""
+    """Check attributes that may not consist of one number only."""
     for name, number in wanted.items():
         given = node.attributes.get(name, ())
         if given and all(each == number for each in given):
@@ -58,34 +58,34 @@ def _not_all(node: Node, wanted: Any, _: Collection[Node]) -> str:
 
 
 def _last_axis(node: Node, name: Any, _: Collection[Node]) -> str:
-    """The axis in the attribute `name` has to be the last one of the first input."""
+    """Check that the axis in the attribute `name` is the last of the first input."""
     shape = node.inputs[0].shape if node.inputs and node.inputs[0] else None
     axis = node.attributes.get(name)
     if shape is None or axis is None or axis in (-1, len(shape) - 1):
         return ""
-    return f"{name} is {axis} of rank {len(shape)}, it takes the last one only"
+    return f"{name} is {axis} of rank {len(shape)}, it takes only the last one"
 
 
 def _absent(node: Node, keys: Any, _: Collection[Node]) -> str:
-    """Operands that may not be given."""
+    """Check that operands are absent."""
     for key in keys:
-        for tensor in node.tensors(key):
-            called = f"input {int(key) + 1}" if key.isdecimal() else key
-            return f"it takes no {called}, which is {tensor.name!r}"
+        for tensor in find_tensors(node, key):
+            operand = f"input {int(key) + 1}" if key.isdecimal() else key
+            return f"it takes no {operand}, which is {tensor.name!r}"
     return ""
 
 
 def _not_given(node: Node, names: Any, _: Collection[Node]) -> str:
-    """Attributes that may not be given."""
+    """Check that attributes are absent."""
     given = [name for name in names if name in node.attributes]
     return f"it takes no {given[0]}" if given else ""
 
 
-def _settled(node: Node, keys: Any, _: Collection[Node]) -> str:
-    """Operands that have to be known once the sizes of the inputs are: constants, sizes, and what follows from both."""
+def _follows_from_sizes(node: Node, keys: Any, _: Collection[Node]) -> str:
+    """Check operands that have to follow from constants and from the sizes of the inputs."""
     for key in keys:
-        for tensor in node.tensors(key):
-            if not follows(tensor, node):
+        for tensor in find_tensors(node, key):
+            if not is_derived(tensor, node):
                 return (
                     f"{tensor.name!r} is computed from the inputs' values, it has to follow from their sizes"
                 )
@@ -93,12 +93,12 @@ def _settled(node: Node, keys: Any, _: Collection[Node]) -> str:
 
 
 def _has_producer(node: Node, _: Any, __: Collection[Node]) -> str:
-    """It has to stand behind another node."""
+    """Check that it reads from another node."""
     return "" if node.producers else "it reads an input of the model, with no node before it"
 
 
 def _no_scalars(node: Node, _: Any, __: Collection[Node]) -> str:
-    """No tensor but a constant may have rank 0."""
+    """Check that only constants have rank 0."""
     for tensor in (*node.inputs, *node.outputs):
         if tensor is not None and not tensor.is_constant and tensor.shape == ():
             return f"{tensor.name!r} is a scalar"
@@ -115,9 +115,9 @@ CONDITIONS: Mapping[str, Condition] = {
     "no_scalars": _no_scalars,
     "not_all": _not_all,
     "not_given": _not_given,
-    "settled": _settled,
+    "settled": _follows_from_sizes,
     **tflite.CONDITIONS,
 }
 
-# Condition to what could mend a node of which it does not hold (`judging.Reason`).
-MENDS: Mapping[str, tuple[str, ...]] = {"known_dimensions": ("shape",)}
+# Condition to the remedies for a node that fails it (`support.Reason`).
+REMEDIES: Mapping[str, tuple[str, ...]] = {"known_dimensions": ("shape",)}

@@ -1,154 +1,105 @@
-"""The graph that a data file is held against, whatever format it was read from."""
+"""An ONNX model as data files see it, and what their rules ask of a node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
-from onnxport.formats.artifact import Dim
+import onnx
 
-
-class Stored(Protocol):
-    """A constant's elements, read when they are asked for."""
-
-    def numpy(self) -> Any: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Tensor:
-    """A value between nodes.
-
-    Attributes:
-        dtype: NumPy's name of its element type; "unknown" where inference does not tell.
-        shape: its dimensions; None where not even the rank is known.
-        stored: its elements, where it is a constant.
-        is_preset: it has a value that a caller may replace.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[Dim, ...] | None
-    stored: Stored | None = None
-    is_preset: bool = False
-
-    @property
-    def is_constant(self) -> bool:
-        return self.stored is not None
-
-    @property
-    def is_static(self) -> bool:
-        return self.shape is not None and all(isinstance(dim, int) for dim in self.shape)
-
-
-@dataclass(eq=False)
-class Node:
-    """A node as Netron shows it.
-
-    Attributes:
-        name: its own, or its first output's where it has none.
-        version: the opset that brought the form of the operator which it has.
-        inputs, outputs: None for one that is left out.
-        parameters: the schema's names of inputs and outputs, and of their types, to the tensors; "X", "T".
-        attributes: as plain values; those that hold graphs are in `bodies`. Defaults of the schema are filled in.
-        bodies: the graphs that it runs (If, Loop, Scan).
-        producers, consumers: the nodes of the same graph that it reads from and that read from it.
-    """
-
-    op: str
-    domain: str
-    name: str
-    version: int
-    inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor | None, ...]
-    parameters: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    bodies: tuple[Graph, ...] = ()
-    producers: list[Node] = field(default_factory=list)
-    consumers: list[Node] = field(default_factory=list)
-
-    @property
-    def qualified(self) -> str:
-        """The operator as `inspect` writes it: with its domain where that is not ONNX's own."""
-        return f"{self.domain}::{self.op}" if self.domain else self.op
-
-    def tensors(self, key: str) -> tuple[Tensor, ...]:
-        """What `key` of a data file names (`table.Rule`); nothing where the node has no such parameter."""
-        if key in ("inputs", "outputs", "all"):
-            sides = (self.inputs if key != "outputs" else ()) + (self.outputs if key != "inputs" else ())
-            return tuple(each for each in sides if each is not None)
-        side, position = (self.outputs, key[4:]) if key.startswith("out ") else (self.inputs, key)
-        if position.isdecimal():
-            found = side[int(position)] if int(position) < len(side) else None
-            return () if found is None else (found,)
-        return self.parameters.get(key, ())
-
-
-@dataclass(eq=False)
-class Graph:
-    """Nodes in an order in which they could run, each behind what it reads.
-
-    Attributes:
-        opset: of ONNX's own domain.
-        outputs: names of its results.
-    """
-
-    nodes: list[Node]
-    opset: int
-    outputs: frozenset[str] = frozenset()
-
-    def all_nodes(self) -> Iterator[Node]:
-        """Its nodes and those of the graphs inside them."""
-        for graph in self.graphs():
-            yield from graph.nodes
-
-    def graphs(self) -> Iterator[Graph]:
-        """Itself and the graphs inside its nodes."""
-        yield self
-        for node in self.nodes:
-            for body in node.bodies:
-                yield from body.graphs()
-
-
-def linked(nodes: list[Node]) -> list[Node]:
-    """`nodes` of one graph, which know from now on who reads from whom."""
-    made = {tensor.name: node for node in nodes for tensor in node.outputs if tensor is not None}
-    for node in nodes:
-        node.producers = list(dict.fromkeys(made[name] for name in _read(node) if name in made))
-        for producer in node.producers:
-            producer.consumers.append(node)
-    return nodes
-
-
-def _read(node: Node) -> Iterator[str]:
-    """Names that a node reads, those that its bodies read from outside included."""
-    yield from (tensor.name for tensor in node.inputs if tensor is not None)
-    for body in node.bodies:
-        for inner in body.nodes:
-            yield from _read(inner)
-        yield from body.outputs
-
-
-def follows(tensor: Tensor, reader: Node) -> bool:
-    """Whether `tensor`, which `reader` reads, follows from constants and sizes."""
-    waiting, seen = [(tensor, reader)], set()
-    while waiting:
-        each, node = waiting.pop()
-        if each.is_constant or each.is_preset or each in seen:
-            continue
-        seen.add(each)
-        maker = next((maker for maker in node.producers if each in maker.outputs), None)
-        if maker is None:
-            return False
-        if maker.op not in _SIZES:
-            waiting += [(operand, maker) for operand in maker.inputs if operand is not None]
-    return True
-
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.onnx import from_ir, operator_schema
+from onnxport.formats.model import Model
+from onnxport.optimizers.opset import inline_functions
+from onnxport.optimizers.shape_inference import drop_declared, infer
 
 _SIZES = ("Shape", "Size")
 
 
-def is_settled(node: Node) -> bool:
-    """Whether all that `node` computes follows from constants and sizes."""
-    read = [each for each in node.inputs if each is not None]
-    return node.op in _SIZES or (bool(read) and all(follows(each, node) for each in read))
+def estimation_graph(model: Model) -> OperatorGraph:
+    """Return the linked graph of `model` with functions inlined, shapes inferred anew and default attributes filled in.
+
+    It has no Constant nodes: what they hold is constant to the nodes that read it.
+
+    Raises:
+        CannotConvertError: functions that cannot be inlined.
+    """
+    copy = model.clone()
+    if copy.ir.functions:
+        inline_functions(copy.ir)
+    drop_declared(copy)
+    infer(copy)
+    graph = from_ir(copy.ir)
+    for each in graph.graphs():
+        each.nodes = [node for node in each.nodes if (node.op, node.domain) != ("Constant", "")]
+        for node in each.nodes:
+            node.attributes = {**_defaults(node.op, node.version, node.domain), **node.attributes}
+    return graph.link()
+
+
+@cache
+def _defaults(op: str, version: int, domain: str) -> dict[str, Any]:
+    schema = operator_schema(op, version, domain)
+    values = {name: each.default_value for name, each in schema.attributes.items()} if schema else {}
+    return {
+        name: _text(onnx.helper.get_attribute_value(value)) for name, value in values.items() if value.name
+    }
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_text, value))
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def find_tensors(node: Node, key: str) -> tuple[Tensor, ...]:
+    """Return the tensors of `node` that `key` of a data file names (`table.Rule`)."""
+    if key in ("inputs", "outputs", "all"):
+        sides = (node.inputs if key != "outputs" else ()) + (node.outputs if key != "inputs" else ())
+        return tuple(each for each in sides if each is not None)
+    side, position = (node.outputs, key[4:]) if key.startswith("out ") else (node.inputs, key)
+    if position.isdecimal():
+        found = side[int(position)] if int(position) < len(side) else None
+        return () if found is None else (found,)
+    return tuple(each for each, names in _parameters(node) if key in names)
+
+
+def _parameters(node: Node) -> list[tuple[Tensor, tuple[str, str]]]:
+    """Return each tensor with the schema's name of its parameter and of its type: "X", "T"."""
+    schema = operator_schema(node.op, node.version, node.domain)
+    if schema is None:
+        return []
+    return [
+        (tensor, (formal.name, formal.type_str))
+        for formals, tensors in ((schema.inputs, node.inputs), (schema.outputs, node.outputs))
+        for formal, tensor in _paired(formals, tensors)
+    ]
+
+
+def _paired(formals: Sequence[Any], tensors: Sequence[Tensor | None]) -> list[tuple[Any, Tensor]]:
+    """Return each tensor with its formal parameter, of which the last may stand for several."""
+    last = len(formals) - 1
+    return [(formals[min(i, last)], each) for i, each in enumerate(tensors) if each is not None and formals]
+
+
+def is_derived(tensor: Tensor, reader: Node) -> bool:
+    """Return whether `tensor`, which `reader` reads, is computed from constants and sizes alone."""
+    pending, seen = [(tensor, reader)], set()
+    while pending:
+        each, node = pending.pop()
+        if each.is_constant or each.is_preset or each in seen:
+            continue
+        seen.add(each)
+        producer = next((one for one in node.producers if each in one.outputs), None)
+        if producer is None:
+            return False
+        if producer.op not in _SIZES:
+            pending += [(operand, producer) for operand in producer.inputs if operand is not None]
+    return True
+
+
+def is_folded(node: Node) -> bool:
+    """Return whether all that `node` computes follows from constants and sizes."""
+    operands = [each for each in node.inputs if each is not None]
+    return node.op in _SIZES or (bool(operands) and all(is_derived(each, node) for each in operands))

@@ -1,10 +1,9 @@
-"""Groups of taken nodes, as an execution provider makes them.
+"""Groups of taken nodes, as an execution provider forms them.
 
-A group runs as one, so no path may lead out of it and back in: what is computed in between would have to wait for the
-group, and the group for it. The nodes are gone through in an order in which they could run; a group takes what is ready
-and taken, and ends where only nodes are left that wait for one of the fallback's which in turn waits for the group.
-This is what ONNX Runtime does for providers that compile (onnxruntime/core/providers/partitioning_utils.cc), and how
-often control goes to the provider and back for others.
+A group runs as one, so no path may leave it and return. The nodes are visited in topological order: a group takes each
+taken node that is ready, and ends when all others wait for a node of the fallback that waits for the group. ONNX
+Runtime does this for providers that compile (onnxruntime/core/providers/partitioning_utils.cc); for others, the groups
+say how often control passes to the provider and back.
 """
 
 from __future__ import annotations
@@ -12,17 +11,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
-from onnxport.deployment.estimation.graph import Graph, Node
+from onnxport.formats.graph import Node, OperatorGraph
 
 
-def groups(graph: Graph, taken: Collection[Node]) -> list[list[Node]]:
-    """The groups of `taken` nodes of one graph, each in the order of the graph."""
+def group_nodes(graph: OperatorGraph, taken: Collection[Node]) -> list[list[Node]]:
+    """Return the groups of `taken` nodes of one graph, each in the order of the graph."""
     waits = {node: len(node.producers) for node in graph.nodes}
     ready = deque(node for node in graph.nodes if not waits[node])
     postponed: deque[Node] = deque()
     found: list[list[Node]] = []
     group: list[Node] = []
-    border: set[Node] = set()  # that read from the group
+    border: set[Node] = set()  # nodes that read from the group
     while ready or postponed:
         if not ready:
             found.append(group)

@@ -1,4 +1,4 @@
-"""One node and one data file: whether it is taken, and if not, why, in the model's own terms."""
+"""One node against one data file: why it is not taken, in the model's own terms."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import onnx
 
-from onnxport.deployment.estimation.conditions import CONDITIONS, MENDS
-from onnxport.deployment.estimation.graph import Node, Tensor
+from onnxport.deployment.estimation.conditions import CONDITIONS, REMEDIES
+from onnxport.deployment.estimation.graph import find_tensors
 from onnxport.deployment.estimation.table import Range, Rule, Table
+from onnxport.formats.graph import Node, format_shape
 
-# Reasons in the order in which one is nearer to being taken than another: of several rules for one operator the
-# refusal is told that got furthest.
+# The steps of a check. Of several rules for one operator, the reason that got furthest is reported.
 _STEPS = ("version", "types", "ranks", "other")
 
 
@@ -24,43 +24,43 @@ class Reason:
 
     Attributes:
         why: "rank 5 of 'x', at most 4".
-        step: how far the rule was followed.
-        mends: what could mend it: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
+        step: how far the check got.
+        remedies: changes that may help: "shape" (fixed sizes), "opset N" (another opset), "float16" (another type),
             "optimize" (fewer or other operators), "declared" (without the shapes that the file declares).
     """
 
     why: str
     step: str = "other"
-    mends: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
 
-def refusal(node: Node, table: Table, refused: Collection[Node]) -> Reason | None:
-    """Why the runtime does not take `node`; None where it does, as far as its data file tells.
+def find_refusal(node: Node, table: Table, refused: Collection[Node]) -> Reason | None:
+    """Return why the runtime does not take `node`, by its data file; None if it does.
 
     Args:
-        refused: those of the nodes before it that are not taken.
+        refused: the nodes before it that are not taken.
     """
     rules = table.operators.get(node.qualified)
     if rules is None:
-        return Reason(f"it has no {node.qualified}", "version", _older(node))
-    reason = next(_refusals(node, table.every, table, refused), None)
+        return Reason(f"it has no {node.qualified}", "version", _older_forms(node))
+    reason = next(_check_rule(node, table.every, table, refused), None)
     if reason is not None:
         return reason
-    reasons = [next(_refusals(node, rule, table, refused), None) for rule in rules]
+    reasons = [next(_check_rule(node, rule, table, refused), None) for rule in rules]
     if None in reasons:
         return None
     return max((each for each in reasons if each is not None), key=lambda each: _STEPS.index(each.step))
 
 
-def _older(node: Node) -> tuple[str, ...]:
-    """What may bring a node of an operator that is not there to others that are: it is younger than they are."""
+def _older_forms(node: Node) -> tuple[str, ...]:
+    """Return remedies for an operator that the runtime lacks: older opsets may express it with others."""
     forms = _forms(node.op) if not node.domain else ()
     return ("optimize", f"opset {forms[0] - 1}") if forms and forms[0] > 1 else ("optimize",)
 
 
 @cache
 def _forms(op: str) -> tuple[int, ...]:
-    """The opsets that brought the forms of one of ONNX's own operators."""
+    """Return the opsets that introduced forms of one of ONNX's own operators."""
     return tuple(sorted({each.since_version for each in _schemas() if each.name == op and each.domain == ""}))
 
 
@@ -69,59 +69,63 @@ def _schemas() -> list[onnx.defs.OpSchema]:
     return list(onnx.defs.get_all_schemas_with_history())
 
 
-def _refusals(node: Node, rule: Rule, table: Table, refused: Collection[Node]) -> Iterator[Reason]:
-    """What of `rule` does not hold, the first first."""
+def _check_rule(node: Node, rule: Rule, table: Table, refused: Collection[Node]) -> Iterator[Reason]:
+    """Yield the requirements of `rule` that the node does not meet, in the order of the check."""
     if node.version not in rule.version:
-        yield _of_version(node, rule.version)
+        yield _version_reason(node, rule.version)
     for key, words in rule.types.items():
         types = table.types(words)
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if tensor.dtype not in types and tensor.dtype != "unknown":
                 yield Reason(
-                    f"{_named(tensor)} is {tensor.dtype}, it takes {_listed(types)}", "types", _typed(types)
+                    f"{tensor.name!r} is {tensor.dtype}, it takes {_format_types(types)}",
+                    "types",
+                    _type_remedies(types),
                 )
     for key, ranks in rule.ranks.items():
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if tensor.shape is not None and len(tensor.shape) not in ranks:
-                yield Reason(f"rank {len(tensor.shape)} of {_named(tensor)}, {ranks}", "ranks")
-    yield from _of_shapes(node, rule)
-    yield from _of_attributes(node, rule)
-    for what, tensors, allowed in (
+                yield Reason(f"rank {len(tensor.shape)} of {tensor.name!r}, {ranks}", "ranks")
+    yield from _check_shapes(node, rule)
+    yield from _check_attributes(node, rule)
+    for side, tensors, allowed in (
         ("inputs", node.inputs, rule.inputs),
         ("outputs", node.outputs, rule.outputs),
     ):
         count = sum(tensor is not None for tensor in tensors)
         if count not in allowed:
-            yield Reason(f"{count} {what}, {allowed}")
+            yield Reason(f"{count} {side}, {allowed}")
     for name, argument in rule.conditions.items():
         if why := CONDITIONS[name](node, argument, refused):
-            yield Reason(why, mends=MENDS.get(name, ()))
+            yield Reason(why, remedies=REMEDIES.get(name, ()))
 
 
-def _of_version(node: Node, version: Range) -> Reason:
+def _version_reason(node: Node, version: Range) -> Reason:
     why = f"{node.op} of opset {node.version}, {version}"
     if version.least is not None and node.version < version.least:
         return Reason(why, "version", (f"opset {version.least}",))
-    # The newest opset in which the operator still has a form that is taken.
+    # The remedy is the newest opset in which the operator still has a form that is taken.
     beyond = [form for form in _forms(node.op) if version.most is not None and form > version.most]
     return Reason(why, "version", (f"opset {beyond[0] - 1}",) if beyond and not node.domain else ())
 
 
-def _of_shapes(node: Node, rule: Rule) -> Iterator[Reason]:
+def _check_shapes(node: Node, rule: Rule) -> Iterator[Reason]:
     for key in rule.constant:
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if not tensor.is_constant:
                 yield Reason(
-                    f"{_named(tensor)} is computed at run time, it has to be constant",
-                    mends=("shape", "optimize"),
+                    f"{tensor.name!r} is computed at run time, it has to be constant",
+                    remedies=("shape", "optimize"),
                 )
     for key in rule.static:
-        for tensor in node.tensors(key):
+        for tensor in find_tensors(node, key):
             if not tensor.is_constant and not tensor.is_static:
-                yield Reason(f"the shape of {_named(tensor)} is open: {_shown(tensor)}", mends=("shape",))
+                yield Reason(
+                    f"the shape of {tensor.name!r} is open: {format_shape(tensor.shape)}", remedies=("shape",)
+                )
 
 
-def _of_attributes(node: Node, rule: Rule) -> Iterator[Reason]:
+def _check_attributes(node: Node, rule: Rule) -> Iterator[Reason]:
     for name, allowed in rule.attributes.items():
         given = node.attributes.get(name)
         for value in given if isinstance(given, tuple) else (given,):
@@ -129,31 +133,21 @@ def _of_attributes(node: Node, rule: Rule) -> Iterator[Reason]:
                 shown = (
                     f"{allowed}"
                     if isinstance(allowed, Range)
-                    else f"it takes {' or '.join(map(_value, allowed))}"
+                    else f"it takes {' or '.join(map(_format_value, allowed))}"
                 )
-                yield Reason(f"{name} is {_value(given)}, {shown}")
+                yield Reason(f"{name} is {_format_value(given)}, {shown}")
                 break
 
 
-def _typed(types: frozenset[str]) -> tuple[str, ...]:
+def _type_remedies(types: frozenset[str]) -> tuple[str, ...]:
     return ("float16",) if "float16" in types and "float32" not in types else ()
 
 
-def _named(tensor: Tensor) -> str:
-    return f"{tensor.name!r}"
-
-
-def _shown(tensor: Tensor) -> str:
-    if tensor.shape is None:
-        return "of unknown rank"
-    return f"[{', '.join('?' if dim is None else str(dim) for dim in tensor.shape)}]"
-
-
-def _listed(types: frozenset[str]) -> str:
+def _format_types(types: frozenset[str]) -> str:
     return ", ".join(sorted(types)) or "none"
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(_format_value, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

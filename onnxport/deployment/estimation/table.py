@@ -1,4 +1,4 @@
-"""The form of a data file: what one runtime takes, with its source and date (docs/deployment.md, "Data files")."""
+"""The schema of a data file: what one runtime takes, with source and date (docs/deployment.md, "Data files")."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
+from onnxport.deployment.report import Placement
+
 Kind = Literal["provider", "engine", "delegate", "checker"]
-# "loaded": what is left of the model when ONNX Runtime has loaded it, which is what its providers are asked about;
-# "file": the graph as it is stored.
+# "loaded": the graph after ONNX Runtime has loaded it, which its providers get; "file": the graph as it is stored.
 View = Literal["loaded", "file"]
 
 _PACKAGE = "onnxport.deployment.data"
 
 
 class Range(NamedTuple):
-    """From least to most, both included; None where there is no limit."""
+    """A range with both ends included; None is no limit."""
 
     least: int | None = None
     most: int | None = None
@@ -40,8 +41,8 @@ class Range(NamedTuple):
         return f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
 
 
-def _range(given: object) -> object:
-    """A Range out of `4`, `3..4`, `..4` or `3..`."""
+def _parse_range(given: object) -> object:
+    """Parse `4`, `3..4`, `..4` or `3..` as a Range."""
     if isinstance(given, int):
         return Range(given, given)
     if isinstance(given, str) and ".." in given:
@@ -50,22 +51,22 @@ def _range(given: object) -> object:
     return given
 
 
-AnyRange = Annotated[Range, BeforeValidator(_range)]
+AnyRange = Annotated[Range, BeforeValidator(_parse_range)]
 Words = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
 ]
 
 
-def _allowed(given: object) -> Range | tuple[Any, ...]:
-    """What an attribute may be: a range of whole numbers, or one of several values."""
+def _parse_allowed(given: object) -> Range | tuple[Any, ...]:
+    """Parse what an attribute may be: a range of integers, or one of several values."""
     if isinstance(given, str) and ".." in given:
-        found = _range(given)
+        found = _parse_range(given)
         assert isinstance(found, Range)
         return found
     return tuple(given) if isinstance(given, (list, tuple)) else (given,)
 
 
-Allowed = Annotated[Range | tuple[Any, ...], PlainValidator(_allowed)]
+Allowed = Annotated[Range | tuple[Any, ...], PlainValidator(_parse_allowed)]
 
 
 class _Record(BaseModel):
@@ -73,17 +74,19 @@ class _Record(BaseModel):
 
 
 class Rule(_Record):
-    """What is required of a node. Its tensors are named as ONNX's schema of the operator names parameters ("X") and
-    types ("T"), by position ("0" is the first input, "out 0" the first output), or "inputs", "outputs" and "all".
+    """The requirements of a node.
+
+    Tensors are named by the operator's schema, as parameters ("X") or types ("T"), by position ("0" is the first input,
+    "out 0" the first output), or as "inputs", "outputs" and "all".
 
     Attributes:
-        version: of the operator: the opset that brought the form which the node has.
-        types: element types that a tensor may have, as NumPy names them, or the name of one of the file's `sets`.
-        ranks: numbers of dimensions that a tensor may have.
+        version: of the operator: the opset that introduced the node's form.
+        types: element types that a tensor may have, by NumPy's names or the name of one of the file's `sets`.
+        ranks: the numbers of dimensions that a tensor may have.
         constant: tensors that have to be initializers.
-        static: tensors of which every dimension has to be known.
-        attributes: what an attribute may be; of one that is a list every element. The schema's default counts where it
-            is not given, and one without a default may be left out.
+        static: tensors whose dimensions all have to be known.
+        attributes: allowed values; for a list, of every element. The schema's default counts for an absent attribute;
+            one without a default may be absent.
         inputs, outputs: how many there may be.
         conditions: predicates of `conditions.py`, by name, each with its argument.
     """
@@ -99,8 +102,8 @@ class Rule(_Record):
     conditions: Mapping[str, Any] = {}
 
 
-def _rules(given: object) -> object:
-    """One rule, several of which one has to hold, or none at all."""
+def _parse_rules(given: object) -> object:
+    """Accept one rule, several of which one has to hold, or none."""
     if given is None:
         return ({},)
     return given if isinstance(given, (list, tuple)) else (given,)
@@ -111,20 +114,20 @@ class Table(_Record):
 
     Attributes:
         runtime: its word in `--runs-on`, which is the file's name.
-        title: what it calls itself.
-        version: of the runtime that this is true of.
-        sources: where it stands: addresses of documents or source files, with the commit where there is one.
-        dated: the day of the source, not the one on which it was read.
-        view: which graph the runtime is asked about; "loaded" for providers unless given.
-        fallback: who computes what it does not take; empty where it takes all or nothing.
-        smallest: nodes that a group needs to be taken.
+        title: the runtime's own name.
+        version: of the runtime that the file describes.
+        sources: addresses of documents or source files, with the commit if there is one.
+        dated: the day of the source, not the day on which it was read.
+        view: the graph that the runtime gets; "loaded" for providers unless given.
+        fallback: the runtime that computes the rest; empty for one that takes all or nothing.
+        smallest: the number of nodes that a group needs to be taken.
         bodies: whether nodes inside If, Loop and Scan are taken.
-        folds: whether nodes that follow from constants and the inputs' sizes are computed before, whatever they are.
-        opset: of ONNX's own domain that a model may have.
-        every: required of all nodes, whatever the operator.
-        sets: names for lists of element types that occur more than once.
+        folds: whether the runtime computes all that follows from constants and the inputs' sizes beforehand.
+        opset: the opsets of ONNX's own domain that a model may have.
+        every: the requirements of all nodes.
+        sets: names for lists of element types.
         operators: "Conv" of ONNX's own domain, "com.microsoft::FusedConv" of another.
-        notes: what a reader of the answer should know.
+        notes: shown with the answer.
     """
 
     runtime: str
@@ -141,7 +144,7 @@ class Table(_Record):
     opset: AnyRange = Range()
     every: Rule = Rule()
     sets: Mapping[str, tuple[str, ...]] = {}
-    operators: Mapping[str, Annotated[tuple[Rule, ...], BeforeValidator(_rules)]]
+    operators: Mapping[str, Annotated[tuple[Rule, ...], BeforeValidator(_parse_rules)]]
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -155,11 +158,24 @@ class Table(_Record):
         return self
 
     @property
-    def sees(self) -> View:
+    def graph_view(self) -> View:
         return self.view or ("loaded" if self.kind == "provider" else "file")
 
+    def placement(self, runtime: str = "", title: str = "") -> Placement:
+        """Return the placement that an estimate fills in."""
+        return Placement(
+            runtime=runtime or self.runtime,
+            title=title or self.title,
+            how="estimated",
+            extent="none",
+            version=self.version,
+            source=self.sources[0],
+            dated=self.dated.isoformat(),
+            notes=self.notes,
+        )
+
     def types(self, words: Sequence[str]) -> frozenset[str]:
-        """The element types that `words` stand for."""
+        """Return the element types that `words` stand for."""
         return frozenset(each for word in words for each in self.sets.get(word, (word,)))
 
 
@@ -169,8 +185,8 @@ def has_table(runtime: str) -> bool:
 
 @cache
 def load_table(runtime: str) -> Table:
-    """The data file of a runtime that has one."""
-    table = Table.model_validate(_parsed(_file(runtime).read_text(encoding="utf-8")))
+    """Load the data file of a runtime that has one."""
+    table = Table.model_validate(_parse(_file(runtime).read_text(encoding="utf-8")))
     assert table.runtime == runtime, f"{runtime}.yaml is about {table.runtime}"
     return table
 
@@ -179,6 +195,6 @@ def _file(runtime: str) -> Any:
     return resources.files(_PACKAGE).joinpath(f"{runtime}.yaml")
 
 
-def _parsed(text: str) -> Any:
-    """The YAML's content; libyaml reads the large files in a tenth of the time, where PyYAML has it."""
+def _parse(text: str) -> Any:
+    """Parse YAML, with libyaml if PyYAML has it: ten times as fast."""
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -1,17 +1,17 @@
-"""Conditions of TFLite's delegates (`estimating.conditions`); an open size counts as 1, which LiteRT takes it for."""
+"""Conditions of TFLite's delegates (`estimation.conditions`); an open size counts as 1, as in LiteRT."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from onnxport.deployment.estimation.graph import Node, Tensor
+from onnxport.formats.graph import Node, Tensor
 
 _FLOATS = ("float32", "float16")
 
 
 def _form(node: Node, versions: Any, _: Collection[Node]) -> str:
-    """The version of the operator: TFLite counts each operator's own, from 1."""
+    """Check the version of the operator, which TFLite counts per operator from 1."""
     least, _dots, most = str(versions).rpartition("..")
     least = least or ("1" if _dots else most)
     if int(least) <= node.version <= int(most):
@@ -20,24 +20,24 @@ def _form(node: Node, versions: Any, _: Collection[Node]) -> str:
 
 
 def _computed(node: Node, counts: Any, _: Collection[Node]) -> str:
-    """How many inputs that are not constant."""
-    found, allowed = len(_inputs(node, constant=False)), _listed(counts)
+    """Check the number of computed inputs."""
+    found, allowed = len(_inputs(node, constant=False)), _as_list(counts)
     if found in allowed:
         return ""
     return f"{found} of its inputs are computed, it takes {' or '.join(map(str, allowed))}"
 
 
 def _inputs_are(node: Node, pairs: Any, _: Collection[Node]) -> str:
-    """How many inputs are computed and how many constant: one of these pairs."""
+    """Check the numbers of computed and of constant inputs: one of these pairs."""
     found = [len(_inputs(node, constant=False)), len(_inputs(node, constant=True))]
     if found in pairs:
         return ""
-    told = " or ".join(f"{computed} computed and {constant} constant" for computed, constant in pairs)
-    return f"{found[0]} inputs are computed and {found[1]} constant, it takes {told}"
+    wanted = " or ".join(f"{computed} computed and {constant} constant" for computed, constant in pairs)
+    return f"{found[0]} inputs are computed and {found[1]} constant, it takes {wanted}"
 
 
 def _computed_types(node: Node, allowed: Any, _: Collection[Node]) -> str:
-    """Element types of what is not constant; some operators take others besides."""
+    """Check the element types of computed tensors; some operators take more types."""
     for side, tensors in (("inputs", node.inputs), ("outputs", node.outputs)):
         types = (*allowed[side], *allowed["also"].get(node.op, {}).get(side, ()))
         for tensor in tensors:
@@ -47,16 +47,16 @@ def _computed_types(node: Node, allowed: Any, _: Collection[Node]) -> str:
 
 
 def _decides(node: Node, readers: Any, _: Collection[Node]) -> str:
-    """What it decides has one reader, which makes numbers of it."""
-    told = f"its result has to be read by one {' or '.join(readers)} that gives floats"
+    """Check that one operator reads its booleans and gives floats."""
+    why = f"its result has to be read by one {' or '.join(readers)} that gives floats"
     if len(node.consumers) != 1 or node.consumers[0].op not in readers:
-        return told
+        return why
     outputs = node.consumers[0].outputs
-    return "" if outputs and outputs[0] is not None and outputs[0].dtype in _FLOATS else told
+    return "" if outputs and outputs[0] is not None and outputs[0].dtype in _FLOATS else why
 
 
 def _broadcasts(node: Node, _argument: Any, _: Collection[Node]) -> str:
-    """Operands of different ranks of which neither is a vector."""
+    """Check the shapes of operands of different ranks."""
     first, second = (_sizes(tensor) for tensor in node.inputs[:2])
     if first is None or second is None or min(len(first), len(second)) <= 1 or len(first) == len(second):
         return ""
@@ -76,17 +76,17 @@ def _casts(node: Node, _argument: Any, _: Collection[Node]) -> str:
         each[0].dtype if each and each[0] is not None else "" for each in (node.inputs, node.outputs)
     )
     if source == "bool" and target in _FLOATS:
-        return _of_a_decision(node)
+        return _check_decision(node)
     if (source in _FLOATS and target == "bool") or {source, target} <= {"float32", "int32"}:
         return ""
     return f"from {source} to {target}"
 
 
-def _of_a_decision(node: Node) -> str:
-    """Booleans become numbers where a comparison made them, and somebody reads the numbers."""
+def _check_decision(node: Node) -> str:
+    """Check that a comparison made the booleans and an operator reads the numbers."""
     if len(node.producers) == 1 and len(node.producers[0].consumers) == 1 and len(node.consumers) == 1:
         return ""
-    return "from bool of what others read too, or to an output"
+    return "from bool, where others read the booleans too or the result is an output"
 
 
 def _keeps_dims(node: Node, _argument: Any, _: Collection[Node]) -> str:
@@ -112,7 +112,7 @@ def _padded_dimensions(node: Node, counts: Any, _: Collection[Node]) -> str:
 
 
 def _selects(node: Node, _argument: Any, _: Collection[Node]) -> str:
-    """Both values have the result's shape, or are scalars; the condition broadcasts to it."""
+    """Check that values have the result's shape or are scalars, and that the condition broadcasts to it."""
     condition, *values = node.inputs[:3]
     result = _sizes(node.outputs[0]) or ()
     given = _sizes(condition) or ()
@@ -139,7 +139,7 @@ def _sizes(tensor: Tensor | None) -> tuple[int, ...] | None:
     return tuple(size if isinstance(size, int) else 1 for size in tensor.shape)
 
 
-def _listed(given: Any) -> Sequence[int]:
+def _as_list(given: Any) -> Sequence[int]:
     return given if isinstance(given, (list, tuple)) else (given,)
 
 

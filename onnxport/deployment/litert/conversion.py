@@ -1,4 +1,4 @@
-"""Our own conversion of an ONNX model, made to be asked about and thrown away."""
+"""Our own conversion of an ONNX model, for probes only."""
 
 from __future__ import annotations
 
@@ -10,61 +10,72 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from onnxport.deployment.estimation.graph import Node
-from onnxport.deployment.litert.reader import TfliteFile, read
 from onnxport.deployment.report import Fallback
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.tflite import Subgraph, TfliteModel, read_tflite
 from onnxport.formats.model import Model
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The `.tflite` file that a question is about, and the words in which the answer is given.
+class ConvertedModel:
+    """A `.tflite` file, and the ONNX nodes that it was made from.
 
     Attributes:
-        file: what is in the file.
-        sources: name of a node, and of a value that it makes, to the node in the model that the file was made of;
-            empty where the user gave the file itself.
+        file: its graphs are linked.
+        sources: an ONNX node by its name and by those of its outputs; empty where the user named the file itself.
     """
 
-    file: TfliteFile
+    file: TfliteModel
     sources: Mapping[str, ir.Node]
 
+    @property
+    def subgraphs(self) -> tuple[Subgraph, ...]:
+        """The main subgraph, and those that its operators run."""
+        run = set(self.file.main.graph.graphs())
+        return tuple(each for each in self.file.subgraphs if each.graph in run)
+
     def fallback(self, node: Node, why: str) -> Fallback:
-        """In the terms of the model that the user named."""
-        source = self.sources.get(node.name)
+        """Return a fallback in the terms of the model that the user named."""
+        source = self.sources.get(node.label)
         if source is None:
-            return Fallback(op=node.op, node=node.name, why=why)
+            return Fallback(op=node.op, node=node.label, why=why)
         domain = "" if source.domain in ("", "ai.onnx") else f"{source.domain}::"
         return Fallback(
-            op=f"{domain}{source.op_type}", node=source.name or node.name, why=f"{node.op}: {why}"
+            op=f"{domain}{source.op_type}", node=source.name or node.label, why=f"{node.op}: {why}"
         )
 
 
-def subject(path: Path, folder: Path) -> Subject:
-    """The file at `path`; of an `.onnx` file what our converter makes of it, in `folder`: once, whoever asks.
+def convert_once(path: Path, folder: Path) -> ConvertedModel:
+    """Return the file at `path`; an `.onnx` file is converted into `folder`, once for all processes.
 
     Raises:
         CannotConvertError: nodes that the converter refuses.
     """
     if path.suffix == ".tflite":
-        return Subject(read(path), {})
+        return ConvertedModel(_read(path), {})
     model = Model.load(path)
     made = folder / f"{path.stem}.product.tflite"
-    with _alone(folder):
+    with _exclusive(folder):
         if not made.exists():
             begun = made.with_stem(f"{path.stem}-{os.getpid()}")
             _convert(model, begun)
             begun.replace(made)
     nodes = list(model.graph.all_nodes())
-    # Tensors inside a lowering are called as the node is, all others as the value that they hold.
+    # Tensors inside a lowering have the name of the node, all others that of their ONNX value.
     by_name = {node.name: node for node in nodes if node.name}
     by_value = {value.name: node for node in nodes for value in node.outputs if value.name}
-    return Subject(read(made), by_name | by_value)
+    return ConvertedModel(_read(made), by_name | by_value)
+
+
+def _read(path: Path) -> TfliteModel:
+    file = read_tflite(path)
+    file.main.graph.link()
+    return file
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Has other processes wait that come to the same folder; where the system has no such lock, each converts."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Let one process at a time use the folder; without file locks (Windows), each process converts."""
     try:
         import fcntl
     except ImportError:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from onnxport.deployment.report import Extent
 
-# For open dimensions, the likeliest first: LiteRT itself takes 1, which is smaller than some windows.
+# Sizes of open dimensions, the likeliest first. LiteRT's own choice is 1, smaller than some windows.
 _SIZES = (1, 64, 224, 512)
 _PLAIN = {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 
+_SUBGRAPHS = 8  # the vtable entry of a Model's third field
+_ENTRY = struct.Struct("<I")
+
 
 class NotLoadedError(Exception):
-    """LiteRT does not load a file; the message says why.
+    """LiteRT does not load a file; the message gives the reason.
 
     Attributes:
-        extent: "unknown" where it may be for the sizes that were tried for open dimensions.
+        extent: "unknown" if the sizes tried for open dimensions may be the reason.
     """
 
     def __init__(self, why: str, extent: Extent) -> None:
@@ -27,15 +32,15 @@ class NotLoadedError(Exception):
         self.extent = extent
 
 
-def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) -> tuple[Any, int]:
-    """An interpreter with all tensors in place, and the size that open dimensions were given.
+def allocate(model: Path | bytes, threads: int = 1, *, delegates: bool = True) -> tuple[Any, int]:
+    """Return an interpreter with allocated tensors, and the size that stands for open dimensions.
 
     Args:
-        model: a file, or what is in one.
-        delegates: whether XNNPACK's delegate takes nodes.
+        model: a file, or its content.
+        delegates: let XNNPACK's delegate take nodes.
 
     Raises:
-        NotLoadedError: not at any of the sizes that are tried.
+        NotLoadedError: LiteRT loads it at no size that is tried.
     """
     source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
     failures: list[Exception] = []
@@ -43,7 +48,7 @@ def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) 
     for size in _SIZES:
         try:
             interpreter: Any = Interpreter(**source, num_threads=threads, **({} if delegates else _PLAIN))
-            is_open = _resized(interpreter, size)
+            is_open = _resize(interpreter, size)
             interpreter.allocate_tensors()
             return interpreter, size
         except (RuntimeError, ValueError) as error:
@@ -55,14 +60,14 @@ def allocated(model: Path | bytes, threads: int = 1, *, delegates: bool = True) 
     raise NotLoadedError(why + tried, "unknown" if is_open else "none") from failures[0]
 
 
-def _resized(interpreter: Any, size: int) -> bool:
-    """Gives open dimensions of the inputs `size`; False where there are none."""
+def _resize(interpreter: Any, size: int) -> bool:
+    """Set open dimensions of the inputs to `size`; return False if there are none."""
     is_open = False
     for each in interpreter.get_input_details():
         signature = [int(dim) for dim in each["shape_signature"]]
         if -1 in signature:
             is_open = True
-            # 1 is what they have.
+            # They are 1 already.
             if size > 1:
                 interpreter.resize_tensor_input(
                     each["index"], [size if dim < 0 else dim for dim in signature]
@@ -70,8 +75,8 @@ def _resized(interpreter: Any, size: int) -> bool:
     return is_open
 
 
-def of_unknown_size(interpreter: Any, candidates: Iterable[int]) -> list[int]:
-    """Those of the tensors `candidates` whose size follows from values: they have no place until the model runs."""
+def find_unsized(interpreter: Any, candidates: Iterable[int]) -> list[int]:
+    """Return the tensors among `candidates` that stay unallocated until a run, since their size depends on values."""
     found = []
     for index in candidates:
         details = interpreter._get_tensor_details(index, 0)
@@ -82,3 +87,16 @@ def of_unknown_size(interpreter: Any, candidates: Iterable[int]) -> list[int]:
         except ValueError:
             found.append(index)
     return found
+
+
+def swap_main(path: Path, index: int) -> bytes:
+    """Return the file with subgraph `index` in the place of the main one."""
+    content = bytearray(path.read_bytes())
+    table = schema.Model.GetRootAs(content, 0)._tab
+    # An entry of the vector is the distance from itself to its table, and all tables lie behind the vector.
+    first = table.Vector(table.Offset(_SUBGRAPHS))
+    other = first + _ENTRY.size * index
+    starts = [at + _ENTRY.unpack_from(content, at)[0] for at in (first, other)]
+    _ENTRY.pack_into(content, first, starts[1] - first)
+    _ENTRY.pack_into(content, other, starts[0] - other)
+    return bytes(content)

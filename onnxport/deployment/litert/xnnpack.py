@@ -1,4 +1,4 @@
-"""Which nodes LiteRT's interpreter gave to XNNPACK's delegate, and why it kept the others."""
+"""The nodes that LiteRT's interpreter gave to XNNPACK's delegate, and why it did not give it the others."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from onnxport.deployment.estimation.graph import Node, Tensor
+from onnxport.formats.graph import Node, Tensor, format_shape
 
 _DELEGATE = "DELEGATE"
 
 
-def delegated(operators: Sequence[dict[str, Any]], count: int) -> list[set[int]]:
-    """The partitions of a delegate: which of the first `count` operators, those of the file, each stands for.
+def delegated_operators(operators: Sequence[dict[str, Any]], count: int) -> list[set[int]]:
+    """Return the partitions of the delegate, as places among the first `count` operators, those of the file.
 
     Args:
-        operators: what the interpreter tells after delegation (`_get_ops_details`): the file's operators all the same,
-            and behind them one for each partition, with the tensors that it reads from outside and those that others
-            read of it. What lies between them is in the partition.
+        operators: the interpreter's `_get_ops_details` after delegation. It lists the file's operators, then one for
+            each partition, with the tensors that the partition reads from outside and those that others read from it.
+            The partition is what lies between them.
     """
     made = {tensor: index for index, each in enumerate(operators[:count]) for tensor in each["outputs"]}
     found = []
@@ -37,8 +37,8 @@ def delegated(operators: Sequence[dict[str, Any]], count: int) -> list[set[int]]
     return found
 
 
-def reason(node: Node) -> str:
-    """Why XNNPACK does not take `node`, as far as its source tells."""
+def refusal_reason(node: Node) -> str:
+    """Return why XNNPACK does not take `node`, as far as its source tells."""
     known = _known()
     if node.op not in known["operators"].split():
         return "XNNPACK has no such operator"
@@ -53,8 +53,7 @@ def reason(node: Node) -> str:
         if tensor.shape is not None and len(tensor.shape) > known["most_dimensions"]:
             return f"rank {len(tensor.shape)} of {tensor.name!r}, at most {known['most_dimensions']}"
     if open_ := next((tensor for tensor in _computed(node) if not tensor.is_static), None):
-        sizes = ", ".join("?" if dim is None else str(dim) for dim in open_.shape or ())
-        return f"the shape of {open_.name!r} is open: [{sizes}]"
+        return f"the shape of {open_.name!r} is open: {format_shape(open_.shape)}"
     return "XNNPACK does not take this form of it"
 
 

@@ -1,12 +1,12 @@
-"""The runtimes that are here, each asked in a process of its own.
+"""Probes of installed runtimes, each in a process of its own.
 
 A module of this package is named in `runtimes.RUNTIMES` and has
 
-    def ask(path: Path, options: AskOptions) -> Placement
+    def probe(path: Path, options: ProbeOptions) -> Placement
 
-which runs in a child: it may import its library, print, crash or hang. It raises `NotHere` where the library lacks what
-is asked about after all, and an OnnxportError for what a user should read of a model that the runtime does not take;
-anything that it foresees as "takes it not" is a Placement with extent "none".
+which runs in a child: it may import its library, print, crash or hang. It raises `NotAvailable` if the installed
+library lacks the runtime after all, and an OnnxportError to explain a model that the runtime does not take. A refusal
+that it expects is a Placement with the extent "none".
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onnxport.core.errors import OnnxportError
-from onnxport.deployment.report import Placement
+from onnxport.core.errors import CannotConvertError, OnnxportError
+from onnxport.deployment.report import Extent, Fallback, Placement
 from onnxport.formats.input_shapes import GivenShape
+from onnxport.formats.model import Model
 
 
-class NotHere(OnnxportError):
-    """The installed build lacks what is asked about: it is estimated, if it has a data file."""
+class NotAvailable(OnnxportError):
+    """The installed build lacks the runtime, which is then estimated if it has a data file."""
 
 
 @dataclass(frozen=True)
-class AskOptions:
-    """What an asker is told beside the model, in which the user's sizes are written already.
+class ProbeOptions:
+    """Settings of a probe; the model has the user's sizes in it already.
 
     Attributes:
-        runtime: the word that it answers for; a module may answer for several.
-        title: what the report calls it.
-        provider: ONNX Runtime's name of it, if it has one.
-        folder: for files on the way; it is removed afterwards.
-        shared: for files that others can use who are asked about the same model, maybe at the same time.
-        threads: kernel threads where something has to run.
-        shapes: sizes that the user gave of the inputs, for one who is asked about the file as it is stored.
+        runtime: its word in `--runs-on`; a module may answer for several.
+        title: its name in the report.
+        provider: ONNX Runtime's name for it, if it is an execution provider.
+        folder: for intermediate files; it is removed afterwards.
+        shared: for files that other probes of the same model can use, maybe at the same time.
+        threads: kernel threads, if anything runs.
+        shapes: the user's sizes of inputs, for a probe of the file as it is stored.
     """
 
     runtime: str
@@ -47,11 +48,41 @@ class AskOptions:
     threads: int = 1
     shapes: Mapping[str, GivenShape] = field(default_factory=dict)
 
+    def placement(self, version: str, extent: Extent = "none") -> Placement:
+        """Return the placement that a probe fills in."""
+        return Placement(runtime=self.runtime, title=self.title, how="asked", extent=extent, version=version)
 
-class Asking:
-    """The child's side (`isolation.Child`)."""
 
-    def ask(self, asker: str, path: Path, options: AskOptions) -> Placement:
-        module = importlib.import_module(asker)
-        answer: Placement = module.ask(path, options)
+class ProbeWorker:
+    """The child's side (`core.child_process.Child`)."""
+
+    def probe(self, module_name: str, path: Path, options: ProbeOptions) -> Placement:
+        module = importlib.import_module(module_name)
+        answer: Placement = module.probe(path, options)
         return answer
+
+
+def extent_of(taken: int, nodes: int) -> Extent:
+    """Return how much of a model a runtime with a fallback takes."""
+    return "all" if taken == nodes else "part" if taken else "none"
+
+
+def refusal_placement(path: Path, answer: Placement, error: CannotConvertError) -> Placement:
+    """Return `answer` for a model that our converter refuses, so that there is no product to probe."""
+    nodes = count_nodes(Model.load(path))
+    fallbacks = tuple(Fallback(op=each.op, node=each.node, why=each.why) for each in error.refusals)
+    return answer.model_copy(
+        update={
+            "extent": "none",
+            "nodes": nodes,
+            "taken": max(nodes - len(fallbacks), 0) if fallbacks else 0,
+            "partitions": None,
+            "fallbacks": fallbacks,
+            "why": "" if fallbacks else "; ".join(part for part in (error.what, error.why) if part),
+        }
+    )
+
+
+def count_nodes(model: Model) -> int:
+    """Return the number of nodes without constants, those in bodies included."""
+    return sum(1 for node in model.graph.all_nodes() if node.op_type != "Constant")

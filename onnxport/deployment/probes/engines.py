@@ -1,7 +1,7 @@
-"""Engines that take a model whole or not at all, asked by loading it and running it once.
+"""Engines that take a model whole or not at all, probed by loading it and running it once.
 
-They are the runtimes that `validate` runs (`runtimes/foreign`), so that "takes it" means the same in both.
-What one refuses is read off its own words (`refusals`).
+They are the engines that `validate` runs (`runtimes/engines`), so "takes it" means the same in both. Their messages
+say what they refuse (`refusals`).
 """
 
 from __future__ import annotations
@@ -16,49 +16,43 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.errors import MachineError, OnnxportError
-from onnxport.deployment.estimation.onnx_reader import graph_of
-from onnxport.deployment.probes import AskOptions
-from onnxport.deployment.probes.inputs import one_set
+from onnxport.deployment.estimation.graph import estimation_graph
+from onnxport.deployment.probes import ProbeOptions
 from onnxport.deployment.probes.refusals import READERS
+from onnxport.deployment.probes.runnable_inputs import runnable_inputs
 from onnxport.deployment.report import Placement
 from onnxport.formats.model import Model
 from onnxport.runtimes import registry
 from onnxport.runtimes.base import Runtime
 from onnxport.runtimes.options import RuntimeOptions
 
-# Words about a program that an engine starts: that it crashes or hangs says nothing of the model.
+# An engine's own program crashed or hung, which says nothing of the model.
 _BROKEN = ("crashed (", "did not end within")
 
 
-def ask(path: Path, options: AskOptions) -> Placement:
-    """Raises MissingDependencyError where the engine is not installed."""
+def probe(path: Path, options: ProbeOptions) -> Placement:
+    """Run the model once; raise MissingDependencyError if the engine is not installed."""
     kind = registry.find_runtime("onnx", options.runtime)
     factory = kind.load()
     model = Model.load(path)
-    graph = graph_of(model)
-    trial = _Trial(one_set(path, model, options.shapes), factory, options)
-    answer = Placement(
-        runtime=options.runtime,
-        title=options.title,
-        how="asked",
-        extent="none",
-        version=importlib.metadata.version(kind.distributions[0]),
-        nodes=sum(1 for _ in graph.all_nodes()),
-    )
-    said = trial.objection(path)
-    if not said:
-        ran = f"it ran once on {trial.sizes_said}"
+    graph = estimation_graph(model)
+    trial = _Trial(runnable_inputs(path, model, options.shapes), factory, options)
+    version = importlib.metadata.version(kind.distributions[0])
+    answer = options.placement(version).model_copy(update={"nodes": sum(1 for _ in graph.all_nodes())})
+    message = trial.find_objection(path)
+    if not message:
+        ran = f"it ran once on {trial.sizes_text}"
         return answer.model_copy(update={"extent": "all", "taken": answer.nodes, "notes": (ran,)})
-    if any(words in said for words in _BROKEN):
-        return answer.model_copy(update={"extent": "unknown", "why": said[:300]})
-    read = READERS[options.runtime](said, graph, model, trial.sizes)
+    if any(words in message for words in _BROKEN):
+        return answer.model_copy(update={"extent": "unknown", "why": message[:300]})
+    read = READERS[options.runtime](message, graph, model, trial.sizes)
     lost = {(each.op, each.node) for each in read.fallbacks}
     return answer.model_copy(
         update={
             "taken": answer.nodes - len(lost) if lost else 0,
             "fallbacks": read.fallbacks,
             "why": read.why,
-            "notes": (f"it was asked to run on {trial.sizes_said}",),
+            "notes": (f"it had to run on {trial.sizes_text}",),
         }
     )
 
@@ -69,18 +63,18 @@ class _Trial:
 
     feeds: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
     factory: Callable[[Path, RuntimeOptions], Runtime]
-    options: AskOptions
+    options: ProbeOptions
 
     @property
     def sizes(self) -> dict[str, tuple[int, ...]]:
         return {name: array.shape for name, array in self.feeds.items()}
 
     @property
-    def sizes_said(self) -> str:
+    def sizes_text(self) -> str:
         return ", ".join(f"{name} {list(shape)}" for name, shape in self.sizes.items()) or "no inputs"
 
-    def objection(self, path: Path) -> str:
-        """Why the engine does not run the file, in its own words; empty where it does."""
+    def find_objection(self, path: Path) -> str:
+        """Return the engine's message if it does not run the file; empty if it does."""
         settings = RuntimeOptions(threads=self.options.threads)
         try:
             with contextlib.closing(self.factory(path, settings)) as runtime:

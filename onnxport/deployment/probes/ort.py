@@ -1,8 +1,7 @@
-"""ONNX Runtime asked which of its execution providers it gives each node to.
+"""ONNX Runtime: to which execution provider it assigns each node, with default settings.
 
-The answer is that of a session with default settings: providers are asked about the graph that is left after its
-basic optimizations (constants folded, Identity gone, BatchNormalization in the weights before it), and before
-those that fuse operators for one provider. Nodes that are left have the names that they have in the file.
+It assigns nodes after its basic optimizations (constants folded, Identity removed, BatchNormalization folded into
+weights) and before those that fuse operators for one provider. Nodes that remain have their names of the file.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-from onnxport.deployment.probes import AskOptions, NotHere
-from onnxport.deployment.report import Extent, Fallback, Placement
+from onnxport.deployment.probes import NotAvailable, ProbeOptions, extent_of
+from onnxport.deployment.report import Fallback, Placement
 
 _CPU = "CPUExecutionProvider"
 _RECORD = "session.record_ep_graph_assignment_info"
@@ -32,29 +31,23 @@ REFUSALS = (
 )
 
 
-def ask(path: Path, options: AskOptions) -> Placement:
-    """Loads the model with the provider before ONNX Runtime's own CPU provider; nothing runs."""
+def probe(path: Path, options: ProbeOptions) -> Placement:
+    """Load the model with the provider before ONNX Runtime's own CPU provider; nothing runs."""
     if options.provider not in onnxruntime.get_available_providers():
-        raise NotHere(f"the installed ONNX Runtime has no {options.provider}")
+        raise NotAvailable(f"the installed ONNX Runtime has no {options.provider}")
     if not hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info"):
-        raise NotHere(
-            f"ONNX Runtime {onnxruntime.__version__} does not tell what it assigns", why="1.24 does"
+        raise NotAvailable(
+            f"ONNX Runtime {onnxruntime.__version__} does not report its assignment", why="1.24 does"
         )
-    answer = Placement(
-        runtime=options.runtime,
-        title=options.title,
-        how="asked",
-        extent="none",
-        version=onnxruntime.__version__,
-    )
+    answer = options.placement(onnxruntime.__version__)
     try:
-        assigned = _assigned(path, options)
+        assigned = _assign(path, options)
     except REFUSALS as error:
         return answer.model_copy(update={"why": " ".join(str(error).split())[:300]})
-    return _placed(answer, assigned, options.provider)
+    return _summarize(answer, assigned, options.provider)
 
 
-def _assigned(path: Path, options: AskOptions) -> list[Any]:
+def _assign(path: Path, options: ProbeOptions) -> list[Any]:
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = _FATAL
     settings.intra_op_num_threads = options.threads
@@ -65,9 +58,8 @@ def _assigned(path: Path, options: AskOptions) -> list[Any]:
     return list(session.get_provider_graph_assignment_info())
 
 
-def _placed(answer: Placement, assigned: Iterable[Any], provider: str) -> Placement:
-    """`answer` with what is in groups of nodes as ONNX Runtime tells them: a group is a subgraph that a provider
-    compiles, or a single node that it has a kernel for."""
+def _summarize(answer: Placement, assigned: Iterable[Any], provider: str) -> Placement:
+    """Return `answer` with ONNX Runtime's groups: subgraphs that a provider compiles, or nodes with a kernel each."""
     taken, groups, fallbacks = 0, 0, []
     for group in assigned:
         nodes = group.get_nodes()
@@ -79,15 +71,14 @@ def _placed(answer: Placement, assigned: Iterable[Any], provider: str) -> Placem
                 Fallback(
                     op=f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
                     node=node.name,
-                    why=f"given to {group.ep_name}",
+                    why=f"assigned to {group.ep_name}",
                 )
                 for node in nodes
             ]
     count = taken + len(fallbacks)
-    extent: Extent = "all" if not fallbacks else "part" if taken else "none"
     return answer.model_copy(
         update={
-            "extent": extent,
+            "extent": extent_of(taken, count),
             "nodes": count,
             "taken": taken,
             "partitions": None if provider == _CPU else groups,

@@ -1,6 +1,6 @@
-"""rten, by its converter `rten-convert`: whether that writes a `.rten` file. Nothing runs.
+"""rten, by its converter `rten-convert`, which has to write a `.rten` file; nothing runs.
 
-rten itself has no Python package. It also reads `.onnx` files without the converter, and takes more of them since.
+rten itself has no Python package. It also reads `.onnx` files without the converter, and takes more of them.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onnxport.deployment.estimation.graph import Graph
-from onnxport.deployment.estimation.onnx_reader import graph_of
-from onnxport.deployment.probes import AskOptions
+from onnxport.deployment.estimation.graph import estimation_graph
+from onnxport.deployment.probes import ProbeOptions
 from onnxport.deployment.report import Extent, Fallback, Placement
+from onnxport.formats.graph import OperatorGraph
 from onnxport.formats.model import Model
 
-_LIMIT = 600  # seconds; the time limit of the child that this runs in is shorter as a rule
+_LIMIT = 600  # seconds; the time limit of the child process is usually shorter
 _CODE = "import sys; from rten_convert.converter import main; sys.exit(main())"
 _NODE = re.compile(r'^Error converting operator "([^"]*)": (.*)$', re.MULTILINE)
 _UNKNOWN = re.compile(r'Unsupported operator "([^"]+)"')
-_NOTE = "asked was rten-convert, which writes .rten files; rten itself also reads .onnx files"
+_NOTE = "this is the answer of rten-convert, which writes .rten files; rten itself also reads .onnx files"
 
 
-def ask(path: Path, options: AskOptions) -> Placement:
-    """Converts to a file in a folder that is removed."""
+def probe(path: Path, options: ProbeOptions) -> Placement:
+    """Convert the model into a temporary folder."""
     target = options.folder / "model.rten"
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CODE, str(path.resolve()), str(target)],
@@ -37,13 +37,13 @@ def ask(path: Path, options: AskOptions) -> Placement:
         timeout=_LIMIT,
         check=False,
     )
-    graph = graph_of(Model.load(path))
+    graph = estimation_graph(Model.load(path))
     is_written = done.returncode == 0 and target.exists()
     fallbacks = () if is_written else tuple(_fallbacks(done.stderr, graph))
     count = sum(1 for _ in graph.all_nodes())
     extent: Extent = "all" if is_written else "none" if done.returncode >= 0 else "unknown"
     last = next(
-        (line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "it says nothing"
+        (line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "it gives no reason"
     )
     return Placement(
         runtime=options.runtime,
@@ -59,14 +59,14 @@ def ask(path: Path, options: AskOptions) -> Placement:
     )
 
 
-def _fallbacks(said: str, graph: Graph) -> list[Fallback]:
-    """A line for each node that it cannot convert; of operators that it lacks for the first one only."""
+def _fallbacks(message: str, graph: OperatorGraph) -> list[Fallback]:
+    """Parse a line for each node that it cannot convert; a missing operator is reported for its first node only."""
     found = []
-    for name, why in _NODE.findall(said):
+    for name, why in _NODE.findall(message):
         if unknown := _UNKNOWN.search(why):
             nodes = [node for node in graph.all_nodes() if node.op == unknown[1]]
             why = f"rten-convert has no {unknown[1]}"
         else:
-            nodes = [node for node in graph.all_nodes() if node.name == name][:1]
-        found += [Fallback(op=node.qualified, node=node.name, why=why[:300]) for node in nodes]
+            nodes = [node for node in graph.all_nodes() if node.label == name][:1]
+        found += [Fallback(op=node.qualified, node=node.label, why=why[:300]) for node in nodes]
     return found

@@ -1,6 +1,6 @@
-"""LiteRT on the CPU asked which nodes it gives to XNNPACK's delegate, as its interpreter does unless told otherwise.
+"""LiteRT on the CPU: which nodes its interpreter gives to XNNPACK's delegate with default settings.
 
-Of an `.onnx` file the answer is about what `onnxport convert --to tflite` makes of it.
+For an `.onnx` file the answer is about what `onnxport convert --to tflite` makes of it.
 """
 
 from __future__ import annotations
@@ -11,88 +11,82 @@ from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import CannotConvertError
-from onnxport.deployment.estimation.graph import Node
-from onnxport.deployment.litert.conversion import Subject, subject
-from onnxport.deployment.litert.interpreter import NotLoadedError, allocated
-from onnxport.deployment.litert.reader import Subgraph, TfliteFile
-from onnxport.deployment.litert.xnnpack import delegated, reason
-from onnxport.deployment.probes import AskOptions
-from onnxport.deployment.probes.conversion import refused
-from onnxport.deployment.report import Extent, Placement
+from onnxport.deployment.litert.conversion import ConvertedModel, convert_once
+from onnxport.deployment.litert.interpreter import NotLoadedError, allocate, swap_main
+from onnxport.deployment.litert.xnnpack import delegated_operators, refusal_reason
+from onnxport.deployment.probes import ProbeOptions, extent_of, refusal_placement
+from onnxport.deployment.report import Placement
+from onnxport.formats.graph import Node
+from onnxport.formats.graph.tflite import Subgraph
 
-_FALLBACK = "what XNNPACK does not take LiteRT's own kernels compute, on the CPU too"
-_SIZES = "open sizes were taken as {}, since LiteRT does not load it with 1"
-_UNASKED = "it is in a body that LiteRT does not load by itself, so that it cannot be asked"
+_FALLBACK = "LiteRT's own kernels compute what XNNPACK does not take, on the CPU too"
+_SIZES = "open sizes were taken as {}, since LiteRT does not load the model with 1"
+_NOT_PROBED = "it is in a body that LiteRT does not load by itself, so it cannot be checked"
 
 
-def ask(path: Path, options: AskOptions) -> Placement:
-    """Loads the file and has the interpreter delegate; nothing runs."""
-    answer = Placement(
-        runtime=options.runtime,
-        title=options.title,
-        how="asked",
-        extent="none",
-        version=version("ai-edge-litert"),
-    )
+def probe(path: Path, options: ProbeOptions) -> Placement:
+    """Load the file and let the interpreter delegate; nothing runs."""
+    answer = options.placement(version("ai-edge-litert"))
     try:
-        about = subject(path, options.shared)
-        return _placed(answer, about, partitions_of(about.file, options.threads))
+        model = convert_once(path, options.shared)
+        return _summarize(answer, model, find_partitions(model, options.threads))
     except CannotConvertError as error:
-        return refused(path, answer, error)
+        return refusal_placement(path, answer, error)
     except NotLoadedError as error:
         return answer.model_copy(update={"extent": error.extent, "why": str(error)})
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """What the delegate took.
+    """The partitions of the delegate.
 
     Attributes:
-        taken: a set of nodes for each partition.
-        size: what open dimensions of the inputs were taken as.
-        unasked: the nodes of bodies that the interpreter does not load by themselves.
+        taken: the nodes of each partition.
+        size: the size that stood for open dimensions of the inputs.
+        not_probed: the nodes of bodies that the interpreter does not load by themselves.
     """
 
     taken: tuple[frozenset[Node], ...]
     size: int
-    unasked: frozenset[Node] = frozenset()
+    not_probed: frozenset[Node] = frozenset()
 
 
-def partitions_of(file: TfliteFile, threads: int) -> Partitions:
-    """Asks the interpreter about the main graph, and about the bodies of IF and WHILE, each in the main graph's place.
+def find_partitions(model: ConvertedModel, threads: int) -> Partitions:
+    """Load the main graph, and each body of IF and WHILE in the place of the main graph.
 
     Raises:
-        NotLoadedError: the interpreter does not load the file at any of the sizes that are tried.
+        NotLoadedError: the interpreter loads the file at no size that is tried.
     """
-    interpreter, size = allocated(file.path, threads)
-    taken, unasked = _taken(file.main, interpreter), set[Node]()
-    for body in file.subgraphs[1:]:
+    interpreter, size = allocate(model.file.path, threads)
+    taken, not_probed = _taken_groups(model.file.main, interpreter), set[Node]()
+    for body in model.subgraphs[1:]:
         try:
-            taken += _taken(body, allocated(file.content(body.index), threads)[0])
+            content = swap_main(model.file.path, body.index)
+            taken += _taken_groups(body, allocate(content, threads)[0])
         except NotLoadedError:
-            unasked.update(body.graph.nodes)
-    return Partitions(tuple(taken), size, frozenset(unasked))
+            not_probed.update(body.graph.nodes)
+    return Partitions(tuple(taken), size, frozenset(not_probed))
 
 
-def _taken(subgraph: Subgraph, interpreter: Any) -> list[frozenset[Node]]:
+def _taken_groups(subgraph: Subgraph, interpreter: Any) -> list[frozenset[Node]]:
     nodes = subgraph.graph.nodes
-    found = delegated(interpreter._get_ops_details(), len(nodes))
-    return [frozenset(nodes[index] for index in each) for each in found]
+    groups = delegated_operators(interpreter._get_ops_details(), len(nodes))
+    return [frozenset(nodes[index] for index in group) for group in groups]
 
 
-def _placed(answer: Placement, about: Subject, found: Partitions) -> Placement:
-    nodes = [node for each in about.file.subgraphs for node in each.graph.nodes]
+def _summarize(answer: Placement, model: ConvertedModel, found: Partitions) -> Placement:
+    nodes = [node for each in model.subgraphs for node in each.graph.nodes]
     inside = frozenset().union(*found.taken)
     left = [node for node in nodes if node not in inside]
-    extent: Extent = "all" if not left else "part" if inside else "none"
     return answer.model_copy(
         update={
-            "extent": extent,
+            "extent": extent_of(len(inside), len(nodes)),
             "nodes": len(nodes),
             "taken": len(inside),
             "partitions": len(found.taken),
             "fallbacks": tuple(
-                about.fallback(node, _UNASKED if node in found.unasked else reason(node)) for node in left
+                model.fallback(node, _NOT_PROBED if node in found.not_probed else refusal_reason(node))
+                for node in left
             ),
             "notes": (_FALLBACK, *([_SIZES.format(found.size)] if found.size > 1 else [])),
         }

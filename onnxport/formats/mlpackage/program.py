@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,13 @@ class Block:
     types: tuple[Type, ...]
     outputs: tuple[str, ...]
     operations: tuple[Operation, ...]
+
+    def walk(self) -> Iterator[Operation]:
+        """Yield all operators, each before those of its blocks."""
+        for operation in self.operations:
+            yield operation
+            for inner in operation.blocks:
+                yield from inner.walk()
 
 
 @dataclass(frozen=True)

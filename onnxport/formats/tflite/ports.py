@@ -136,7 +136,12 @@ def leading_name(name: str) -> str:
 
 
 def _manifest(model: Any, content: mmap.mmap) -> Manifest | None:
-    """Our own note in the file's metadata; None in a foreign file."""
+    text = manifest_text(model, content)
+    return None if text is None else Manifest.from_json(text)
+
+
+def manifest_text(model: Any, content: mmap.mmap) -> str | None:
+    """Return our manifest in the file's metadata; None for a file that is not ours."""
     for i in range(model.MetadataLength()):
         entry = model.Metadata(i)
         if bytes(entry.Name() or b"").decode(errors="replace") == KEY:
@@ -146,7 +151,7 @@ def _manifest(model: Any, content: mmap.mmap) -> Manifest | None:
                 data = buffer.DataAsNumpy().tobytes()
             else:
                 data = content[buffer.Offset() : buffer.Offset() + buffer.Size()]
-            return Manifest.from_json(data.decode())
+            return bytes(data).decode()
     return None
 
 

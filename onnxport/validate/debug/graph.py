@@ -1,12 +1,12 @@
-"""The ONNX graph as `debug` sees it: values in the order they are computed, who needs whom, and parts cut out.
+"""The ONNX graph that `debug` searches: its values in order, their dependencies, and parts cut out as models.
 
-Calls of model-local functions are replaced by their bodies first, as the converters do; If, Loop and Scan are one
-node each, and what their bodies read from outside counts as their inputs.
+Model-local functions are inlined first, as the converters do. If, Loop and Scan are one node each; what their bodies
+read from outside counts as their inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +16,16 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxport.formats.graph.onnx import from_ir
 from onnxport.formats.model import Model
 from onnxport.samples.domain import without_functions
 from onnxport.validate.graph_analysis import node_length
 from onnxport.validate.report import NodeRef
 
-# What the output of a node is called in a part that takes the candidate's value of that name as an input.
+# Ends the name of a node's output in a part that takes the candidate's value of that name as an input.
 ANSWER = "/answer"
 
-# These give sequences, optionals or maps, which no runtime shows.
+# Their outputs are sequences, optionals or maps, which no runtime returns here.
 _NO_TENSORS = frozenset(
     "SequenceConstruct SequenceEmpty SequenceInsert SequenceErase SequenceMap SplitToSequence "
     "Optional OptionalGetElement ZipMap".split()
@@ -39,7 +40,7 @@ class Part:
 
     Attributes:
         proto: the model; its weights on disk stay there.
-        inputs: what it takes; graph inputs, and values that are given to it.
+        inputs: graph inputs, and values that it is given.
         answers: value name to the name of the part's output.
     """
 
@@ -52,8 +53,8 @@ class Network:
     """A model's graph.
 
     Attributes:
-        model: without model-local functions.
-        folder: where the weights lie that are in files of their own.
+        model: the model without model-local functions.
+        folder: the folder of weights in separate files.
     """
 
     def __init__(self, model: Model) -> None:
@@ -67,11 +68,13 @@ class Network:
         self._sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
         self.inputs = {value.name: value for value in graph.input if value.name not in self._weights}
         self.outputs = tuple(value.name for value in graph.output)
-        self._reads = [tuple(_reads(node)) for node in self.nodes]
+        self._reads = [
+            [each.name for each in node.reads() if each.name] for node in from_ir(self.model.ir).nodes
+        ]
 
     @cached_property
     def values(self) -> tuple[str, ...]:
-        """Every tensor that a node of the main graph makes, constants aside, in the graph's order."""
+        """The tensors that nodes of the main graph compute, without constants, in the graph's order."""
         return tuple(
             name
             for node in self.nodes
@@ -88,17 +91,16 @@ class Network:
         return NodeRef(name=node.name, op=node.op_type, value=value)
 
     def constant(self, name: str) -> np.ndarray[Any, np.dtype[Any]] | None:
-        """The values of an initializer that lies in the file itself; None for what is none."""
+        """Return the elements of an initializer in the file itself; None for any other value."""
         tensor = self._weights.get(name)
         if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return None
         return onnx.numpy_helper.to_array(tensor)
 
     def quantized(self) -> dict[str, str]:
-        """Values that are read in their quantized form alone, to the name of what is read: "v" to "v_Dequantized".
+        """Return the values that are only read quantized, with the name that is read: "v" to "v_Dequantized".
 
-        A quantizer leaves the Clip behind such a value to the range of its codes, so that the value itself is not what
-        the network goes on with.
+        The quantizer's range may replace a Clip behind such a value, so the network does not use the value itself.
         """
         readers: dict[str, list[onnx.NodeProto]] = {}
         for node in self.nodes:
@@ -114,7 +116,7 @@ class Network:
         return found
 
     def between(self, value: str, given: frozenset[str]) -> list[int]:
-        """The nodes that compute `value` from values in `given`, in order; always its own node."""
+        """Return the nodes that compute `value` from values in `given`, in order; its own node is always one."""
         pending, found = [self.producers[value]], set[int]()
         while pending:
             index = pending.pop()
@@ -129,12 +131,12 @@ class Network:
         return sorted(found)
 
     def frontier(self, value: str, given: frozenset[str]) -> list[str]:
-        """The values in `given` from which `value` is computed, in order."""
+        """Return the values in `given` from which `value` is computed, in order."""
         needed = {name for index in self.between(value, given) for name in self._reads[index]}
         return sorted(needed & given, key=self.producers.__getitem__)
 
     def ancestors(self, values: Iterable[str]) -> frozenset[str]:
-        """The values that `values` are computed from, themselves included."""
+        """Return the values from which `values` are computed, and `values` themselves."""
         pending = [self.producers[name] for name in values if name in self.producers]
         found = set[int]()
         while pending:
@@ -145,7 +147,7 @@ class Network:
         return frozenset(name for index in found for name in self.nodes[index].output if name)
 
     def part(self, targets: Sequence[str], given: frozenset[str]) -> Part:
-        """The nodes that compute `targets` from values in `given`; what is given needs a type before it runs."""
+        """Cut out the nodes that compute `targets` from values in `given`; the caller adds the types of `given`."""
         indices = sorted({index for name in targets for index in self.between(name, given)})
         nodes = [onnx.NodeProto.FromString(self.nodes[i].SerializeToString()) for i in indices]
         reads = {name for index in indices for name in self._reads[index]}
@@ -171,7 +173,7 @@ class Network:
         return Part(proto, tuple(taken), answers)
 
     def giving(self, names: Iterable[str], more: Sequence[onnx.NodeProto] = ()) -> bytes:
-        """The whole model, `more` nodes at its end, with `names` for outputs; their types are inferred."""
+        """Return the whole model with `more` nodes at its end and `names` as outputs of inferred types."""
         graph = self.proto.graph
         count, kept = len(graph.node), list(graph.output)
         graph.node.extend(more)
@@ -186,7 +188,7 @@ class Network:
         return data
 
     def length(self, indices: Iterable[int], sizes: Mapping[str, int]) -> int:
-        """The longest sum of products in these nodes; told by `sizes` of values where weights do not tell."""
+        """Return the longest sum of products in these nodes, by their weights or else by the `sizes` of values."""
         return max((self._lengths[index] or self._reduced(index, sizes) for index in indices), default=1)
 
     @cached_property
@@ -194,25 +196,8 @@ class Network:
         return [node_length(node) for node in self.model.graph]
 
     def _reduced(self, index: int, sizes: Mapping[str, int]) -> int:
-        """How many elements become one in a reduction; 1 where the node is none."""
+        """Return how many elements a reduction makes one; 1 for other nodes."""
         node = self.nodes[index]
         if not (node.op_type.startswith("Reduce") or node.op_type in _MEANS):
             return 1
         return sizes.get(node.input[0], 1) // max(sizes.get(node.output[0], 1), 1) or 1
-
-
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """The names of the values that a node takes, those that its bodies read from outside included."""
-    yield from (name for name in node.input if name)
-    for attribute in node.attribute:
-        bodies = [attribute.g] if attribute.HasField("g") else []
-        for body in (*bodies, *attribute.graphs):
-            yield from _captured(body)
-
-
-def _captured(body: onnx.GraphProto) -> Iterator[str]:
-    own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-    own |= {name for node in body.node for name in node.output}
-    needed = [name for node in body.node for name in _reads(node)]
-    needed += [value.name for value in body.output]
-    yield from (name for name in needed if name not in own)

@@ -1,10 +1,10 @@
-"""What an artefact computes in, told by its file; a module per kind of graph. docs/fidelity.md has it in words."""
+"""The precision of an artefact by its file alone; a module per kind of graph (docs/fidelity.md)."""
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
+from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Artifact, Referent
 from onnxport.validate.report import Precision
 
@@ -13,41 +13,35 @@ if TYPE_CHECKING:
 
 __all__ = ["kept_float32", "precision_of"]
 
-# What the FlatBuffers library raises for offsets that lead nowhere.
-_DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, BufferError)
-
 
 def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
-    """The precision of the model in `artifact`; "unknown" for a file that its reader cannot make sense of.
+    """Return the precision of the model in `artifact`; "unknown" for a file that its reader does not understand.
 
     Args:
-        graph: the model in memory, where the caller has it already; of a framework's model what was exported from it.
-        function: which of a package's functions is meant; its default one unless given.
+        graph: the model in memory, if the caller has it; for a framework's model, what was exported from it.
+        function: a function of a package; the default one unless given.
     """
     # Each imports its own libraries.
-    if artifact.format == "tflite":
-        from onnxport.validate.precision import tflite
-
-        try:
-            return tflite.precision(artifact.path)
-        except _DAMAGED:  # in a place that the runtime never looks at, or it would have refused the file
-            return "unknown"
     if artifact.format == "coreml":
         from onnxport.validate.precision import coreml
 
         return coreml.precision(artifact.path, function)
-    from onnxport.validate.precision import graphs, onnx
+    try:
+        if artifact.format == "tflite":
+            from onnxport.validate.precision import tflite
 
-    if artifact.format == "ort":
-        try:
-            data = artifact.path.read_bytes()
-            return "float16" if onnx.is_half(onnx.note_in_ort(data)) else graphs.precision(onnx.of_ort(data))
-        except (
-            ValueError,
-            KeyError,
-            IndexError,
-        ):  # a younger schema than ours; loading it is the runtime's affair
-            return "unknown"
+            return tflite.precision(artifact.path)
+        from onnxport.validate.precision import graphs, onnx
+
+        if artifact.format == "ort":
+            from onnxport.formats.graph.ort import read_ort
+
+            file = read_ort(artifact.path)
+            if onnx.is_half(onnx.note_in(file)):
+                return "float16"
+            return graphs.precision(graphs.TypedGraph.flatten(file.graph))
+    except InputError:  # damage that the runtime does not see, or a newer schema than ours
+        return "unknown"
     model = graph or onnx.read(artifact.path)
     if model is None:
         return "unknown"
@@ -55,8 +49,10 @@ def precision_of(artifact: Referent, graph: Model | None = None, function: str =
 
 
 def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
-    """The ONNX values that a float16 artefact computes or holds in float32: as a package or an .ort file of ours says
-    of itself, or as the types of an ONNX graph tell; none of other files."""
+    """Return the ONNX values that a float16 artefact computes or holds in float32.
+
+    An `.onnx` graph tells by its types, a package or an `.ort` file by our manifest; other files do not tell.
+    """
     if artifact.format == "coreml":
         from onnxport.validate.precision import coreml
 
@@ -66,11 +62,12 @@ def kept_float32(artifact: Artifact, function: str = "") -> frozenset[str]:
 
         return graphs.islands(onnx.of_file(artifact.path))
     if artifact.format == "ort":
+        from onnxport.formats.graph.ort import read_ort
         from onnxport.validate.precision import onnx
 
         try:
-            note = onnx.note_in_ort(artifact.path.read_bytes())
-        except _DAMAGED:
+            note = onnx.note_in(read_ort(artifact.path))
+        except InputError:
             return frozenset()
         return frozenset(note.islands) if note else frozenset()
     return frozenset()

@@ -5,20 +5,18 @@
 2. Quantized products, or floats that are rounded to a grid between operators (QUANTIZE): "int16x8" where all such
    activations have 16 bits, else "int8": the coarser grid says how far two right answers may lie apart.
 3. Float products: constants of float16 behind DEQUANTIZE are "float16 weights", quantized ones "int8 weights" or
-   "int4 weights"; results of float16 are "float16".
+   "int4 weights"; results of float16 are "float16", results or weights of float8 are "mixed".
 """
 
 from __future__ import annotations
 
-import mmap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ai_edge_litert import schema_py_generated as schema
-
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.graph.tflite import read_tflite
 from onnxport.validate.report import Precision
 
 # Operator -> position of its weights.
@@ -37,41 +35,74 @@ _PRODUCTS = {
     "RNN": 1,
     "SVDF": 1,
 }
-# What computes nothing: a model without products is told by the others.
+# These compute nothing. The others tell the precision of a model without products.
 _SILENT = frozenset(
     "CAST DEQUANTIZE QUANTIZE RESHAPE TRANSPOSE SLICE STRIDED_SLICE CONCATENATION SHAPE GATHER".split()
 )
-_QUANTIZED = {"INT8", "UINT8", "INT16", "INT4", "INT2"}
+_QUANTIZED = frozenset(("int8", "uint8", "int16", "int4", "int2"))
 # What floats are rounded to between operators -> what that makes of the file.
-_GRIDS: Mapping[str, Precision] = {"INT8": "int8", "UINT8": "int8", "INT16": "int16x8"}
-_NAMES: Mapping[str, Precision] = {"FLOAT16": "float16", "BFLOAT16": "bfloat16", "FLOAT64": "float64"}
+_GRIDS: Mapping[str, Precision] = {"int8": "int8", "uint8": "int8", "int16": "int16x8"}
+_FLOATS: Mapping[str, Precision] = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float64": "float64",
+    "float8_e4m3fn": "mixed",
+    "float8_e5m2": "mixed",
+}
+_STORED: Mapping[str, Precision] = {
+    "int4": "int4 weights",
+    "int2": "int4 weights",
+    "int8": "int8 weights",
+    "uint8": "int8 weights",
+    "float16": "float16 weights",
+    "float8_e4m3fn": "mixed",
+    "float8_e5m2": "mixed",
+}
 
 
 @dataclass(frozen=True)
 class _Product:
-    """Types of an operator's activations, result and weights; the weights' as they are stored, empty for none."""
+    """An operator's dtypes.
+
+    Attributes:
+        weights: as they are stored; empty for none.
+        is_hybrid: the operator itself reads quantized weights.
+    """
 
     activations: str
-    weights: str
     result: str
+    weights: str = ""
+    is_hybrid: bool = False
+
+    @property
+    def precision(self) -> Precision:
+        if self.activations in _QUANTIZED:
+            return "int16x8" if self.activations == "int16" else "int8"
+        if self.is_hybrid:
+            return "int8 dynamic"
+        stored = _STORED.get(self.weights)
+        if stored == "float16 weights":
+            return _FLOATS.get(self.result, stored)
+        return stored or _FLOATS.get(self.result, "float32")
 
 
 def precision(path: Path) -> Precision:
-    """The precision of the file at `path`, which the runtime has loaded; "unknown" where nothing is computed."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        model = schema.Model.GetRootAs(content, 0)
-        products, others, rounded = list[_Product](), list[_Product](), set[str]()
-        for graph in (model.Subgraphs(i) for i in range(model.SubgraphsLength())):
-            rounded |= _rounded(model, graph)
-            for name, product in _operations(model, graph):
-                (products if name in _PRODUCTS else others).append(product)
-        del model  # before its pages go
-    return _named(products or others, rounded)
+    """Return the precision of the file at `path`; "unknown" where nothing is computed.
+
+    Raises:
+        InputError: no TFLite file, or a damaged one.
+    """
+    products, others, grids = list[_Product](), list[_Product](), set[str]()
+    for each in read_tflite(path).subgraphs:
+        grids |= _grids(each.graph)
+        for node, product in _products(each.graph):
+            (products if node.op in _PRODUCTS else others).append(product)
+    return _summarize(products or others, grids)
 
 
-def _named(products: list[_Product], rounded: set[str]) -> Precision:
-    kinds = Counter(_kind(product) for product in products)
-    kinds.update(_GRIDS[width] for width in rounded)
+def _summarize(products: list[_Product], grids: set[str]) -> Precision:
+    kinds = Counter(product.precision for product in products)
+    kinds.update(_GRIDS[grid] for grid in grids)
     for kind in ("int8", "int16x8", "int8 dynamic"):
         if kinds[kind]:
             return "mixed" if kind != "int8 dynamic" and kinds["int8 dynamic"] else kind
@@ -84,97 +115,50 @@ def _named(products: list[_Product], rounded: set[str]) -> Precision:
     return kind if count * 2 > sum(kinds.values()) or kind.endswith("weights") else "mixed"
 
 
-def _kind(product: _Product) -> Precision:
-    if product.activations in _QUANTIZED:
-        return "int16x8" if product.activations == "INT16" else "int8"
-    if product.weights.startswith("hybrid"):
-        return "int8 dynamic"
-    if product.weights in ("INT4", "INT2"):
-        return "int4 weights"
-    if product.weights in ("INT8", "UINT8"):
-        return "int8 weights"
-    if product.result in _NAMES:
-        return _NAMES[product.result]
-    return "float16 weights" if product.weights == "FLOAT16" else "float32"
-
-
-def _operations(model: Any, graph: Any) -> Iterator[tuple[str, _Product]]:
-    """Every operator that computes on floats or quantized numbers."""
-    types = _types()
-    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
-    operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
-    kinds = [names[_code(model.OperatorCodes(operator.OpcodeIndex()))] for operator in operators]
-    stored, casts = _stored(model, graph, operators, kinds), _casts(graph, operators, kinds)
-    for operator, kind in zip(operators, kinds, strict=True):
-        if kind in _SILENT or not operator.OutputsLength() or not operator.InputsLength():
+def _products(graph: OperatorGraph) -> Iterator[tuple[Node, _Product]]:
+    """Yield every operator that computes on floats or quantized numbers."""
+    stored = {
+        result: source.dtype
+        for node in graph.nodes
+        if node.op in ("DEQUANTIZE", "CAST")
+        for source, result in zip(node.inputs[:1], node.outputs[:1], strict=False)
+        if source and result and source.is_constant
+    }
+    casts = _casts(graph)
+    for node in graph.nodes:
+        activation, result = next(iter(node.inputs), None), next(iter(node.outputs), None)
+        if node.op in _SILENT or activation is None or result is None:
             continue
-        activation, result = graph.Tensors(operator.Inputs(0)), graph.Tensors(operator.Outputs(0))
-        given = types[activation.Type()]
-        if given in _QUANTIZED and not _has_scales(activation):
-            continue  # integers that mean themselves
-        if given not in _QUANTIZED and "FLOAT" not in given:
-            continue
-        weights = _weights(graph, operator, kind, stored)
-        yield kind, _Product(given, weights, casts.get(operator.Outputs(0), types[result.Type()]))
+        dtype = activation.dtype
+        # Integers without scales are numbers in their own right.
+        if activation.is_quantized if dtype in _QUANTIZED else "float" in dtype:
+            position = _PRODUCTS.get(node.op, len(node.inputs))
+            weights = node.inputs[position] if position < len(node.inputs) else None
+            direct = weights.dtype if weights else ""
+            stored_as = stored.get(weights, direct) if weights else ""
+            rounded_to = casts.get(result, result.dtype)
+            yield node, _Product(dtype, rounded_to, stored_as, direct in _QUANTIZED)
 
 
-def _rounded(model: Any, graph: Any) -> set[str]:
-    """The types of the grids to which QUANTIZE rounds floats that other operators then read."""
-    types, quantize = _types(), schema.BuiltinOperator.QUANTIZE
-    operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
-    read = {operator.Inputs(i) for operator in operators for i in range(operator.InputsLength())}
-    found = set()
-    for operator in operators:
-        if _code(model.OperatorCodes(operator.OpcodeIndex())) == quantize and operator.Outputs(0) in read:
-            given, result = graph.Tensors(operator.Inputs(0)), graph.Tensors(operator.Outputs(0))
-            if "FLOAT" in types[given.Type()] and types[result.Type()] in _GRIDS and _has_scales(result):
-                found.add(types[result.Type()])
-    return found
+def _grids(graph: OperatorGraph) -> set[str]:
+    """Return the dtypes of the grids to which QUANTIZE rounds floats that other operators then read."""
+    read = {each for node in graph.nodes for each in node.inputs}
+    return {
+        result.dtype
+        for node in graph.nodes
+        if node.op == "QUANTIZE"
+        for source, result in zip(node.inputs[:1], node.outputs[:1], strict=False)
+        if source and result in read and "float" in source.dtype
+        if result and result.dtype in _GRIDS and result.is_quantized
+    }
 
 
-def _weights(graph: Any, operator: Any, kind: str, stored: Mapping[int, str]) -> str:
-    position = _PRODUCTS.get(kind)
-    if position is None or position >= operator.InputsLength():
-        return ""
-    index = operator.Inputs(position)
-    direct = _types()[graph.Tensors(index).Type()] if index >= 0 else ""
-    if direct in _QUANTIZED:
-        return f"hybrid {direct}"
-    return stored.get(index, direct)
-
-
-def _stored(model: Any, graph: Any, operators: list[Any], kinds: list[str]) -> dict[int, str]:
-    """Tensor that a DEQUANTIZE or CAST makes of a constant -> the constant's type."""
-    found = {}
-    for operator, kind in zip(operators, kinds, strict=True):
-        if kind in ("DEQUANTIZE", "CAST"):
-            tensor = graph.Tensors(operator.Inputs(0))
-            buffer = model.Buffers(tensor.Buffer())
-            if buffer.DataLength() or buffer.Size():
-                found[operator.Outputs(0)] = _types()[tensor.Type()]
-    return found
-
-
-def _casts(graph: Any, operators: list[Any], kinds: list[str]) -> dict[int, str]:
-    """Tensor that goes into CASTs alone -> the type they give: the result is rounded to that."""
-    uses: dict[int, set[str]] = {}
-    for operator, kind in zip(operators, kinds, strict=True):
-        given = _types()[graph.Tensors(operator.Outputs(0)).Type()] if kind == "CAST" else ""
-        for position in range(operator.InputsLength()):
-            uses.setdefault(operator.Inputs(position), set()).add(given)
-    single = {index: next(iter(given)) for index, given in uses.items() if len(given) == 1}
-    return {index: given for index, given in single.items() if given in _NAMES}
-
-
-def _has_scales(tensor: Any) -> bool:
-    quantization = tensor.Quantization()
-    return quantization is not None and quantization.ScaleLength() > 0
-
-
-def _types() -> dict[int, str]:
-    return {value: name for name, value in vars(schema.TensorType).items() if isinstance(value, int)}
-
-
-def _code(code: Any) -> int:
-    """Codes from 127 on are in the field that came later."""
-    return max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
+def _casts(graph: OperatorGraph) -> dict[Tensor, str]:
+    """Return the tensors that CASTs to one dtype alone read, with that dtype: their values are rounded to it."""
+    uses: dict[Tensor, set[str]] = {}
+    for node in graph.nodes:
+        dtype = node.outputs[0].dtype if node.op == "CAST" and node.outputs and node.outputs[0] else ""
+        for tensor in filter(None, node.inputs):
+            uses.setdefault(tensor, set()).add(dtype)
+    single = {tensor: next(iter(dtypes)) for tensor, dtypes in uses.items() if len(dtypes) == 1}
+    return {tensor: dtype for tensor, dtype in single.items() if dtype in _FLOATS}

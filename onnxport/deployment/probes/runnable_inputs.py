@@ -1,4 +1,4 @@
-"""One set of inputs that a model runs on: at its own sizes, open ones at those that ONNX Runtime accepts."""
+"""One set of inputs that a model runs on: open dimensions get sizes that ONNX Runtime accepts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MOST_TRIES = 40
 _FATAL = 4  # log severity
 
 
-def one_set(
+def runnable_inputs(
     path: Path, model: Model, shapes: Mapping[str, GivenShape]
 ) -> Mapping[str, np.ndarray[Any, np.dtype[Any]]]:
-    """The first that ONNX Runtime runs; where it runs none, the first that was tried.
+    """Return the first set that ONNX Runtime runs, or the first that was tried if it runs none.
 
     Args:
-        shapes: sizes that the user gave.
+        shapes: the user's sizes.
     """
     inputs, known = model.inputs, domains(model)
     sizes = OpenSizes(inputs, apply_shapes(inputs, shapes), limits(inputs, shapes))

@@ -1,0 +1,212 @@
+"""Read a `.tflite` file as operator graphs; its values have the names of the ONNX model that it was made from."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from onnxport.core.errors import InputError
+from onnxport.formats.graph import Node, OperatorGraph, Tensor
+from onnxport.formats.tflite.ports import Ends, leading_name, manifest_text, read_ends
+from onnxport.formats.tflite.tensor_names import INNER
+
+# Options that name the subgraphs which an operator runs.
+_BODIES = (
+    "thenSubgraphIndex",
+    "elseSubgraphIndex",
+    "condSubgraphIndex",
+    "bodySubgraphIndex",
+    "initSubgraphIndex",
+)
+_INNER = re.compile(rf"{re.escape(INNER)}\d*$")
+# What the FlatBuffers library raises for offsets that lead nowhere.
+_DAMAGED = (struct.error, IndexError, TypeError, ValueError, KeyError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """One subgraph of a file.
+
+    Attributes:
+        index: in the file; 0 is the main one.
+        tensors: in the order of the file.
+    """
+
+    index: int
+    graph: OperatorGraph
+    tensors: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class TfliteModel:
+    """What a `.tflite` file holds.
+
+    Attributes:
+        subgraphs: in the order of the file; the first is the main one.
+        ends: inputs, outputs and taps, as the file or our manifest in it names them.
+        stored: a tensor for each buffer with data.
+        signatures: how many there are.
+        manifest: our manifest, in a file of ours.
+    """
+
+    path: Path
+    subgraphs: tuple[Subgraph, ...]
+    ends: Ends
+    stored: tuple[Tensor, ...]
+    version: int
+    description: str
+    signatures: int
+    manifest: str | None
+
+    @property
+    def main(self) -> Subgraph:
+        return self.subgraphs[0]
+
+
+def read_tflite(path: Path, *, distinct: bool = False) -> TfliteModel:
+    """Read the `.tflite` file at `path`; weights stay on disk.
+
+    Args:
+        distinct: give no two tensors the name of one ONNX value. Else tensors inside the lowering of a node have the
+            node's name, and those that an input or output is cast or quantized to or from have its name.
+
+    Raises:
+        InputError: no TFLite file, or a damaged one.
+    """
+    ends = read_ends(path)
+    try:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return _Reader(content, ends, distinct).model(path)
+    except _DAMAGED as error:
+        raise InputError(
+            f"{path} is truncated or damaged", fix="copy, download or convert it again"
+        ) from error
+
+
+class _Reader:
+    def __init__(self, content: mmap.mmap, ends: Ends, distinct: bool) -> None:
+        self._model = schema.Model.GetRootAs(content, 0)
+        self._content, self._ends, self._distinct = content, ends, distinct
+        self._names = {tap.key: name for name, tap in ends.taps.items()}
+        if not distinct:
+            self._names |= {port.key: port.name for port, _ in (*ends.inputs, *ends.outputs)}
+        self._codes = [_code(self._model.OperatorCodes(i)) for i in range(self._model.OperatorCodesLength())]
+        self._stored: dict[int, Tensor] = {}
+        self._graphs: list[Subgraph] = []
+
+    def model(self, path: Path) -> TfliteModel:
+        count = self._model.SubgraphsLength()
+        # Bodies are graphs that stand in the same list, so all graphs are there before their nodes are.
+        self._graphs = [self._tensors(index) for index in range(count)]
+        for each in self._graphs:
+            table = self._model.Subgraphs(each.index)
+            each.graph.nodes += [
+                self._node(table.Operators(i), each.tensors) for i in range(table.OperatorsLength())
+            ]
+        return TfliteModel(
+            path,
+            tuple(self._graphs),
+            self._ends,
+            tuple(self._stored.values()),
+            self._model.Version(),
+            bytes(self._model.Description() or b"").decode(errors="replace"),
+            self._model.SignatureDefsLength(),
+            manifest_text(self._model, self._content),
+        )
+
+    def _tensors(self, index: int) -> Subgraph:
+        """Return a subgraph without its nodes."""
+        table = self._model.Subgraphs(index)
+        ends = {i: port.name for port, i in (*self._ends.inputs, *self._ends.outputs)} if not index else {}
+        tensors = tuple(self._tensor(table.Tensors(i), ends.get(i)) for i in range(table.TensorsLength()))
+        graph = OperatorGraph(
+            [],
+            tuple(tensors[table.Inputs(i)] for i in range(table.InputsLength())),
+            tuple(tensors[table.Outputs(i)] for i in range(table.OutputsLength())),
+            tuple(each for each in tensors if each.is_constant),
+        )
+        return Subgraph(index, graph, tensors)
+
+    def _tensor(self, tensor: Any, end: str | None) -> Tensor:
+        name = leading_name(bytes(tensor.Name() or b"").decode(errors="replace"))
+        if not self._distinct:
+            name = _INNER.sub("", name)
+        buffer = self._model.Buffers(tensor.Buffer())
+        is_constant = bool(buffer.DataLength() or buffer.Size())
+        scales = tensor.Quantization()
+        found = Tensor(
+            end or self._names.get(name, name),
+            _dtypes()[tensor.Type()],
+            _shape(tensor),
+            is_constant,
+            is_quantized=scales is not None and scales.ScaleLength() > 0,
+        )
+        if is_constant:
+            self._stored[tensor.Buffer()] = found
+        return found
+
+    def _node(self, operator: Any, tensors: tuple[Tensor, ...]) -> Node:
+        op, version = self._codes[operator.OpcodeIndex()]
+        attributes = _options(operator)
+        inputs = [operator.Inputs(i) for i in range(operator.InputsLength())]
+        outputs = [operator.Outputs(i) for i in range(operator.OutputsLength())]
+        return Node(
+            op=op,
+            version=version,
+            inputs=tuple(tensors[i] if i >= 0 else None for i in inputs),
+            outputs=tuple(tensors[i] if i >= 0 else None for i in outputs),
+            attributes=attributes,
+            bodies={name: self._graphs[attributes[name]].graph for name in _BODIES if name in attributes},
+        )
+
+
+def _options(operator: Any) -> dict[str, Any]:
+    """Return the operator's builtin options by their names in the schema."""
+    unpacked = (
+        schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions()),
+        schema.BuiltinOptions2Creator(operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
+    )
+    return {
+        name: tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+        for options in unpacked
+        if options is not None
+        for name, value in vars(options).items()
+    }
+
+
+def _shape(tensor: Any) -> tuple[int | None, ...]:
+    """Return its dimensions; None for an open one."""
+    if not tensor.ShapeLength():
+        return ()
+    sizes = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else tensor.ShapeAsNumpy()
+    return tuple(None if size < 0 else int(size) for size in np.atleast_1d(sizes))
+
+
+def _code(code: Any) -> tuple[str, int]:
+    """Return the name and the version of an operator."""
+    if code.CustomCode():
+        return f"custom {bytes(code.CustomCode()).decode(errors='replace')}", code.Version()
+    # Old files keep codes below 127 in the deprecated field alone.
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    return _operators().get(number, f"builtin {number}"), code.Version()
+
+
+@cache
+def _operators() -> dict[int, str]:
+    return {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+
+
+@cache
+def _dtypes() -> dict[int, str]:
+    return {
+        number: name.lower() for name, number in vars(schema.TensorType).items() if isinstance(number, int)
+    }
