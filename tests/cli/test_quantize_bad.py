@@ -189,18 +189,18 @@ def two_precisions(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int8", "--dynamic")
 
 
-@case(2, "--calib says nothing to --dynamic; leave it out")
+@case(2, "--calib has no effect with --dynamic; leave it out")
 def samples_where_none_are_needed(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return ("quantize", "model.onnx", "--dynamic", "--calib", "samples")
 
 
-@case(2, "--method says nothing to --fp16; leave it out: it is for --int8 and --int16x8")
+@case(2, "--method has no effect with --fp16; leave it out: it is for --int8 and --int16x8")
 def method_where_no_range_is_sought(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--fp16", "--method", "entropy")
 
 
-@case(2, "--no-bias-correction says nothing to --int4-weights")
+@case(2, "--no-bias-correction has no effect with --int4-weights")
 def bias_correction_of_weights_alone(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int4-weights", "--no-bias-correction")
 

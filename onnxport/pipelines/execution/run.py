@@ -22,7 +22,7 @@ from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.executors.progress import Unwatched, Watcher
 from onnxport.pipelines.lock.enforcement import Keeper
-from onnxport.quantize.params import checked_address
+from onnxport.quantize.params import check_address
 from onnxport.reports.pipeline import saving_run
 from onnxport.reports.pipeline_report import FailureRecord, PipelineReport
 
@@ -102,7 +102,7 @@ def _executor(
             )
         from onnxport.pipelines.executors.dask import Cluster  # which brings the libraries that calibrate
 
-        return Cluster(checked_address(scheduler), watcher)
+        return Cluster(check_address(scheduler), watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
