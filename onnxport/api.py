@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
-from onnxport.pipelines import export_run, runner, validation_run
-from onnxport.pipelines.jobs import conversion, optimization, quantization
+from onnxport.pipelines import runner, validation_run
+from onnxport.pipelines.jobs import conversion, exportation, optimization, quantization
 from onnxport.pipelines.params import params_of
 from onnxport.pipelines.step_times import Progress
 from onnxport.reports.run_report import RunReport
@@ -134,8 +134,8 @@ def export_model(
         NotProvenError: the ONNX model computes something else; its `report` has the figures. No artefact is left.
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
-    job = export_run.export_job(source, output, options, validate=validate, keep_rejected=keep_rejected)
-    return _passed(job.output, export_run.run(job, "export", progress))
+    job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
+    return _passed(job.output, runner.run(job, "export", progress))
 
 
 def optimize_model(
@@ -247,11 +247,11 @@ def profile_model(model: StrPath, *, progress: Progress | None = None, **options
         MachineError: the runtime crashed or hung.
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
-    from onnxport.pipelines import profile_run
+    from onnxport.pipelines.runner import measurements
     from onnxport.profiling.params import ProfileParams
 
     params = params_of(ProfileParams, options, purpose="a profile")
-    return profile_run.profile(Artifact.open(model), params, progress).report
+    return measurements.profile(Artifact.open(model), params, progress).report
 
 
 def bench_models(
@@ -274,11 +274,11 @@ def bench_models(
             gave.
     """
     from onnxport.bench.params import BenchParams
-    from onnxport.pipelines import bench_run
+    from onnxport.pipelines.runner import measurements
 
     given = (models,) if isinstance(models, str | os.PathLike) else tuple(models)
     params = params_of(BenchParams, options, purpose="a bench")
-    return bench_run.bench([Artifact.open(model) for model in given], params, progress)
+    return measurements.bench([Artifact.open(model) for model in given], params, progress)
 
 
 def run_pipeline(

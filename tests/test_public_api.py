@@ -258,7 +258,7 @@ def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_p
 @pytest.mark.parametrize(
     ("precision", "options", "says"),
     [
-        ("int8", {}, "--int8 needs samples of what the model will meet"),
+        ("int8", {}, "--int8 needs samples of the model's inputs"),
         ("int8", {"calib": 5}, "option 'calib' has the value 5; give a path"),
         (
             "int8",

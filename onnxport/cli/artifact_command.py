@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,25 +15,9 @@ from onnxport.cli.options import given, spelled
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.step_times import Progress
-    from onnxport.reports.run_report import RunReport
+    from onnxport.pipelines.jobs import Export, Job
 
-J_contra = TypeVar("J_contra", contravariant=True)
-J = TypeVar("J")
 Command = Callable[..., int]
-
-
-class Run(Protocol[J_contra]):
-    """runner.run, or exporting.run."""
-
-    def __call__(
-        self,
-        job: J_contra,
-        command: str,
-        progress: Progress | None = None,
-        save: Callable[[RunReport], None] = ...,
-        arguments: Sequence[str] = (),
-    ) -> RunReport: ...
 
 
 @dataclass(frozen=True)
@@ -52,18 +36,19 @@ class Making:
     report_files: tuple[Path, ...]
     output: Output
 
-    def run(self, command: str, job: Callable[..., J], run: Run[J], *subject: object) -> int:
-        """Makes the job of `subject` and runs it; returns the exit code.
+    def run(self, command: str, job: Callable[..., Job | Export], *subject: object) -> int:
+        """Run the job of `subject`; return the exit code.
 
         Args:
-            job: see pipelines.jobs; it is given `subject`, the destination, the options and the wishes.
+            job: a function of pipelines.jobs; called with `subject`, the destination, the options and the wishes.
         """
+        from onnxport.pipelines import runner
         from onnxport.reports import saving
 
         with saving(self.report_files, command) as save:
             with spelled():
                 made = job(*subject, self.destination, self.options, **self.wishes)
-            report = run(made, command, self.output.progress(), save, self.output.arguments)
+            report = runner.run(made, command, self.output.progress(), save, self.output.arguments)
         self.output.run(report)
         report.check()
         return report.exit_code

@@ -27,8 +27,8 @@ from onnxport.core.errors import PROVEN, printable
 @output_options
 def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Output, **options: Any) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines import bench_run
     from onnxport.pipelines.params import params_of
+    from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
     from onnxport.reports.bench.terminal import bench_lines, failures, notes
 
@@ -36,7 +36,7 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
         params = params_of(BenchParams, given(options), purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
     with saving(report_files, "bench", package="onnxport.reports.bench") as save:
-        report = bench_run.bench(artifacts, params, output.progress(), output.arguments)
+        report = measurements.bench(artifacts, params, output.progress(), output.arguments)
         save(report)
     output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))
     if not output.quiet and not output.json:

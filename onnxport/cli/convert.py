@@ -37,7 +37,6 @@ from onnxport.validate.params import ValidateParams
     timed=True,
 )
 def command(model: Path, to: str, making: Making) -> int:
-    from onnxport.pipelines import runner
     from onnxport.pipelines.jobs import conversion
 
-    return making.run("convert", conversion, runner.run, model, to)
+    return making.run("convert", conversion, model, to)

@@ -24,6 +24,6 @@ from onnxport.validate.params import ValidateParams
     where="Where the ONNX file goes; beside SOURCE, or FUNCTION.onnx here, unless given.",
 )
 def command(source: str, making: Making) -> int:
-    from onnxport.pipelines import export_run
+    from onnxport.pipelines.jobs import exportation
 
-    return making.run("export", export_run.export_job, export_run.run, source)
+    return making.run("export", exportation, source)

@@ -26,7 +26,6 @@ from onnxport.validate.params import ValidateParams
     where="Where the result goes; MODEL_optimized.onnx beside it unless given.",
 )
 def command(model: Path, making: Making) -> int:
-    from onnxport.pipelines import runner
     from onnxport.pipelines.jobs import optimization
 
-    return making.run("optimize", optimization, runner.run, model)
+    return making.run("optimize", optimization, model)

@@ -37,8 +37,8 @@ def command(
     model: Path, trace_file: Path | None, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
     from onnxport.formats.artifact import Artifact, Staging, writing
-    from onnxport.pipelines import profile_run
     from onnxport.pipelines.params import params_of
+    from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
     from onnxport.reports.profile.terminal import profile_lines
 
@@ -49,7 +49,7 @@ def command(
     with ExitStack() as stack:
         save = stack.enter_context(saving(report_files, "profile", package="onnxport.reports.profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
-        found = profile_run.profile(Artifact.open(model), params, output.progress(), output.arguments)
+        found = measurements.profile(Artifact.open(model), params, output.progress(), output.arguments)
         save(found.report)
         if staging is not None and trace_file is not None:
             staged = staging.folder / trace_file.name

@@ -50,11 +50,10 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
     timed=True,
 )
 def command(model: Path, precisions: tuple[str, ...], making: Making) -> int:
-    from onnxport.pipelines import runner
     from onnxport.pipelines.jobs import quantization
 
     if len(precisions) > 1:
         raise UsageError(
             f"--{precisions[0]} and --{precisions[1]} exclude each other", fix="give one of them"
         )
-    return making.run("quantize", quantization, runner.run, model, precisions[0] if precisions else None)
+    return making.run("quantize", quantization, model, precisions[0] if precisions else None)

@@ -16,8 +16,8 @@ from onnxport.core.errors import CannotConvertError, MachineError, MissingDepend
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines import functions
 from onnxport.pipelines.jobs import holds_back
+from onnxport.pipelines.runner import functions
 from onnxport.pipelines.stages import Product, Work, Worker
 from onnxport.quantize.params import QuantizeParams
 
@@ -147,7 +147,7 @@ def coreml() -> Iterator[Worker]:
     with CoremlConverter() as converter:
 
         def make(model: Model, params: CoremlParams, work: Work) -> Product:
-            models = functions.loaded(model, params.function)
+            models = functions.load_models(model, params.function)
             _check_functions(params)
             notes: list[str] = []
             for name in models:

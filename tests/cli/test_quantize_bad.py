@@ -45,7 +45,7 @@ def saved(
 # ---- the samples
 
 
-@case(2, "--int8 needs samples of what the model will meet", "--calib DIR; without any, --dynamic")
+@case(2, "--int8 needs samples of the model's inputs", "--calib DIR; without any, --dynamic")
 def no_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int8")
 
@@ -179,7 +179,7 @@ def model_of_another_format(sandbox: Sandbox) -> tuple[str | Path, ...]:
 # ---- options
 
 
-@case(2, "quantize to what?", "give one of --int8, --int16x8, --dynamic, --fp16")
+@case(2, "no precision is given", "give one of --int8, --int16x8, --dynamic, --fp16")
 def no_precision(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx")
 
@@ -225,7 +225,7 @@ def memory_that_is_no_size(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*INT8, "--memory-limit", "plenty")
 
 
-@case(2, "--budget asks of the proof what --no-validate leaves out")
+@case(2, "--budget needs the proof, which --no-validate leaves out")
 def budget_without_a_proof(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return (*INT8, "--no-validate", "--budget", "sqnr=20")

@@ -10,12 +10,12 @@ from typing import Any
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import CONTAINERS, KINDS, Source
+from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.document import Part, Place, shown
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
 from onnxport.pipelines.config.schema import ModelSpec, PipelineSpec, TargetSpec
-from onnxport.pipelines.export_run import check_belongs
+from onnxport.pipelines.jobs import check_export
 from onnxport.pipelines.params import params_of
 
 # In names of models, stages and targets, which become folders and files.
@@ -149,7 +149,7 @@ class ModelsReader:
                 )
             return Origin(name, place, key, source, proofs=proofs)
         if params is not None:
-            _check_export(source, params)
+            check_export(source, params)
         return Origin(name, place, key, source, params or ExportParams(), proofs)
 
 
@@ -183,13 +183,3 @@ def _own_name(source: Artifact | Source) -> str:
     if isinstance(source, Source) and source.is_factory:
         return source.name.rpartition(":")[2].rpartition(".")[2]
     return source.path.stem
-
-
-def _check_export(source: Source, params: ExportParams) -> None:
-    """Refuses options that say nothing to this kind of model, as onnxport export does."""
-    if params.arg and not source.is_factory:
-        raise UsageError(
-            f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out"
-        )
-    if source.kind not in CONTAINERS:
-        check_belongs(params, source.kind)

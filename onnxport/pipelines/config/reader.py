@@ -25,7 +25,7 @@ from onnxport.pipelines.config.pipeline import Cell, Limits, NamedModel, Node, P
 from onnxport.pipelines.config.schema import PipelineSpec, StageSpec, TargetSpec
 from onnxport.pipelines.config.yaml_files import load
 from onnxport.pipelines.params import nearest
-from onnxport.pipelines.speedup import TIMED, UNTIMED
+from onnxport.pipelines.runner.speedup import TIMED, UNTIMED
 from onnxport.reports import FORMATS as REPORTS
 from onnxport.reports.pipeline import files_of
 

@@ -22,7 +22,7 @@ from onnxport.pipelines.background_judge import JudgeAhead, started
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
 from onnxport.pipelines.graph.cache_keys import described
 from onnxport.pipelines.model_sources import load
-from onnxport.pipelines.speedup import TIMED, UNTIMED, latency_of
+from onnxport.pipelines.runner.speedup import TIMED, UNTIMED, latency_of
 from onnxport.reports.run_report import Worth
 from onnxport.validate.params import ValidateParams
 

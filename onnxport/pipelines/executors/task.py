@@ -13,7 +13,8 @@ from onnxport.core.user_modules import importable_from
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
-from onnxport.pipelines.jobs import Job, Step
+from onnxport.pipelines import runner
+from onnxport.pipelines.jobs import Export, Job, Step
 from onnxport.pipelines.step_times import Progress
 from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
@@ -96,17 +97,14 @@ def _known(task: Task) -> tuple[Path, ...]:
 
 
 def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
-    from onnxport.pipelines import export_run
-
     assert isinstance(task.origin, Source)
-    export = export_run.Export(task.origin, params, task.output, task.validation, consults=True)
-    return export_run.run(export, "run", progress)
+    return runner.run(
+        Export(task.origin, params, task.output, task.validation, consults=True), "run", progress
+    )
 
 
 def _made(task: Task, progress: Progress | None) -> RunReport:
     """A stage's product; one that the judge rejects is looked into, and gone then."""
-    from onnxport.pipelines import runner
-
     assert isinstance(task.origin, Artifact)
     job = Job(
         task.origin,

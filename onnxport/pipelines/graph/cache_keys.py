@@ -27,7 +27,7 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
 from onnxport.pipelines.graph import digests
-from onnxport.pipelines.provenance import settling_nothing
+from onnxport.pipelines.runner.provenance import settling_nothing
 from onnxport.samples.folders import has_images
 
 _FORM = 2

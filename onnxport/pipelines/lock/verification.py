@@ -22,8 +22,8 @@ from onnxport.pipelines.lock.differences import Comparison, Difference, is_conte
 from onnxport.pipelines.lock.document import MARK
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
 from onnxport.pipelines.lock.file import SUFFIX, Lock
-from onnxport.pipelines.provenance import numbered
 from onnxport.pipelines.registry import STAGES, TARGETS
+from onnxport.pipelines.runner.provenance import numbered
 from onnxport.reports.verification import Check, StageRecord, Subject, Verification
 from onnxport.validate.report import RIGHT
 

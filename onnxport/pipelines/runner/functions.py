@@ -29,7 +29,7 @@ _BY_NAME = ("shape", "image", "labels", "state", "map", "budget")
 _OF_THE_FIRST: Mapping[str, object] = {"inputs": None, "preprocess": {}, "report_tensors": None}
 
 
-def loaded(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
+def load_models(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
     """Every function's model, `first` as the main one.
 
     Raises:
@@ -85,7 +85,7 @@ def validation_of(params: ValidateParams, name: str, models: Mapping[str, Model]
     return params.model_copy(update={"candidate_runtime": {**params.candidate_runtime, "function": name}})
 
 
-def judged(
+def judge(
     name: str, models: Mapping[str, Model], product: Product, params: ValidateParams | None, clock: Clock
 ) -> Report:
     """The report on a further function of the product; `params` are the user's, None if he wants no proof."""
@@ -95,6 +95,6 @@ def judged(
     own = validation_of(params, name, models)
     with (
         started(model.artifact, own) as runtime,
-        JudgeAhead(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as judge,
+        JudgeAhead(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as asked,
     ):
-        return verdict(judge, model.artifact, product, clock)
+        return verdict(asked, model.artifact, product, clock)

@@ -21,7 +21,9 @@ TIMED = frozenset(("onnx", "ort", "tflite"))
 UNTIMED = "Core ML models are timed on the device that is to run them"
 
 
-def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path) -> Worth:
+def measure_speedup(
+    before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path
+) -> Worth:
     """Times the artefact, and what it would be in float, on the first of the judge's inputs.
 
     Args:
