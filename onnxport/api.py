@@ -77,7 +77,7 @@ def convert_model(
     job = conversion(
         model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
-    return _passed(job.output, runner.run(job, "convert", progress))
+    return _result(job.output, runner.run(job, "convert", progress))
 
 
 def quantize_model(
@@ -108,7 +108,7 @@ def quantize_model(
     job = quantization(
         model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
-    return _passed(job.output, runner.run(job, "quantize", progress))
+    return _result(job.output, runner.run(job, "quantize", progress))
 
 
 def export_model(
@@ -135,7 +135,7 @@ def export_model(
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
     job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
-    return _passed(job.output, runner.run(job, "export", progress))
+    return _result(job.output, runner.run(job, "export", progress))
 
 
 def optimize_model(
@@ -161,10 +161,10 @@ def optimize_model(
         OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
     """
     job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
-    return _passed(job.output, runner.run(job, "optimize", progress))
+    return _result(job.output, runner.run(job, "optimize", progress))
 
 
-def _passed(output: Path, run: RunReport) -> ConversionResult:
+def _result(output: Path, run: RunReport) -> ConversionResult:
     """What a run made; NotProvenError where that may not leave."""
     run.check()
     return ConversionResult(output, run.artifacts[0].report, run)

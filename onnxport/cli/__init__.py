@@ -30,12 +30,12 @@ def main() -> NoReturn:
 
         code = cli.main(prog_name="onnxport", standalone_mode=False)
     except BaseException as error:
-        if not isinstance(signals.instead_of(error), KeyboardInterrupt):
+        if not isinstance(signals.error_to_show(error), KeyboardInterrupt):
             raise
         code = signals.CODE
     if code == signals.CODE:
-        signals.tell()
-        signals.leave()
+        signals.report_interruption()
+        signals.exit_now()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # what could not be printed was said where it was printed
             stream.flush()

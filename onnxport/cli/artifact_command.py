@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli.options import given, spelled
+from onnxport.cli.options import given_options, naming_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Command = Callable[..., int]
 
 
 @dataclass(frozen=True)
-class Making:
+class ArtifactRequest:
     """How an artefact is to be made.
 
     Attributes:
@@ -46,7 +46,7 @@ class Making:
         from onnxport.reports import saving
 
         with saving(self.report_files, command) as save:
-            with spelled():
+            with naming_options():
                 made = job(*subject, self.destination, self.options, **self.wishes)
             report = runner.run(made, command, self.output.progress(), save, self.output.arguments)
         self.output.run(report)
@@ -54,7 +54,7 @@ class Making:
         return report.exit_code
 
 
-def making(
+def makes_artifact(
     options: Callable[[Command], Command],
     *,
     where: str,
@@ -97,9 +97,9 @@ def making(
         ) -> int:
             wishes = {"validate": not no_validate, "keep_rejected": keep_rejected}
             wishes |= {"latency": not no_latency} if timed else {}
-            asked = given({name: value for name, value in named.items() if name not in own})
-            making = Making(destination, asked, wishes, report_files, output)
-            return function(**{name: named[name] for name in own if name in named}, making=making)
+            asked = given_options({name: value for name, value in named.items() if name not in own})
+            request = ArtifactRequest(destination, asked, wishes, report_files, output)
+            return function(**{name: named[name] for name in own if name in named}, request=request)
 
         command: Command = wrapped
         for option in reversed(further):

@@ -10,7 +10,7 @@ import click
 from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import subcommand
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import given_options, naming_options, options_of
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import PROVEN, printable
 
@@ -32,8 +32,8 @@ def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Ou
     from onnxport.reports import saving
     from onnxport.reports.bench.terminal import bench_lines, failures, notes
 
-    with spelled():
-        params = params_of(BenchParams, given(options), purpose="a bench")
+    with naming_options():
+        params = params_of(BenchParams, given_options(options), purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
     with saving(report_files, "bench", package="onnxport.reports.bench") as save:
         report = measurements.bench(artifacts, params, output.progress(), output.arguments)

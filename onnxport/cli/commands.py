@@ -74,7 +74,7 @@ class Commands(click.Group):
         except click.exceptions.Exit as leaving:
             return leaving.exit_code
         except BaseException as error:
-            return error_output.show(signals.instead_of(error), style)
+            return error_output.show(signals.error_to_show(error), style)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -22,7 +22,7 @@ from onnxport.core.errors import (
     OnnxportError,
     printable,
 )
-from onnxport.pipelines.error_text import Failure, failure_of
+from onnxport.pipelines.failures import Failure, failure_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def show(error: BaseException, style: Style) -> int:
     if isinstance(error, BrokenPipeError):  # who read the help text has gone; there is nobody to tell
         _silence(sys.stdout)
         return INTERRUPTED
-    signals.answering()
+    signals.mark_answered()
     failure = explain(error)
     if style.verbose and not isinstance(error, click.ClickException):
         show_traceback(error)

@@ -38,9 +38,9 @@ from onnxport.core.errors import printable
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 @output_options
 def command(model: str | None, destination: Path, ci: Any, force: bool, output: Output) -> int:
-    from onnxport.pipelines.init.project import begin
+    from onnxport.pipelines.init.project import create_project
 
-    begun = begin(model, destination, ci, force=force, progress=output.progress())
+    begun = create_project(model, destination, ci, force=force, progress=output.progress())
     document = {
         "written": [str(path) for path in begun.written],
         "models": begun.models,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import given_options, naming_options, options_of
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.deployment.params import DeploymentParams
@@ -49,7 +49,7 @@ def command(
     **options: Any,
 ) -> int:
     if not options["runs_on"]:
-        _belong_together([*given(options), *(["report"] if report_files else [])])
+        _belong_together([*given_options(options), *(["report"] if report_files else [])])
         return _inspection(model, others, required_operators, output)
     if others or required_operators:
         raise UsageError(
@@ -86,8 +86,8 @@ def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: d
     from onnxport.reports import saving
     from onnxport.reports.deployment import terminal
 
-    with spelled():
-        params = params_of(DeploymentParams, given(options), purpose="inspection")
+    with naming_options():
+        params = params_of(DeploymentParams, given_options(options), purpose="inspection")
     with saving(files, "inspect", package=terminal.__package__) as save:
         report = deployment(model, params)
         save(report)

@@ -39,8 +39,8 @@ def options_of(
     for option, beside_it in (conditional or {}).items():
         for name, field in _optional(beside_it):
             if name not in fields:
-                beside = "" if _spelled(name) == option else f" Only with {option}."
-                fields[name] = {"": _ending(field, beside)}
+                beside = "" if _option_name(name) == option else f" Only with {option}."
+                fields[name] = {"": _with_ending(field, beside)}
 
     def decorate(function: F) -> F:
         for name, owners in reversed(fields.items()):
@@ -57,40 +57,42 @@ def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]
             yield name, field
 
 
-def _ending(field: FieldInfo, end: str) -> FieldInfo:
+def _with_ending(field: FieldInfo, end: str) -> FieldInfo:
     """`field` with `end` behind its description."""
     ended = copy(field)
     ended.description = (field.description or "") + end
     return ended
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `options` that the user gave; the others are the params models' to fill in."""
     return {name: value for name, value in options.items() if value is not None and value != ()}
 
 
 @contextmanager
-def spelled() -> Iterator[None]:
+def naming_options() -> Iterator[None]:
     """Has a value that is refused inside named by its option instead of its keyword."""
     try:
         yield
     except RefusedValue as refusal:
-        raise UsageError(f"{_spelled(refusal.name)} has the value {refusal.value}", fix=refusal.fix) from None
+        raise UsageError(
+            f"{_option_name(refusal.name)} has the value {refusal.value}", fix=refusal.fix
+        ) from None
 
 
-def _spelled(name: str) -> str:
+def _option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
 def _switch(name: str, owners: Mapping[str, FieldInfo]) -> str:
     """The option of a field; of one that is on by default what switches it off as well."""
     is_on = all(field.default is True for field in owners.values())
-    return _spelled(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
+    return _option_name(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
 
 
 def _help(owners: Mapping[str, FieldInfo]) -> str:
     """What a field means: once where it means the same to all that have it, else in one sentence for each."""
-    said = {owner: _described(field) for owner, field in owners.items()}
+    said = {owner: _description(field) for owner, field in owners.items()}
     if "" in said:
         return said[""]
     if _choices_differ(owners):
@@ -113,7 +115,7 @@ def _choices(field: FieldInfo) -> tuple[str, ...]:
     return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else ()
 
 
-def _described(field: FieldInfo) -> str:
+def _description(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     shown = isinstance(default, str | int | float) and not isinstance(default, bool)
     return (field.description or "") + (f" [default: {default}]" if shown else "")

@@ -55,7 +55,7 @@ class Output:
 
     def result(self, document: Callable[[], str], text: Callable[[], str]) -> None:
         """Prints the result on stdout, as its JSON document or as text."""
-        signals.answering()
+        signals.mark_answered()
         if self.json:
             show_on_stdout(inert_document(document()))
         elif not self.quiet:
@@ -100,7 +100,7 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
     def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
         if quiet and verbose:
             raise click.UsageError("--quiet and --verbose exclude each other", click.get_current_context())
-        with _libraries_speak(verbose):
+        with _library_logs(verbose):
             output = Output(json=json, quiet=quiet, verbose=verbose, arguments=_arguments())
             return function(*args, output=output, **kwargs)
 
@@ -119,7 +119,7 @@ def _arguments() -> tuple[str, ...]:
 
 
 @contextmanager
-def _libraries_speak(allowed: bool) -> Iterator[None]:
+def _library_logs(allowed: bool) -> Iterator[None]:
     """Unless `allowed`, drops what libraries log for want of a handler: it would stand between our own lines."""
     import logging
 

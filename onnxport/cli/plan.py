@@ -25,14 +25,14 @@ def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Outp
     from onnxport.core.user_modules import importable_from
     from onnxport.pipelines.cache import Cache, folder_beside
     from onnxport.pipelines.config.reader import read
-    from onnxport.pipelines.execution.run import chosen
+    from onnxport.pipelines.execution.run import select_cells
     from onnxport.pipelines.graph.plan import Planner
-    from onnxport.pipelines.lock.enforcement import Keeper
+    from onnxport.pipelines.lock.enforcement import LockGuard
 
     found = read(pipeline)
-    cells = chosen(found, targets)
+    cells = select_cells(found, targets)
     with importable_from(found.folder):
-        Keeper(found, cells, frozen=frozen)  # refuses what differs from the lock
+        LockGuard(found, cells, frozen=frozen)  # refuses what differs from the lock
         plan = Planner(found, cells, Cache(folder_beside(pipeline))).plan()
     output.result(lambda: plan.model_dump_json(indent=2), lambda: _text(plan))
     return plan.exit_code

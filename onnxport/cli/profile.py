@@ -10,7 +10,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import given_options, naming_options, options_of
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError, printable
 from onnxport.profiling.params import ProfileParams
@@ -42,8 +42,8 @@ def command(
     from onnxport.reports import saving
     from onnxport.reports.profile.terminal import profile_lines
 
-    with spelled():
-        params = params_of(ProfileParams, given(options), purpose="a profile")
+    with naming_options():
+        params = params_of(ProfileParams, given_options(options), purpose="a profile")
     if trace_file is not None:
         _check_trace(trace_file, report_files)
     with ExitStack() as stack:

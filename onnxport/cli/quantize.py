@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from onnxport.cli.artifact_command import Making, making
+from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
@@ -44,16 +44,16 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 @click.argument("model", type=PATH)
 @_precision_options
-@making(
+@makes_artifact(
     options_of(QuantizeParams, ValidateParams),
     where="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
     timed=True,
 )
-def command(model: Path, precisions: tuple[str, ...], making: Making) -> int:
+def command(model: Path, precisions: tuple[str, ...], request: ArtifactRequest) -> int:
     from onnxport.pipelines.jobs import quantization
 
     if len(precisions) > 1:
         raise UsageError(
             f"--{precisions[0]} and --{precisions[1]} exclude each other", fix="give one of them"
         )
-    return making.run("quantize", quantization, model, precisions[0] if precisions else None)
+    return request.run("quantize", quantization, model, precisions[0] if precisions else None)

@@ -10,7 +10,7 @@ import click
 from onnxport.cli import signals
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
-from onnxport.cli.run_output import Reporting, reporting
+from onnxport.cli.run_output import Reporting, reporting_options
 from onnxport.core.errors import UsageError
 
 
@@ -65,7 +65,7 @@ SIZE = Size()
     help="Who makes them: this machine, or the workers of a Dask cluster. [default: local]",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
-@reporting
+@reporting_options
 @output_options
 def command(
     pipeline: Path,
@@ -80,7 +80,7 @@ def command(
     output: Output,
 ) -> int:
     from onnxport.cli.error_output import explain, show_traceback
-    from onnxport.cli.run_progress import following
+    from onnxport.cli.run_progress import progress_display
     from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 
@@ -90,7 +90,7 @@ def command(
         return FailureRecord(**vars(explain(error)))
 
     _check_executor(executor, scheduler)
-    watcher = following(output)
+    watcher = progress_display(output)
     try:
         with reporting.refusals(pipeline):
             report = run(
@@ -107,13 +107,13 @@ def command(
                 reports=reporting.paths,
             )
     except BaseException as error:
-        if watcher is not None and isinstance(signals.instead_of(error), KeyboardInterrupt):
+        if watcher is not None and isinstance(signals.error_to_show(error), KeyboardInterrupt):
             watcher.interrupted()
         raise
     finally:
         if watcher is not None:
             watcher.close()
-    reporting.tell(report, output)
+    reporting.show(report, output)
     return report.exit_code
 
 

@@ -34,7 +34,7 @@ class Reporting:
     paths: tuple[Path, ...]
     service: Service
 
-    def tell(self, report: PipelineReport, output: Output) -> None:
+    def show(self, report: PipelineReport, output: Output) -> None:
         """Says how a run ended: lines on stdout or the document; notes and failures on stderr, then the annotations."""
         from onnxport.reports.pipeline import markdown, matrix, services, terminal
 
@@ -77,7 +77,7 @@ class Reporting:
             show_on_stderr(printable(f"note: {error}"))
 
 
-def reporting(function: Callable[..., int]) -> Callable[..., int]:
+def reporting_options(function: Callable[..., int]) -> Callable[..., int]:
     """Adds --report and --annotations, and hands them to `function` as one Reporting."""
 
     @click.option(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxport.reports.pipeline_report import NodeRecord
 
 
-def following(output: Output) -> Lines | None:
+def progress_display(output: Output) -> Lines | None:
     """The display that suits this terminal; None for silence."""
     if output.quiet or output.json:
         return None
@@ -54,7 +54,7 @@ class Lines:
     def node(self, record: NodeRecord) -> None:
         self._settled += 1
         self._kept += record.status in ("made", "cached")
-        self._say(f"[{self._settled}/{self._total}] {printable(record.name)}: {printable(_said(record))}")
+        self._say(f"[{self._settled}/{self._total}] {printable(record.name)}: {printable(_describe(record))}")
 
     def close(self) -> None: ...
 
@@ -65,7 +65,7 @@ class Lines:
             self._say(f"{self._kept} of {self._total} are made and kept; the same command goes on from there")
 
 
-def _said(record: NodeRecord) -> str:
+def _describe(record: NodeRecord) -> str:
     """What became of a node, on one line."""
     if record.status == "not run":
         return f"not run, {record.why}"
@@ -78,7 +78,7 @@ def _said(record: NodeRecord) -> str:
 
 
 @dataclass
-class _AtWork:
+class _RunningNode:
     """A node that is being made."""
 
     since: float = field(default_factory=time.monotonic)
@@ -95,7 +95,7 @@ class Live(Lines):
 
         console = Console(stderr=True)
         super().__init__(say=lambda line: console.print(line, markup=False, highlight=False))
-        self._at_work: dict[str, _AtWork] = {}
+        self._at_work: dict[str, _RunningNode] = {}
         self._began: float | None = None  # when the first was started
         self._made, self._last = 0, 0.0  # how many were, and when the last of them was ready
         self._display = RichLive(
@@ -108,7 +108,7 @@ class Live(Lines):
 
     def started(self, node: str) -> None:
         self._began = self._began or time.monotonic()
-        self._at_work[node] = _AtWork()
+        self._at_work[node] = _RunningNode()
 
     def phase(self, node: str, step: str) -> None:
         if node in self._at_work:

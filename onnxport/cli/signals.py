@@ -39,7 +39,7 @@ class _State:
 def install() -> None:
     """From now on both signals interrupt the calling thread, which is the main one, and the process ends."""
     _State.main = _thread.get_ident()
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = _on_unraisable
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     if os.name == "posix":  # elsewhere `select` takes sockets only
@@ -49,17 +49,17 @@ def install() -> None:
         _thread.start_new_thread(_watch, (waiting,))
 
 
-def answering() -> None:
+def mark_answered() -> None:
     """The answer is about to be printed: from here on an interruption comes too late to change it."""
     _State.answered = True
 
 
-def instead_of(error: BaseException) -> BaseException:
+def error_to_show(error: BaseException) -> BaseException:
     """What `error` is to be shown as: libraries turn a KeyboardInterrupt inside them into errors of their own."""
     return KeyboardInterrupt() if _State.asked and not _State.answered else error
 
 
-def tell() -> None:
+def report_interruption() -> None:
     """Says that the command was interrupted, unless its answer or another error is being said already."""
     if _State.answered:
         return
@@ -69,7 +69,7 @@ def tell() -> None:
     _write(2, f"error: interrupted\nexit {CODE}\n")
 
 
-def leave() -> NoReturn:
+def exit_now() -> NoReturn:
     """Ends the process at once. A native library may still compute in a thread, which sys.exit would wait for."""
     artifact = sys.modules.get("onnxport.formats.artifact")
     staging = getattr(artifact, "Staging", None)  # absent while the module is being imported
@@ -80,28 +80,28 @@ def leave() -> NoReturn:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raises once, and again if that got lost: a second Ctrl-C must not break off the cleaning up."""
-    if _State.answered or (_State.asked and not _State.lost) or _settled():
+    if _State.answered or (_State.asked and not _State.lost) or _is_settled():
         return
     _State.asked, _State.lost = True, False
     raise KeyboardInterrupt
 
 
-def _settled() -> bool:
+def _is_settled() -> bool:
     """Whether the result is moving to its place, after which the command has succeeded."""
     artifact = sys.modules.get("onnxport.formats.artifact")
     return bool(getattr(getattr(artifact, "Staging", None), "settled", False))
 
 
-def _unraisable(lost: sys.UnraisableHookArgs) -> None:
+def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
     """Is called with every exception that Python drops."""
     if _State.asked and issubclass(lost.exc_type, KeyboardInterrupt):
         _State.lost = True
-        _thread.start_new_thread(_again, ())
+        _thread.start_new_thread(_interrupt_again, ())
     else:
         sys.__unraisablehook__(lost)
 
 
-def _again() -> None:
+def _interrupt_again() -> None:
     time.sleep(0.01)  # until the callback that lost it is over
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(_State.main, signal.SIGINT)
@@ -117,8 +117,8 @@ def _watch(waiting: int) -> None:
             os.read(waiting, 64)
             if time.monotonic() > asked + PATIENCE:
                 break
-    tell()
-    leave()
+    report_interruption()
+    exit_now()
 
 
 def _write(descriptor: int, text: str) -> None:

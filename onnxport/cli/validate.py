@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import given_options, naming_options, options_of
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.validate.params import ValidateParams
 
@@ -31,8 +31,8 @@ def command(
     from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
 
-    with spelled():
-        params = params_of(ValidateParams, given(options), purpose="validation")
+    with naming_options():
+        params = params_of(ValidateParams, given_options(options), purpose="validation")
     with saving(report_files, "validate") as save:
         report = validation_run.validate(
             Artifact.open(reference), Artifact.open(candidate), params, output.progress(), output.arguments

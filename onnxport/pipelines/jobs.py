@@ -240,7 +240,7 @@ def _job(
         validate: False lets the result out unproven.
         keep_rejected, latency: see Job.
     """
-    validation = _validation(judged_on(steps, options), options, purpose, validate=validate)
+    validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
     chosen = _output(output) or source.path.with_name(f"{source.path.stem}{ending}")
     return Job(source, steps, chosen, validation, keep_rejected=keep_rejected, latency=latency)
@@ -329,11 +329,11 @@ def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[St
         UsageError: a value that an option refuses, or one that says nothing beside the others.
     """
     params = params_of(stage.params, fields_of(stage.params, options), purpose=purpose)
-    quantizing = _quantizing(params, options, purpose)
+    quantizing = _quantize_params(params, options, purpose)
     return (*([Step(QUANTIZE, quantizing)] if quantizing else ()), Step(stage, params))
 
 
-def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
+def _quantize_params(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
     """How a conversion quantizes a float model on the way; None where it does not.
 
     Raises:
@@ -367,7 +367,7 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
     return params_of(QuantizeParams, {**chosen, **given, "precision": precision}, purpose=purpose)
 
 
-def judged_on(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:
+def proof_options(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
     wanted = fields_of(ValidateParams, options)
     quantizing = next((step.params for step in steps if isinstance(step.params, QuantizeParams)), None)

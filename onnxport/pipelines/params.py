@@ -28,7 +28,7 @@ def check_known(
     known = {*further, *(name for model in models for name in model.model_fields)}
     for name in options:
         if name not in known:
-            raise UsageError(f"{purpose} has no option {name!r}", fix=nearest(name, known))
+            raise UsageError(f"{purpose} has no option {name!r}", fix=suggest(name, known))
 
 
 def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
@@ -41,7 +41,7 @@ def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
     try:
         return model.model_validate(options)
     except ValidationError as error:
-        raise _refused(model, error) from None
+        raise _refusal(model, error) from None
 
 
 class RefusedValue(UsageError):
@@ -66,16 +66,18 @@ _WANTED = {
 }
 
 
-def _refused(model: type[BaseModel], error: ValidationError) -> UsageError:
+def _refusal(model: type[BaseModel], error: ValidationError) -> UsageError:
     refusal = error.errors(include_url=False)[0]
     name, *inner = refusal["loc"]
     if refusal["type"] == "missing":
         return UsageError(f"option {name!r} has to be given", fix="it has no default")
     where = "".join(f"[{part!r}]" for part in inner)
-    return RefusedValue(f"{name}{where}", refusal["input"], wanted(model, refusal, str(name)), refusal["loc"])
+    return RefusedValue(
+        f"{name}{where}", refusal["input"], expected_value(model, refusal, str(name)), refusal["loc"]
+    )
 
 
-def wanted(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
+def expected_value(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
     """What the field `name` of `model` takes instead of a value that it refused, as the way out."""
     kind = refusal["type"]
     if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
@@ -97,7 +99,7 @@ def _bounds(field: FieldInfo) -> str:
     return f"give {least} or more" if most is None else f"give {most} or less"
 
 
-def nearest(name: str, known: Collection[str], beside: Collection[str] = ()) -> str:
+def suggest(name: str, known: Collection[str], beside: Collection[str] = ()) -> str:
     """The way out for a name that is none of `known`, nor of the keys that may stand `beside` these."""
     close = difflib.get_close_matches(name, (*known, *beside), n=1)
     return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(sorted(known))}"

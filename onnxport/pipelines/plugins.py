@@ -54,7 +54,7 @@ def load(plugin: Plugin) -> Stage:
         raise unusable(plugin, fault)
     modules = (plugin.module, stage.params.__module__, stage.worker.partition(":")[0])
     try:
-        provider = Provider(plugin.distribution, plugin.version, modules, sources_of(modules))
+        provider = Provider(plugin.distribution, plugin.version, modules, source_digest(modules))
     except (ImportError, OSError) as error:
         raise unusable(plugin, f"its code cannot be read: {said(error)}") from error
     found: Stage = replace(
@@ -106,7 +106,7 @@ def _keys(kind: Kind) -> set[str]:
     return {field.alias or name for name, field in fields.items()}
 
 
-def sources_of(modules: tuple[str, ...]) -> str:
+def source_digest(modules: tuple[str, ...]) -> str:
     """SHA-256 of the files of the packages that `modules` are in, or of modules that are in none.
 
     Raises:
@@ -138,24 +138,24 @@ def _home(module: str) -> str:
 
 
 @contextlib.contextmanager
-def guarded(stage: Stage) -> Iterator[Worker]:
+def guard_worker(stage: Stage) -> Iterator[Worker]:
     """A plugin's worker, whose failures are told as the plugin's and whose product is looked at.
 
     Raises:
         MachineError: it raised what is no error of ours, or gave no product.
     """
     with contextlib.ExitStack() as stack:
-        with _blamed(stage):
+        with _blame_plugin(stage):
             worker = stack.enter_context(stage.started())
 
         def make(model: Model, params: Any, work: Work) -> Product:
-            with _blamed(stage):
-                return _checked(worker(model, params, work), stage, work)
+            with _blame_plugin(stage):
+                return _check_product(worker(model, params, work), stage, work)
 
         yield make
 
 
-def _checked(product: Any, stage: Stage, work: Work) -> Product:
+def _check_product(product: Any, stage: Stage, work: Work) -> Product:
     """Raises TypeError for what is no product of `stage`."""
     from onnxport.pipelines.stages import Product
 
@@ -168,7 +168,7 @@ def _checked(product: Any, stage: Stage, work: Work) -> Product:
 
 
 @contextlib.contextmanager
-def _blamed(stage: Stage) -> Iterator[None]:
+def _blame_plugin(stage: Stage) -> Iterator[None]:
     try:
         with quiet():
             yield

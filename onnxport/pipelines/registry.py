@@ -82,12 +82,12 @@ def target(name: str) -> Stage:
         UsageError: there is none.
         MissingDependencyError: the plugin that brings it cannot be used.
     """
-    return _named(TARGETS, "target", name)
+    return _find_stage(TARGETS, "target", name)
 
 
-def shared(name: str) -> Stage:
+def shared_stage(name: str) -> Stage:
     """The step that a pipeline uses by `name`, ours or a plugin's; raises as `target` does."""
-    return _named(STAGES, "stage", name)
+    return _find_stage(STAGES, "stage", name)
 
 
 def known_targets() -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def known_stages() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*STAGES, *(plugin.name for plugin in installed("stage")))))
 
 
-def _named(ours: Mapping[str, Stage], kind: Kind, name: str) -> Stage:
+def _find_stage(ours: Mapping[str, Stage], kind: Kind, name: str) -> Stage:
     found = plugins.find(kind, name) or ours.get(name)
     if found is None:
         known = known_targets() if kind == "target" else known_stages()
@@ -117,4 +117,4 @@ def open_worker(stage: Stage) -> AbstractContextManager[Worker]:
         MissingDependencyError: a library is not installed here.
     """
     require(stage.libraries, f"the step {stage.name!r}")
-    return stage.started() if stage.provider is None else plugins.guarded(stage)
+    return stage.started() if stage.provider is None else plugins.guard_worker(stage)

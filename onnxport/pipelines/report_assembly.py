@@ -146,7 +146,7 @@ def _function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tu
     return (main.model_copy(update={"function": MAIN}), *others)
 
 
-def located(
+def relocate(
     report: RunReport, place: Path, origin: Path, *, is_there: bool, digest: str | None = None
 ) -> RunReport:
     """Return the report of another run with the paths of this one.
@@ -162,14 +162,14 @@ def located(
         update={
             "source": source,
             "artifacts": tuple(
-                _located(each, report.source.path, place, origin, is_there, digest or each.digest)
+                _relocate_record(each, report.source.path, place, origin, is_there, digest or each.digest)
                 for each in report.artifacts
             ),
         }
     )
 
 
-def _located(
+def _relocate_record(
     record: ArtifactRecord, before: str, place: Path, origin: Path, is_there: bool, digest: str
 ) -> ArtifactRecord:
     report = record.report

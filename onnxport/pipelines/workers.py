@@ -79,7 +79,7 @@ def quantize() -> Iterator[Worker]:
         from onnxport.quantize.precisions import quantization_to
 
         setting = _setting(model, params, work)
-        notes, facts = _linted(model, params, setting)
+        notes, facts = _check_samples(model, params, setting)
         quantized = quantization_to(params.precision)(model, params, setting)
         with work.phases.phase("write"):
             artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
@@ -121,7 +121,9 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> Setting:
     return Setting(parts.calibration, parts.held_back, folder, work.phases, work.validation)
 
 
-def _linted(model: Model, params: QuantizeParams, setting: Setting) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _check_samples(
+    model: Model, params: QuantizeParams, setting: Setting
+) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Notes on what looks wrong with the samples, and the facts behind them; with --strict they are a UsageError."""
     if not setting.calibration:
         return (), {}
@@ -151,7 +153,7 @@ def coreml() -> Iterator[Worker]:
             _check_functions(params)
             notes: list[str] = []
             for name in models:
-                found = _lowered(converter, name, models, params, work)
+                found = _lower(converter, name, models, params, work)
                 notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
             with work.phases.phase("convert"):
                 compiled = converter.write(work.output, params)
@@ -170,13 +172,13 @@ def _check_functions(params: CoremlParams) -> None:
         )
 
 
-def _lowered(
+def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[str, ...]:
     """Prepares and lowers the model of one function; gives sentences for the report."""
     from onnxport.optimizers.canonical_form import prepare
 
-    is_main, model, params = name == MAIN, models[name], functions.portion(params, name, models)
+    is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
     with work.phases.phase("prepare"):
         prepared = prepare(
             model,
@@ -233,11 +235,11 @@ def tflite() -> Iterator[Worker]:
 
         def make(model: Model, params: TfliteParams, work: Work) -> Product:
             if params.route == "onnx2tf":
-                return _by_onnx2tf(model, params, work)
+                return _convert_by_onnx2tf(model, params, work)
             try:
                 return direct(model, params, work)
             except CannotConvertError as refusal:
-                if params.route == "direct" or _of_our_own_route(params):
+                if params.route == "direct" or _own_route_option(params):
                     raise
                 return _second_route(refusal, model, params, work)
 
@@ -254,10 +256,10 @@ def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], rout
     return Product(Artifact(work.output, "tflite"), notes, facts, unrunnable=named, is_ours=route == "direct")
 
 
-def _by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -> Product:
+def _convert_by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -> Product:
     from onnxport.converters.tflite.second_route.onnx2tf import Onnx2tf
 
-    if named := _of_our_own_route(params):
+    if named := _own_route_option(params):
         raise UsageError(f"--{named} is of our own route", fix="give --route direct, or leave it out")
     tool = Onnx2tf.find(params.onnx2tf)
     with work.phases.phase("onnx2tf"):
@@ -266,7 +268,7 @@ def _by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -
     return _tflite_product(work, compiled, (note, *compiled.notes), "onnx2tf")
 
 
-def _of_our_own_route(params: TfliteParams) -> str:
+def _own_route_option(params: TfliteParams) -> str:
     """The first option among those given that onnx2tf does not honour; empty for none."""
     if params.io != "float":
         return "io"
@@ -284,7 +286,7 @@ def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParam
     first = refusal.refusals[0] if refusal.refusals else None
     cause = f"{first.op} {first.node!r}: {first.why}" if first else refusal.why or refusal.what
     try:
-        return _by_onnx2tf(model, params, work, f", our own route refuses the model: {cause}")
+        return _convert_by_onnx2tf(model, params, work, f", our own route refuses the model: {cause}")
     except MissingDependencyError as missing:
         if params.onnx2tf is not None:
             raise

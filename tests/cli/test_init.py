@@ -19,8 +19,8 @@ from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
 from onnxport.pipelines.init.hosts import project_of
-from onnxport.pipelines.init.model_summary import Look, look
-from onnxport.pipelines.init.samples import Samples, samples_for
+from onnxport.pipelines.init.model_summary import ModelSummary, summarize
+from onnxport.pipelines.init.samples import Samples, find_samples_of
 from onnxport.pipelines.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,8 @@ def called(*arguments: str) -> int:
 
 def plan_of(folder: Path, *sources: str, **changes: Any) -> Plan:
     """What init knows of models in `folder` before it tries them."""
-    looks = tuple(look(str(folder / source), folder)[0] for source in sources)
-    samples = samples_for(looks[0], folder) if len(looks) == 1 else Samples()
+    looks = tuple(summarize(str(folder / source), folder)[0] for source in sources)
+    samples = find_samples_of(looks[0], folder) if len(looks) == 1 else Samples()
     return Plan(**{"file": folder / "pipeline.yaml", "looks": looks, "samples": samples} | NOTHING | changes)
 
 
@@ -190,7 +190,7 @@ def test_what_is_missing_here_is_switched_off_with_the_remedy(tmp_path: Path) ->
 def test_a_factory_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nets.py").write_text("def build(): ...\n")
     monkeypatch.chdir(tmp_path)
-    found, artifact = look("nets:build", tmp_path)
+    found, artifact = summarize("nets:build", tmp_path)
     assert (found.name, found.kind, artifact) == ("build", "python", None)
     text = pipeline_text(Plan(tmp_path / "pipeline.yaml", (found,), Samples(), **NOTHING))
     (tmp_path / "pipeline.yaml").write_text(uncommented(text))
@@ -276,7 +276,7 @@ def test_the_host_is_the_projects(project: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_workflow_installs_the_locks_versions_and_the_models_extras(project: Path) -> None:
-    found = Look("m", "m.pt2", "pytorch")
+    found = ModelSummary("m", "m.pt2", "pytorch")
     text = workflow(project, "github", looks=(found,), samples=Samples(3, images=True))
     (job,) = yaml.safe_load(text)["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if step.get("name") == "Install"]

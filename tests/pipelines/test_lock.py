@@ -16,7 +16,7 @@ import yaml
 from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.reader import read
-from onnxport.pipelines.lock.document import parsed, schema, text_of
+from onnxport.pipelines.lock.document import parse, schema, text_of
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
 from onnxport.pipelines.lock.file import Lock, update
 
@@ -149,7 +149,7 @@ def test_states_of_a_stage_that_differ_are_kept_apart(tmp_path: Path) -> None:
         "c.ort": artefact("c", lean="2"),
     }
     text = text_of("p.yaml", artefacts)
-    assert parsed(tmp_path, text) == artefacts
+    assert parse(tmp_path, text) == artefacts
     stages = yaml.safe_load(text)["stages"]
     assert len(stages) == 3, "what two artefacts share is written once"
     assert "m/ort" in stages
@@ -175,7 +175,7 @@ def test_damage_is_named_with_its_line(name: str) -> None:
     text = text_of("p.yaml", {"b.ort": artefact("b", lean="1")})
     assert old in text
     with pytest.raises(UsageError, match=says):
-        parsed(Path("p.lock"), text.replace(old, new))
+        parse(Path("p.lock"), text.replace(old, new))
 
 
 def test_a_damaged_lock_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_doctor_lists_plugins_without_importing_them(
         ("ort-portable", "target", "acme-onnxport"),
     ]
     assert found[0]["rivals"] == ["broken-plugin 3.1"]
-    assert "cannot be used beside that of broken-plugin 3.1" in CliRunner().invoke(cli, ["doctor"]).stdout
+    assert "conflicts with that of broken-plugin 3.1" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
 def test_a_broken_plugin_that_nobody_names_harms_nobody(site: Site, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ FAULTS = {
 def test_what_is_no_stage_is_refused_by_its_distribution(site: Site, code: str, says: str) -> None:
     site.plugin("acme-shrink", "stages", "shrink", code)
     with pytest.raises(MissingDependencyError) as refused:
-        registry.shared("shrink")
+        registry.shared_stage("shrink")
     said = str(refused.value)
     assert said.startswith("the plugin acme-shrink 3.1 cannot be used as stage 'shrink': ")
     assert says in said
@@ -156,7 +156,7 @@ def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     site.plugin("acme-shrink", "stages", "shrink", declared())
     site.plugin("other-shrink", "stages", "shrink", declared())
     with pytest.raises(MissingDependencyError, match=r"acme-shrink 3\.1 and other-shrink 3\.1 bring one of"):
-        registry.shared("shrink")
+        registry.shared_stage("shrink")
 
 
 def test_our_names_are_ours(site: Site) -> None:
@@ -172,13 +172,13 @@ def test_a_missing_library_of_a_plugin_has_the_line_that_brings_it(site: Site) -
     with pytest.raises(
         MissingDependencyError, match=r"'shrink' needs surely-absent.*-m pip install surely-absent"
     ):
-        registry.open_worker(registry.shared("shrink"))
+        registry.open_worker(registry.shared_stage("shrink"))
 
 
 def test_an_unknown_name_gets_the_nearest(site: Site) -> None:
     site.plugin("acme-shrink", "stages", "shrink", declared())
     with pytest.raises(UsageError, match="there is no stage 'shrinc'; did you mean 'shrink'"):
-        registry.shared("shrinc")
+        registry.shared_stage("shrinc")
 
 
 WORKERS = {

@@ -85,10 +85,10 @@ def _parts(name: str) -> tuple[str, ...]:
     return Path(name).parts  # as paths are sorted
 
 
-def written(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
+def write(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
     """Writes entry.json beside the product in `folder`."""
     stated = report.model_dump(mode="json")
-    plain = _without(stated, f"{folder}/")
+    plain = _remove_prefix(stated, f"{folder}/")
     files = {name: sha256(folder / name).hex() for name in files_in(folder)}
     said = {
         "form": _FORM,
@@ -145,12 +145,12 @@ def _digest(said: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _without(value: Any, prefix: str) -> Any:
+def _remove_prefix(value: Any, prefix: str) -> Any:
     """`value` with every text in it freed of `prefix`: an entry knows nothing of the folder that it was made in."""
     if isinstance(value, str):
         return value.replace(prefix, "")
     if isinstance(value, dict):
-        return {key: _without(each, prefix) for key, each in value.items()}
+        return {key: _remove_prefix(each, prefix) for key, each in value.items()}
     if isinstance(value, list):
-        return [_without(each, prefix) for each in value]
+        return [_remove_prefix(each, prefix) for each in value]
     return value

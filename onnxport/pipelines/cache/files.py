@@ -29,31 +29,31 @@ def files_in(folder: Path) -> Iterator[str]:
             yield file.relative_to(folder).as_posix()
 
 
-def copied(source: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
+def copy_file(source: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
     """Copies a file; on a file system that can, without a second copy of its bytes."""
     with open(source, "rb") as read, open(place, "xb") as written:
-        if not _cloned(read.fileno(), written.fileno()):
+        if not _clone(read.fileno(), written.fileno()):
             shutil.copyfileobj(read, written, 1 << 20)
 
 
-def linked(source: Path, place: Path) -> None:
+def link_file(source: Path, place: Path) -> None:
     """Gives a file a second name, which outlives the first; a copy where the file system has no such."""
     try:
         os.link(source, place)
     except OSError as error:
         if error.errno not in _NO_LINK:
             raise
-        copied(source, place)
+        copy_file(source, place)
 
 
-def settle(folder: Path) -> None:
+def flush_tree(folder: Path) -> None:
     """Has all of a folder on the disk before a rename makes it visible: a power cut may keep the rename alone."""
     for file in folder.rglob("*"):
         _flush(file)
     _flush(folder)
 
 
-def settle_names(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Has the names in a folder on the disk."""
     _flush(folder)
 
@@ -71,7 +71,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _cloned(source: int, place: int) -> bool:
+def _clone(source: int, place: int) -> bool:
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 

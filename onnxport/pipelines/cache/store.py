@@ -19,9 +19,9 @@ from onnxport.core.memory import bytes_of
 from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
-from onnxport.pipelines.cache.files import files_in, linked, settle, settle_names
+from onnxport.pipelines.cache.files import files_in, flush_folder, flush_tree, link_file
 from onnxport.pipelines.cache.workspace import Private, sweep
-from onnxport.pipelines.graph.user_code import changed
+from onnxport.pipelines.graph.user_code import find_change
 from onnxport.reports.run_report import RunReport
 
 _HOME = ".onnxport"
@@ -63,7 +63,7 @@ def size_limit() -> int:
 
 
 @dataclass(frozen=True)
-class Kept:
+class EntrySummary:
     """An entry as a list shows it.
 
     Attributes:
@@ -99,7 +99,7 @@ class Cache:
     @classmethod
     def apart(cls) -> Self:
         """One of this run's own, in the folder for temporary files, with nothing in it."""
-        return cls(_temporary(), keeps=False)
+        return cls(_temporary_folder(), keeps=False)
 
     def __enter__(self) -> Self:
         sweep(self._private.parent)
@@ -144,10 +144,10 @@ class Cache:
             MachineError: the cache cannot be written to.
         """
         with self._writing():
-            note = entries.written(room, key, node, report, inputs)
-            settle(room)
+            note = entries.write(room, key, node, report, inputs)
+            flush_tree(room)
             self._has_grown = True
-            entry = self._held(room, key, note)
+            entry = self._link_privately(room, key, note)
             for _ in range(_TRIES):
                 if self._is_placed(room, key):
                     self._found[key] = entry
@@ -157,7 +157,7 @@ class Cache:
                     return other
         raise MachineError(f"the cache {self.folder} is being cleared by others all the time", fix=_WAY_OUT)
 
-    def kept(self) -> Iterator[Kept]:
+    def kept(self) -> Iterator[EntrySummary]:
         """All entries, by what they say of themselves: their products are not read."""
         for folder in sorted(self._entries.glob("[0-9a-f][0-9a-f]/*")):
             with contextlib.suppress(OSError):  # another run dropped it
@@ -165,7 +165,7 @@ class Cache:
                 with contextlib.suppress(Damaged, FileNotFoundError, NotADirectoryError):
                     note = entries.read(folder, folder.name)
                 size = sum((folder / name).lstat().st_size for name in files_in(folder))
-                yield Kept(folder.name, note, size, folder.stat().st_mtime)
+                yield EntrySummary(folder.name, note, size, folder.stat().st_mtime)
 
     def look(self, key: str) -> tuple[Note | None, str]:
         """What is kept under `key`, all of it read and nothing touched; or why it would not do, empty where there is
@@ -178,15 +178,15 @@ class Cache:
             return None, ""
         except (OSError, Damaged):
             return None, "what the cache has is damaged"
-        why = changed(note.report.consulted)
+        why = find_change(note.report.consulted)
         return (None, why) if why else (note, "")
 
     def check_writable(self) -> None:
         """Raises MachineError where nothing can be kept or dropped."""
         with self._writing():
-            self._private.made()
+            self._private.make()
 
-    def clear(self) -> list[Kept]:
+    def clear(self) -> list[EntrySummary]:
         """Drops all entries, and the folders that are empty then; gives what it dropped."""
         dropped = self.prune(-1)
         self._private.close()
@@ -195,7 +195,7 @@ class Cache:
                 folder.rmdir()
         return dropped
 
-    def prune(self, limit: int) -> list[Kept]:
+    def prune(self, limit: int) -> list[EntrySummary]:
         """Drops what is damaged as far as entry.json tells, and the least recently used entries until the rest take no
         more than `limit` bytes; gives what it dropped. One that cannot be dropped stays."""
         dropped = []
@@ -219,9 +219,9 @@ class Cache:
         place = self._place(key)
         try:
             note = entries.read(place, key)
-            if changed(note.report.consulted):
+            if find_change(note.report.consulted):
                 raise Damaged(key)
-            entry = self._held(place, key, note)
+            entry = self._link_privately(place, key, note)
             entries.check(entry.artifact.path.parent, note)
         except (FileNotFoundError, NotADirectoryError):
             if place.is_dir() and not (place / ENTRY).is_file():
@@ -234,7 +234,7 @@ class Cache:
             os.utime(place)  # it is in use
         return entry
 
-    def _held(self, folder: Path, key: str, note: Note) -> Entry:
+    def _link_privately(self, folder: Path, key: str, note: Note) -> Entry:
         """The entry in `folder` under names that are this run's alone, so that it can be read whatever others drop
         meanwhile; as it is where there is nowhere to put them."""
         try:
@@ -242,7 +242,7 @@ class Cache:
             for name in files_in(folder):
                 if name != ENTRY:
                     (own / name).parent.mkdir(parents=True, exist_ok=True)
-                    linked(folder / name, own / name)
+                    link_file(folder / name, own / name)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
@@ -259,7 +259,7 @@ class Cache:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT) and room.is_dir():
                 return False
             raise
-        settle_names(place.parent)
+        flush_folder(place.parent)
         return True
 
     def _drop(self, key: str) -> bool:
@@ -294,7 +294,7 @@ class Cache:
 _WAY_OUT = "give $ONNXPORT_CACHE a folder with room that you may write to, or run with --no-cache"
 
 
-def _temporary() -> Path:
+def _temporary_folder() -> Path:
     """A folder that nobody else may write to; the same from run to run, so that what killed ones left is found."""
     place = Path(tempfile.gettempdir()) / f"onnxport-{os.getuid() if hasattr(os, 'getuid') else 0}"
     with contextlib.suppress(OSError):

@@ -33,7 +33,7 @@ class Private:
         """Where it is, or will be."""
         return self.parent / self._name
 
-    def made(self) -> Path:
+    def make(self) -> Path:
         """It, which exists.
 
         Raises:
@@ -46,7 +46,7 @@ class Private:
         begun.mkdir(parents=True)
         try:
             self._lock = os.open(begun / _LOCK, os.O_CREAT | os.O_RDWR, 0o644)
-            _locked(self._lock)
+            _lock(self._lock)
             begun.rename(self.folder)  # with the lock in it: there is no moment in which it looks forsaken
         except OSError:
             self.close()
@@ -56,7 +56,7 @@ class Private:
 
     def new(self) -> Path:
         """An empty folder in it. OSError as above."""
-        room = self.made() / os.urandom(8).hex()
+        room = self.make() / os.urandom(8).hex()
         room.mkdir()
         return room
 
@@ -73,18 +73,18 @@ def sweep(parent: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in parent.iterdir():
             with contextlib.suppress(OSError):
-                if _is_forsaken(folder):
+                if _is_abandoned(folder):
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_forsaken(folder: Path) -> bool:
+def _is_abandoned(folder: Path) -> bool:
     if time.time() - folder.stat().st_mtime > _OLD:
         return True
     if folder.name.endswith(_BEGINNING) or folder.name.rpartition("-")[0] != machine():
         return False
     lock = os.open(folder / _LOCK, os.O_RDWR)
     try:
-        return _locked(lock)
+        return _lock(lock)
     finally:
         os.close(lock)
 
@@ -96,7 +96,7 @@ def machine() -> str:
     return re.sub(r"[^A-Za-z0-9.]", "_", socket.gethostname())
 
 
-def _locked(lock: int) -> bool:
+def _lock(lock: int) -> bool:
     """Takes the lock; False where another process has it, or where there are no locks."""
     try:
         import fcntl

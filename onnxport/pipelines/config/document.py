@@ -47,27 +47,27 @@ class Document:
         """FILE:LINE, KEY for messages."""
         found = self.line(place)
         file = f"{found.path}:{found.number}" if found else str(self.path)
-        return f"{file}, {spelled(place)}" if place else file
+        return f"{file}, {spell(place)}" if place else file
 
     def order(self, place: Sequence[Part]) -> tuple[int, int]:
         """What sorts places as a reader meets them: by line, those of included files behind the others."""
         found = self.line(place)
         return (0, 0) if found is None else (int(found.path != self.path), found.number)
 
-    def is_own(self, place: Sequence[Part]) -> bool:
+    def is_in_main_file(self, place: Sequence[Part]) -> bool:
         """Whether a place stands in the file itself, not in one that it includes."""
         found = self.line(place)
         return found is None or found.path == self.path
 
-    def blaming(self, error: OnnxportError, place: Sequence[Part]) -> OnnxportError:
+    def with_place(self, error: OnnxportError, place: Sequence[Part]) -> OnnxportError:
         """`error`, beginning with the place of the file that led to it."""
         if isinstance(error, RefusedValue):
-            error.what = f"{shown(error.value)} cannot be meant"
+            error.what = f"{show(error.value)} cannot be meant"
         error.what = f"{self.where(place)}: {error.what}"
         return error
 
 
-def spelled(place: Sequence[Part]) -> str:
+def spell(place: Sequence[Part]) -> str:
     """A place as a reader follows it: targets.phone.precision, reports[0]."""
     text = ""
     for part in place:
@@ -78,7 +78,7 @@ def spelled(place: Sequence[Part]) -> str:
 _LONGEST = 60
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """A value as its author would recognize it."""
     if isinstance(value, Mapping):
         return "a mapping of keys" if value else "{}"

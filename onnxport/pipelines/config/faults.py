@@ -19,11 +19,11 @@ class Faults:
 
     def add(self, error: OnnxportError, *place: Part) -> None:
         """Takes down what is wrong at `place`; what was said there already is not said again."""
-        with_place = self._document.blaming(_keyed(error), place)
+        with_place = self._document.with_place(_spell_options_as_keys(error), place)
         self._found.setdefault(str(with_place), (self._document.order(place), with_place))
 
     @contextmanager
-    def caught(self, *place: Part) -> Iterator[None]:
+    def catching(self, *place: Part) -> Iterator[None]:
         """Takes down an error inside as a fault at `place`, and goes on behind the block."""
         try:
             yield
@@ -34,9 +34,9 @@ class Faults:
         """FILE:LINE, KEY for messages."""
         return self._document.where(place)
 
-    def is_own(self, *place: Part) -> bool:
+    def is_in_main_file(self, *place: Part) -> bool:
         """Whether a place stands in the file itself, not in one that it includes."""
-        return self._document.is_own(place)
+        return self._document.is_in_main_file(place)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -55,7 +55,7 @@ def raise_all(name: str, found: Sequence[OnnxportError]) -> None:
         raise BadPipelineError(f"{name} has {len(found)} faults:", found)
 
 
-def _keyed(error: OnnxportError) -> OnnxportError:
+def _spell_options_as_keys(error: OnnxportError) -> OnnxportError:
     """`error` with options of a command line named as the keys that they are in the file."""
     error.what, error.why, error.fix = map(spell_as_keys, (error.what, error.why, error.fix))
     return error

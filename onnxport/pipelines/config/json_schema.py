@@ -24,12 +24,12 @@ from onnxport.validate.params import ValidateParams
 Schema = dict[str, Any]
 
 
-def _defined(name: str) -> Schema:
+def _reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-_TEXT, _TEXTS, _VARIABLE, _MODEL = map(_defined, ("text", "texts", "variable", "model"))
-_PROOF: Schema = {"anyOf": [{"type": "boolean"}, _defined("proof")]}
+_TEXT, _TEXTS, _VARIABLE, _MODEL = map(_reference, ("text", "texts", "variable", "model"))
+_PROOF: Schema = {"anyOf": [{"type": "boolean"}, _reference("proof")]}
 _SHARED: dict[str, Schema] = {
     "text": {"type": ["string", "number", "boolean"]},
     "texts": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
@@ -47,7 +47,11 @@ def schema(*, plugins: bool = True) -> str:
     Raises:
         MissingDependencyError: a plugin is installed that cannot be used.
     """
-    shared = {name: registry.shared(name) for name in registry.known_stages()} if plugins else registry.STAGES
+    shared = (
+        {name: registry.shared_stage(name) for name in registry.known_stages()}
+        if plugins
+        else registry.STAGES
+    )
     targets = (
         {name: registry.target(name) for name in registry.known_targets()} if plugins else registry.TARGETS
     )
@@ -64,8 +68,8 @@ def schema(*, plugins: bool = True) -> str:
             "model": {
                 "anyOf": [{"type": "string"}, _section(ModelSpec, {"export": _export(), "validate": _PROOF})]
             },
-            **_chosen(StageSpec, "stage", "use", shared),
-            **_chosen(TargetSpec, "target", "to", {**targets, "onnx": None}),
+            **_alternatives(StageSpec, "stage", "use", shared),
+            **_alternatives(TargetSpec, "target", "to", {**targets, "onnx": None}),
         },
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -73,18 +77,18 @@ def schema(*, plugins: bool = True) -> str:
 
 def _pipeline() -> dict[str, Schema]:
     """The top keys that are more than pydantic can tell of them."""
-    models = [{"type": "string"}, {"type": "array", "items": _MODEL}, _named(_MODEL)]
+    models = [{"type": "string"}, {"type": "array", "items": _MODEL}, _mapping_of(_MODEL)]
     return {
         "version": {"const": 1},
         "model": _MODEL,
         "models": {"anyOf": models},
         "validate": _PROOF,
-        "stages": _named(_defined("stage")),
-        "targets": {**_named(_defined("target")), "minProperties": 1},
+        "stages": _mapping_of(_reference("stage")),
+        "targets": {**_mapping_of(_reference("target")), "minProperties": 1},
     }
 
 
-def _chosen(
+def _alternatives(
     section: type[Section], name: str, key: str, kinds: Mapping[str, Stage | None]
 ) -> dict[str, Schema]:
     """Definitions of a stage or target: of what all have, and of each value of `key` with its options."""
@@ -93,7 +97,7 @@ def _chosen(
     cases = [
         {
             "if": {"properties": {key: {"const": kind}}, "required": [key]},
-            "then": _defined(f"{name}-{kind}"),
+            "then": _reference(f"{name}-{kind}"),
         }
         for kind in kinds
     ]
@@ -122,7 +126,7 @@ def _matrix(definition: str, options: Iterable[str]) -> Schema:
         name: {
             "type": "array",
             "minItems": 1,
-            "items": {"anyOf": [_defined(f"{definition}/properties/{name}"), {"type": "null"}]},
+            "items": {"anyOf": [_reference(f"{definition}/properties/{name}"), {"type": "null"}]},
         }
         for name in sorted(options)
     }
@@ -156,7 +160,7 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
 
 
-def _named(each: Schema) -> Schema:
+def _mapping_of(each: Schema) -> Schema:
     return {"type": "object", "additionalProperties": each}
 
 
@@ -176,7 +180,7 @@ _OF_VALUES = ("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum")
 
 def _forms(kind: Schema) -> list[Schema]:
     if kind.get("type") == "object":
-        return [_named(_held(kind["additionalProperties"])), _TEXTS]
+        return [_mapping_of(_value_schema(kind["additionalProperties"])), _TEXTS]
     if kind.get("type") == "array":
         return [_TEXTS]
     if kind.get("type") == "string" and not {"enum", "const"} & kind.keys():
@@ -184,7 +188,7 @@ def _forms(kind: Schema) -> list[Schema]:
     return [{key: value for key, value in kind.items() if key in _OF_VALUES}, _VARIABLE]
 
 
-def _held(value: Schema) -> Schema:
+def _value_schema(value: Schema) -> Schema:
     """What a mapping holds: single values, or what is written as text, as a list or as keys."""
     kinds = value.get("type")
     if kinds == "number":

@@ -12,7 +12,7 @@ from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.config.document import Part, Place, shown
+from onnxport.pipelines.config.document import Part, Place, show
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
 from onnxport.pipelines.config.schema import ModelSpec, PipelineSpec, TargetSpec
 from onnxport.pipelines.jobs import check_export
@@ -65,7 +65,7 @@ class ModelsReader:
             )
         origins: list[Origin] = []
         for place, key, given in _entries(spec):
-            with faults.caught(*place):
+            with faults.catching(*place):
                 origins += self._of(place, key, given)
         return origins
 
@@ -74,7 +74,7 @@ class ModelsReader:
             given = {"source": given}
         elif not isinstance(given, Mapping):
             raise UsageError(
-                f"{shown(given)} is no model", fix="give a path, or keys: source, export, validate"
+                f"{show(given)} is no model", fix="give a path, or keys: source, export, validate"
             )
         if key:
             check_name(key, "model")
@@ -87,35 +87,35 @@ class ModelsReader:
         named = key if not glob.has_magic(spec.source) and len(sources) == 1 else ""
         found = []
         for source in sources:
-            with self.options.faults.caught(*place):
+            with self.options.faults.catching(*place):
                 found.append(self._origin(place, key, named, source, params, proofs, spec))
         return found
 
     def _export(self, place: Place, spec: ModelSpec) -> ExportParams | None:
         given = Options.at((*place, "export"), spec.export)
-        known = self.options.known(given, ExportParams, purpose="export")
-        fitted = self.options.fitted(known, ExportParams.model_fields)
-        params = self.options.filled(
+        known = self.options.select_known(given, ExportParams, purpose="export")
+        fitted = self.options.fit(known, ExportParams.model_fields)
+        params = self.options.fill(
             lambda values: params_of(ExportParams, values, purpose="export"),
             fitted,
             (*place, "export"),
             ExportParams.model_fields,
         )
-        return params and self.options.rooted(params, fitted, (*place, "export"))
+        return params and self.options.resolve_paths(params, fitted, (*place, "export"))
 
     def _sources(self, given: str, params: ExportParams | None) -> Iterator[Artifact | Source]:
         place = self.options.path(given)
         if not glob.has_magic(given) or place.exists():
-            yield self._opened(given, place, params)
+            yield self._open(given, place, params)
             return
         files = sorted(glob.glob(str(place), recursive=True))
         if not files:
             raise InputError(f"no file matches {given}", fix="patterns start from the pipeline's folder")
         for file in files:
-            with self.options.faults.caught():
-                yield self._opened(file, Path(file), params)
+            with self.options.faults.catching():
+                yield self._open(file, Path(file), params)
 
-    def _opened(self, given: str, place: Path, params: ExportParams | None) -> Artifact | Source:
+    def _open(self, given: str, place: Path, params: ExportParams | None) -> Artifact | Source:
         if place.suffix.lower() == ".onnx":
             return Artifact.open(place)
         weights = params.weights if params else None

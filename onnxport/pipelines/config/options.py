@@ -20,11 +20,11 @@ from pydantic.fields import FieldInfo
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.named_values import parse_pairs
 from onnxport.formats.artifact import TensorSpec
-from onnxport.pipelines.config.document import Part, Place, shown
+from onnxport.pipelines.config.document import Part, Place, show
 from onnxport.pipelines.config.faults import Faults
-from onnxport.pipelines.config.scalars import plain, written
+from onnxport.pipelines.config.scalars import source_text, to_plain
 from onnxport.pipelines.config.schema import NEEDED, Section, keys_of
-from onnxport.pipelines.params import RefusedValue, nearest, wanted
+from onnxport.pipelines.params import RefusedValue, expected_value, suggest
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Options:
             {name: place for name, place in self.places.items() if name in names},
         )
 
-    def under(self, nearer: Options) -> Options:
+    def overridden_by(self, nearer: Options) -> Options:
         """These with `nearer` ones over them; of mappings each key by itself."""
         values = dict(self.values)
         for name, value in nearer.values.items():
@@ -75,7 +75,7 @@ class Options:
             values[name] = {**before, **value} if both else value  # type: ignore[dict-item]
         return Options(values, {**self.places, **nearer.places})
 
-    def holding(self, values: Mapping[str, Any]) -> Options:
+    def with_values(self, values: Mapping[str, Any]) -> Options:
         """The same places with other values."""
         return Options(dict(values), self.places)
 
@@ -90,14 +90,14 @@ class Proofs:
     options: Options = field(default_factory=Options)
     wanted: bool = True
 
-    def under(self, nearer: Proofs | None) -> Proofs:
+    def overridden_by(self, nearer: Proofs | None) -> Proofs:
         if nearer is None:
             return self
-        return Proofs(self.options.under(nearer.options), nearer.wanted)
+        return Proofs(self.options.overridden_by(nearer.options), nearer.wanted)
 
-    def sharing(self, options: Options) -> Proofs:
+    def with_shared(self, options: Options) -> Proofs:
         """With options of a stage or target that are the proof's too."""
-        return Proofs(self.options.under(options), self.wanted)
+        return Proofs(self.options.overridden_by(options), self.wanted)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class OptionsReader:
         """A section of the file; None where it says too little to go on with."""
         if not isinstance(given, Mapping):
             self.faults.add(
-                UsageError(f"{shown(given)} stands here", fix=f"write keys: {', '.join(keys_of(kind))}"),
+                UsageError(f"{show(given)} stands here", fix=f"write keys: {', '.join(keys_of(kind))}"),
                 *place,
             )
             return None
@@ -139,7 +139,7 @@ class OptionsReader:
     def _refuse(self, kind: type[Section], place: Place, refusal: ErrorDetails) -> None:
         name = str(refusal["loc"][0])
         if refusal["type"] == "extra_forbidden":
-            error = UsageError("there is no such key", fix=nearest(name, keys_of(kind)))
+            error = UsageError("there is no such key", fix=suggest(name, keys_of(kind)))
         elif refusal["type"] == "missing":
             # Where a key may be an option's, a misspelt one is refused nowhere else.
             given = refusal["input"] if kind.model_config.get("extra") == "allow" else ()
@@ -148,11 +148,11 @@ class OptionsReader:
             self.faults.add(UsageError(f"{name} is missing", fix=fix), *place)
             return
         else:
-            fix = wanted(kind, refusal, _field(kind, name))
-            error = UsageError(f"{shown(refusal['input'])} cannot be meant", fix=fix)
+            fix = expected_value(kind, refusal, _field(kind, name))
+            error = UsageError(f"{show(refusal['input'])} cannot be meant", fix=fix)
         self.faults.add(error, *place, *refusal["loc"])
 
-    def known(
+    def select_known(
         self,
         options: Options,
         *models: type[BaseModel],
@@ -178,28 +178,28 @@ class OptionsReader:
             if elsewhere and name in elsewhere:
                 self.faults.add(UsageError(f"{purpose} has no such option", fix=elsewhere[name]), *place)
             else:
-                fix = nearest(name, known, keys)
+                fix = suggest(name, known, keys)
                 self.faults.add(UsageError(f"{purpose} has no option {name!r}", fix=fix), *place)
         return options.only(known)
 
-    def fitted(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
+    def fit(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
         """`options` with values of the forms that YAML has as the fields take them; what cannot be is a fault."""
         values = {}
         for name, value in options.values.items():
-            with self.faults.caught(*options.places[name]):
-                values[name] = _fitted(name, fields[name], value) if name in fields else value
-        return options.only(values).holding(values)
+            with self.faults.catching(*options.places[name]):
+                values[name] = _fit(name, fields[name], value) if name in fields else value
+        return options.only(values).with_values(values)
 
-    def by_name(self, options: Options) -> Options:
+    def as_mappings(self, options: Options) -> Options:
         """`options` of a proof with NAME=VALUE texts as the mappings that they stand for, which can be joined."""
         values = {}
         for name, value in options.values.items():
-            with self.faults.caught(*options.places[name]):
-                is_named = _holds(dict, _kinds(ValidateParams.model_fields[name].annotation))
+            with self.faults.catching(*options.places[name]):
+                is_named = _has_container(dict, _kinds(ValidateParams.model_fields[name].annotation))
                 values[name] = parse_pairs(value) if is_named and not isinstance(value, Mapping) else value
-        return options.only(values).holding(values)
+        return options.only(values).with_values(values)
 
-    def filled(
+    def fill(
         self,
         make: Callable[[dict[str, Any]], T],
         options: Options,
@@ -230,7 +230,7 @@ class OptionsReader:
             else:
                 return None if refused else made
 
-    def rooted(self, params: P, options: Options, place: Place) -> P:
+    def resolve_paths(self, params: P, options: Options, place: Place) -> P:
         """`params` with paths that start from the pipeline's folder; what is not there is a fault."""
         update: dict[str, Any] = {}
         for name in type(params).model_fields:
@@ -250,7 +250,7 @@ class OptionsReader:
     def check_there(self, path: Path, *place: Part) -> None:
         """A file or folder that is missing, or a folder with nothing in it, is a fault."""
         self.read.setdefault(path, place)
-        with self.faults.caught(*place):
+        with self.faults.catching(*place):
             try:
                 if not path.exists():
                     raise InputError(f"{path} does not exist")
@@ -276,9 +276,9 @@ class OptionsReader:
         for name in options.values:
             if name not in keys:
                 self.faults.add(
-                    UsageError("the proof has no such option", fix=nearest(name, keys)), *place, name
+                    UsageError("the proof has no such option", fix=suggest(name, keys)), *place, name
                 )
-        fitted = self.by_name(self.fitted(options.only(keys), keys))
+        fitted = self.as_mappings(self.fit(options.only(keys), keys))
         if "inputs" in fitted.values:
             self.check_there(self.path(fitted.values["inputs"]), *place, "inputs")
         self._check_limits(fitted.values.get("budget"), (*place, "budget"))
@@ -291,7 +291,7 @@ class OptionsReader:
         from onnxport.validate.budgets import check_limit  # which brings NumPy
 
         for text, value in budget.items():
-            with suppress(TypeError, ValueError), self.faults.caught(*place, text):
+            with suppress(TypeError, ValueError), self.faults.catching(*place, text):
                 check_limit(text, float(value), self.metrics)  # what is no number is pydantic's to refuse
 
 
@@ -313,7 +313,7 @@ def _field(kind: type[BaseModel], key: str) -> str:
 _NUMBERS = (int, float)
 
 
-def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
+def _fit(name: str, field: FieldInfo, value: Any) -> Any:
     """`value` in the form that a field takes: text for numbers where text is meant, NAME=VALUE as a mapping.
 
     Raises:
@@ -324,9 +324,9 @@ def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
     if isinstance(value, bool) and bool not in kinds and {*kinds} & {*_NUMBERS}:
         raise RefusedValue(name, value, "give a number")
     if single and {*kinds} & {str, Path} and not {*kinds} & {*_NUMBERS, bool}:
-        return written(value)
-    if _holds(tuple, kinds) and isinstance(value, list):
-        return [written(each) if isinstance(each, int | float) else each for each in value]
+        return source_text(value)
+    if _has_container(tuple, kinds) and isinstance(value, list):
+        return [source_text(each) if isinstance(each, int | float) else each for each in value]
     kind = next((each for each in kinds if get_origin(each) is dict), None)
     if kind is None:
         return value
@@ -334,24 +334,24 @@ def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if held is str:
-        return {key: _text(each) for key, each in value.items()}
+        return {key: _number_text(each) for key, each in value.items()}
     if held is TensorSpec:
-        return {key: _joined(each) if isinstance(each, list) else each for key, each in value.items()}
+        return {key: _join(each) if isinstance(each, list) else each for key, each in value.items()}
     return value
 
 
-def _text(value: Any) -> Any:
+def _number_text(value: Any) -> Any:
     """A number as it is written; a list is for the params model to make text of, or to refuse."""
     if isinstance(value, list):
-        return [plain(each) for each in value]
-    return written(value) if isinstance(value, bool | int | float) else value
+        return [to_plain(each) for each in value]
+    return source_text(value) if isinstance(value, bool | int | float) else value
 
 
-def _joined(values: Sequence[Any]) -> str:
-    return ",".join(map(written, values))
+def _join(values: Sequence[Any]) -> str:
+    return ",".join(map(source_text, values))
 
 
-def _holds(container: type, kinds: Sequence[Any]) -> bool:
+def _has_container(container: type, kinds: Sequence[Any]) -> bool:
     """Whether one of `kinds` is such a container, as dict[str, str] is a dict."""
     return any(get_origin(kind) is container for kind in kinds)
 

@@ -12,8 +12,8 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.document import Place
 from onnxport.pipelines.config.faults import Faults
-from onnxport.pipelines.config.scalars import written
-from onnxport.pipelines.params import nearest
+from onnxport.pipelines.config.scalars import source_text
+from onnxport.pipelines.params import suggest
 
 # In a value of the matrix that becomes part of a file's name.
 _IN_NAMES = str.maketrans(dict.fromkeys('/\\:*?"<>| ', "_"))
@@ -28,7 +28,7 @@ def label(value: Any) -> str:
     elif isinstance(value, list):
         text = ",".join(map(label, value))
     else:
-        text = written(value)
+        text = source_text(value)
     return "".join(c if c.isprintable() else "_" for c in text.translate(_IN_NAMES)) or "empty"
 
 
@@ -44,7 +44,7 @@ def check_below(given: str) -> None:
         )
 
 
-def filled(template: str, values: Mapping[str, str], suffix: str) -> str:
+def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
     """`template` with {model}, {target} and the matrix' keys filled in.
 
     Raises:
@@ -64,7 +64,7 @@ def filled(template: str, values: Mapping[str, str], suffix: str) -> str:
         if form or conversion or name not in values:
             raise UsageError(
                 f"{template!r} has a placeholder {name!r}",
-                fix=nearest(name, values) if name not in values else f"write {{{name}}}",
+                fix=suggest(name, values) if name not in values else f"write {{{name}}}",
             )
         text += values[name]
     check_below(text)
@@ -86,7 +86,7 @@ class Claim:
         return Path(os.path.realpath(self.path))
 
 
-def check_apart(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
+def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
     """Takes down two files of one place, and those that would lie over, in or around what a run reads or keeps.
 
     Args:

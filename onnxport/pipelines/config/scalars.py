@@ -83,7 +83,7 @@ def value_of(node: yaml.ScalarNode) -> Any:
     """
     text, tag = node.value, node.tag
     if "${" in text:
-        text = filled(text)
+        text = substitute(text)
         if node.style is None and text:
             tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     if not is_text(text):
@@ -98,7 +98,7 @@ def value_of(node: yaml.ScalarNode) -> Any:
         return text.lower() == "true"
     if tag in (_INT, _FLOAT):
         return _number(text, tag)
-    raise UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out")
+    raise UsageError(f"the tag {short_tag(node.tag)} is none of YAML's core", fix="leave it out")
 
 
 def is_text(text: str) -> bool:
@@ -120,12 +120,12 @@ def _number(text: str, tag: str) -> Whole | Decimal:
         raise UsageError(f"{text[:_MOST_DIGITS]} is no number", fix="put text into quotes") from None
 
 
-def shorter(tag: str) -> str:
+def short_tag(tag: str) -> str:
     """A tag as it is written in a file."""
     return tag.replace(_PREFIX, "!!")
 
 
-def filled(text: str) -> str:
+def substitute(text: str) -> str:
     """`text` with ${NAME} and ${NAME:-default} filled in from the environment; $${ stands for ${.
 
     What is filled in is text: no line, key or list comes of it.
@@ -156,17 +156,17 @@ def _value(found: re.Match[str]) -> str:
     return given
 
 
-def written(value: object) -> str:
+def source_text(value: object) -> str:
     """A single value as text, as it stands in the file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """`value` without the memory of how its numbers were written, for libraries that look at types."""
     if isinstance(value, Whole):
         return int(value)
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, list):
-        return [plain(each) for each in value]
-    return {key: plain(each) for key, each in value.items()} if isinstance(value, dict) else value
+        return [to_plain(each) for each in value]
+    return {key: to_plain(each) for key, each in value.items()} if isinstance(value, dict) else value

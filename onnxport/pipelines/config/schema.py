@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from onnxport.core.memory import bytes_of
-from onnxport.pipelines.config.scalars import written
+from onnxport.pipelines.config.scalars import source_text
 
 
 def _names(given: object) -> object:
     several = given if isinstance(given, list) else [given]
-    return tuple(written(each) if isinstance(each, int | float) else each for each in several)
+    return tuple(source_text(each) if isinstance(each, int | float) else each for each in several)
 
 
 def _version(given: object) -> object:

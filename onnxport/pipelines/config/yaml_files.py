@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
-from onnxport.pipelines.config.document import Document, Line, Place, shown, spelled
+from onnxport.pipelines.config.document import Document, Line, Place, show, spell
 from onnxport.pipelines.config.faults import raise_all
-from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, shorter, value_of
+from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
 
 _LARGEST = 2**20  # bytes
 _MOST_VALUES = 20_000  # with aliases written out
@@ -34,17 +34,17 @@ def load(path: Path) -> Document:
         InputError: missing or unreadable.
         UsageError, BadPipelineError: no YAML, or something in it that no pipeline has.
     """
-    return _with_included(_composed(path), path.parent, (path.resolve(),))
+    return _include_files(_compose(path), path.parent, (path.resolve(),))
 
 
-def _composed(path: Path) -> Document:
+def _compose(path: Path) -> Document:
     text = _text(path)
     composer = _Composer(path)
     try:
         root = yaml.compose(text, Loader=CoreLoader)
         data = None if root is None else composer.value(root, ())
     except yaml.MarkedYAMLError as error:
-        raise _no_yaml(path, text, error) from None
+        raise _yaml_error(path, text, error) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UsageError(f"{path}:{line} is no YAML", why=f"a character {error.character:#04x}") from None
@@ -55,9 +55,7 @@ def _composed(path: Path) -> Document:
     raise_all(str(path), composer.faults)
     if not isinstance(data, dict):
         where = f"{path}:{root.start_mark.line + 1}"
-        raise UsageError(
-            f"{where}: {shown(data)} stands where keys are expected", fix="begin with version: 1"
-        )
+        raise UsageError(f"{where}: {show(data)} stands where keys are expected", fix="begin with version: 1")
     return Document(path, data, composer.lines)
 
 
@@ -95,7 +93,7 @@ _MENDED = {
 }
 
 
-def _no_yaml(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
+def _yaml_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
     mark = error.problem_mark or error.context_mark
     if error.context == _IN_QUOTES:  # where they begin, not where the file ends
         mark = error.context_mark
@@ -136,7 +134,7 @@ class _Composer:
             return self._fault(
                 node,
                 place,
-                UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out"),
+                UsageError(f"the tag {short_tag(node.tag)} is none of YAML's core", fix="leave it out"),
             )
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
@@ -145,7 +143,7 @@ class _Composer:
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for merged in reversed(list(self._merged(node, place))):
+        for merged in reversed(list(self._merge_values(node, place))):
             values |= self._mapping(merged, place)
         own: set[str] = set()
         for key_node, value_node in node.value:
@@ -179,7 +177,7 @@ class _Composer:
         self._fault(node, place, what)
         return None
 
-    def _merged(self, node: yaml.MappingNode, place: Place) -> Iterator[yaml.MappingNode]:
+    def _merge_values(self, node: yaml.MappingNode, place: Place) -> Iterator[yaml.MappingNode]:
         """What `<<` brings in, the first before the others."""
         for key_node, value_node in node.value:
             if key_node.tag != MERGE:
@@ -194,12 +192,12 @@ class _Composer:
                     )
 
     def _fault(self, node: yaml.Node, place: Place, error: OnnxportError) -> None:
-        key = f", {spelled(place)}" if place else ""
+        key = f", {spell(place)}" if place else ""
         error.what = f"{self.path}:{node.start_mark.line + 1}{key}: {error.what}"
         self.faults.append(error)
 
 
-def _with_included(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
+def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
     """`document` behind what it includes.
 
     Args:
@@ -219,15 +217,15 @@ def _with_included(document: Document, folder: Path, way: tuple[Path, ...]) -> D
         if resolved in way:
             raise UsageError(f"{where}: {name} includes itself", fix="leave one include out")
         try:
-            merged = _over(_with_included(_composed(file), folder, (*way, resolved)), merged)
+            merged = _merge(_include_files(_compose(file), folder, (*way, resolved)), merged)
         except InputError as error:
             raise InputError(f"{where}: {error.what}", why=error.why) from error
-    return _over(replace(document, data=rest), merged)
+    return _merge(replace(document, data=rest), merged)
 
 
 def _included_file(name: object, where: str, folder: Path) -> Path:
     if not isinstance(name, str) or not name:
-        raise UsageError(f"{where}: {shown(name)} is no file", fix="give a path, or a list of several")
+        raise UsageError(f"{where}: {show(name)} is no file", fix="give a path, or a list of several")
     if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         raise UsageError(
             f"{where}: {name} lies outside of the pipeline's folder", fix="give a path below that folder"
@@ -235,7 +233,7 @@ def _included_file(name: object, where: str, folder: Path) -> Path:
     return folder / name
 
 
-def _over(document: Document, base: Document) -> Document:
+def _merge(document: Document, base: Document) -> Document:
     """`document` with what stands in `base` alone."""
     data = dict(base.data)
     lines = dict(base.lines)

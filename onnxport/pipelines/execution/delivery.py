@@ -10,9 +10,9 @@ from pathlib import Path
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.pipelines.cache import Entry
-from onnxport.pipelines.cache.files import copied
+from onnxport.pipelines.cache.files import copy_file
 from onnxport.pipelines.config.pipeline import Cell
-from onnxport.pipelines.execution.limits import held, reason_of, verdict_of
+from onnxport.pipelines.execution.limits import check_limits, reason_of, verdict_of
 from onnxport.pipelines.report_assembly import moves
 from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord, PlaceRecord
 from onnxport.reports.run_report import Worth
@@ -20,7 +20,7 @@ from onnxport.reports.run_report import Worth
 _PIECE = 1 << 18  # bytes
 
 
-def delivered(
+def deliver_cell(
     cell: Cell,
     chain: Sequence[NodeRecord],
     entry: Entry | None,
@@ -56,7 +56,7 @@ def delivered(
     try:
         artifact = entry.report.artifacts[0]
         worth = timed(cell, entry)
-        limits = held(cell.limits, artifact, worth)
+        limits = check_limits(cell.limits, artifact, worth)
         judged = {
             "limits": limits,
             "latency": worth.latency if worth is not None else None,
@@ -94,21 +94,21 @@ def deliver(entry: Entry, output: Path, seal: Callable[[Artifact], None] = lambd
                 seal(source)
                 place = staging.folder / output.name
                 with writing(output, "output"):
-                    shutil.copytree(source.path, place, copy_function=copied)
+                    shutil.copytree(source.path, place, copy_function=copy_file)
                 staging.commit_folder(place, output)
             else:
-                copy = _copied(source, staging.folder, output)
+                copy = _copy(source, staging.folder, output)
                 seal(copy)
                 staging.commit(moves(copy, output))
     finally:
         Staging.settled = False  # others are still to come: Ctrl-C is in time for them
 
 
-def _copied(source: Artifact, folder: Path, output: Path) -> Artifact:
+def _copy(source: Artifact, folder: Path, output: Path) -> Artifact:
     """The product in `folder`, under the name that it is to have where its files name each other."""
     with writing(output, "output"):
         for file in source.files:
-            copied(file, folder / file.name)
+            copy_file(file, folder / file.name)
     companions = tuple(folder / file.name for file in source.companions)
     copy = Artifact(folder / source.path.name, source.format, companions)
     if copy.format == "onnx" and companions:

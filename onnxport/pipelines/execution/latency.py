@@ -20,7 +20,7 @@ from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.background_judge import JudgeAhead, started
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
-from onnxport.pipelines.graph.cache_keys import described
+from onnxport.pipelines.graph.cache_keys import describe_params
 from onnxport.pipelines.model_sources import load
 from onnxport.pipelines.runner.speedup import TIMED, UNTIMED, latency_of
 from onnxport.reports.run_report import Worth
@@ -48,10 +48,10 @@ class Timings:
         params = (validation or ValidateParams()).model_copy(update=_ONE)
         try:
             place = self._place(source, product, params)
-            found = _kept(place)
+            found = _load(place)
             if found is None:
-                found = _measured(source, product, params)
-                _keep(place, found)
+                found = _measure(source, product, params)
+                _store(place, found)
         except (OnnxportError, ChildBug) as error:
             return Worth(why_not=printable(str(error).splitlines()[-1]))
         return found
@@ -63,7 +63,7 @@ class Timings:
             "form": _FORM,
             "source": source.digest(),
             "product": product.digest(),
-            "inputs": described(params),
+            "inputs": describe_params(params),
             "cpu": [processor(), instruction_sets(), os.cpu_count()],
             "versions": versions((*RUNS_ON["onnx"], *RUNS_ON[product.format])),
         }
@@ -73,7 +73,7 @@ class Timings:
         )
 
 
-def _measured(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
+def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
     from onnxport.quantize.latency import measured
 
     with started(source, params) as runtime:
@@ -83,7 +83,7 @@ def _measured(source: Artifact, product: Artifact, params: ValidateParams) -> Wo
     return Worth(latency=latency_of(measured(source.path, product.path, feeds)))
 
 
-def _kept(place: Path | None) -> Worth | None:
+def _load(place: Path | None) -> Worth | None:
     """What an earlier run measured; nothing where that is gone or damaged."""
     if place is None:
         return None
@@ -93,7 +93,7 @@ def _kept(place: Path | None) -> Worth | None:
         return None
 
 
-def _keep(place: Path | None, found: Worth) -> None:
+def _store(place: Path | None, found: Worth) -> None:
     """Where the folder cannot be written the next run measures again."""
     if place is None:
         return

@@ -15,7 +15,7 @@ from onnxport.reports.run_report import ArtifactRecord, Latency, Worth
 from onnxport.reports.wording import human_size
 
 
-def held(limits: Limits, made: ArtifactRecord, timed: Worth | None = None) -> tuple[LimitRecord, ...]:
+def check_limits(limits: Limits, made: ArtifactRecord, timed: Worth | None = None) -> tuple[LimitRecord, ...]:
     """What came of each limit that is set.
 
     Args:
@@ -53,7 +53,7 @@ def _records(limits: Limits, made: ArtifactRecord, timed: Worth | None) -> Itera
             said = f"it could not be timed: {printable(why)}"
             yield _record(limits, "max_latency_ratio", limits.latency_ratio, None, said)
         else:
-            said = _took(latency, limits.latency_ratio)
+            said = _latency_text(latency, limits.latency_ratio)
             yield _record(limits, "max_latency_ratio", limits.latency_ratio, 1 / latency.speedup, said)
 
 
@@ -66,7 +66,7 @@ def _record(limits: Limits, name: str, limit: float, value: float | None, said: 
     )
 
 
-def _took(latency: Latency, limit: float) -> str:
+def _latency_text(latency: Latency, limit: float) -> str:
     low, high = 1 / latency.high, 1 / latency.low
     spread = f"{low:.3g} to {high:.3g}, {latency.rounds} rounds" if latency.confidence else "one round"
     doubt = ""

@@ -14,14 +14,14 @@ from onnxport.core.user_modules import importable_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
-from onnxport.pipelines.error_text import failure_of
 from onnxport.pipelines.execution.latency import Timings
-from onnxport.pipelines.execution.scheduler import Conductor
+from onnxport.pipelines.execution.scheduler import Scheduler
 from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
 from onnxport.pipelines.executors.progress import Unwatched, Watcher
-from onnxport.pipelines.lock.enforcement import Keeper
+from onnxport.pipelines.failures import failure_of
+from onnxport.pipelines.lock.enforcement import LockGuard
 from onnxport.quantize.params import check_address
 from onnxport.reports.pipeline import saving_run
 from onnxport.reports.pipeline_report import FailureRecord, PipelineReport
@@ -65,9 +65,9 @@ def run(
     with ExitStack() as saving:
         save = saving.enter_context(saving_run(reports))
         pipeline = read(path)
-        cells = chosen(pipeline, targets)
+        cells = select_cells(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
-        keeper = Keeper(pipeline, cells, frozen=frozen)
+        keeper = LockGuard(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path) if cached else None)
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
@@ -76,8 +76,8 @@ def run(
             sparing(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
-            conductor = Conductor(
-                pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
+            conductor = Scheduler(
+                pipeline, cache, executor, explain or _explain, watcher, keeper, jobs, timings
             )
             report = conductor.run(cells, arguments)
             keeper.close()
@@ -106,11 +106,11 @@ def _executor(
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
-def _explained(error: Exception) -> FailureRecord:
+def _explain(error: Exception) -> FailureRecord:
     return FailureRecord(**vars(failure_of(error)))
 
 
-def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
+def select_cells(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
     """The cells of `targets`, which are named by target, or by model and target; all for none.
 
     Raises:

@@ -20,9 +20,9 @@ from onnxport.core.errors import CannotConvertError, MachineError
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import writing
 from onnxport.pipelines.executors.base import Result
-from onnxport.pipelines.executors.dask_worker import Reply, performed, wanted
+from onnxport.pipelines.executors.dask_worker import Reply, perform_task, requirements_of
 from onnxport.pipelines.executors.local import Local
-from onnxport.pipelines.executors.parcel import Bundle, Parcel, Stays
+from onnxport.pipelines.executors.parcel import Bundle, NotPortable, Parcel
 from onnxport.pipelines.executors.progress import Watcher
 from onnxport.pipelines.executors.task import Task
 from onnxport.quantize.calibration.cluster import connected, digest_of
@@ -65,14 +65,14 @@ class Cluster(Closing):
         self._log.setLevel(logging.CRITICAL)
         self._topic = f"onnxport-{uuid.uuid4().hex}"
         # What threads of Dask tell this one: a future that has ended, or what a worker does.
-        self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._client.subscribe_topic(self._topic, lambda event: self._heard.put(event[1]))
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._client.subscribe_topic(self._topic, lambda event: self._messages.put(event[1]))
         self._local = Local(watcher)
         self._here = 0
         self._running: dict[Future, _Sent] = {}
         self._bundles: dict[object, tuple[str, Future]] = {}
         self._done: deque[Result] = deque()
-        self._gone: MachineError | None = None
+        self._failure: MachineError | None = None
         self._worked = time.monotonic()
 
     @property
@@ -83,8 +83,8 @@ class Cluster(Closing):
     def submit(self, task: Task) -> None:
         try:
             sent = _Sent(task, Parcel.of(task))
-        except (Stays, OSError):  # what is missing here is said best by who looks for it
-            self._keep(task)
+        except (NotPortable, OSError):  # what is missing here is said best by who looks for it
+            self._run_here(task)
             return
         self._send(sent)
 
@@ -93,7 +93,7 @@ class Cluster(Closing):
             if self._here:
                 self._here -= 1
                 return self._local.next()
-            self._hear()
+            self._receive()
         return self._done.popleft()
 
     def close(self) -> None:
@@ -102,19 +102,19 @@ class Cluster(Closing):
         self._client.close(timeout=_CLOSING)
         self._log.setLevel(self._level)
 
-    def _keep(self, task: Task) -> None:
+    def _run_here(self, task: Task) -> None:
         self._local.submit(task)
         self._here += 1
 
     def _send(self, sent: _Sent) -> None:
-        if self._gone is not None:
-            self._done.append(Result(sent.task, 0.0, failure=self._gone))
+        if self._failure is not None:
+            self._done.append(Result(sent.task, 0.0, failure=self._failure))
             return
         try:
             bundles = [self._bundle(bundle) for bundle in sent.parcel.bundles]
             future = self._client.submit(
-                performed,
-                wanted(sent.task),
+                perform_task,
+                requirements_of(sent.task),
                 sent.parcel,
                 sent.task.node,
                 self._topic,
@@ -124,10 +124,10 @@ class Cluster(Closing):
             )
         except (OSError, RuntimeError, CancelledError) as error:  # of Dask; our own errors are none
             self._give_up(error)
-            self._done.append(Result(sent.task, 0.0, failure=self._gone))
+            self._done.append(Result(sent.task, 0.0, failure=self._failure))
             return
         self._running[future] = sent
-        future.add_done_callback(self._heard.put)
+        future.add_done_callback(self._messages.put)
 
     def _bundle(self, bundle: Bundle) -> tuple[str, Future]:
         """The digest of the bundle's files and their contents at the workers."""
@@ -140,12 +140,12 @@ class Cluster(Closing):
             self._bundles[stamp] = digest_of(contents), there
         return self._bundles[stamp]
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         """Takes in the next that is told, or looks after the cluster where nothing is."""
         try:
-            said = self._heard.get(timeout=_LOOKS)
+            said = self._messages.get(timeout=_LOOKS)
         except queue.Empty:
-            self._look_after()
+            self._check_cluster()
             return
         match said:
             case ("started", node):
@@ -155,9 +155,9 @@ class Cluster(Closing):
             case ("progressed", node, step, done, total):
                 self._watcher.progressed(node, step, done, total)
             case _ if said in self._running:
-                self._ended(said)
+                self._finish(said)
 
-    def _ended(self, future: Future) -> None:
+    def _finish(self, future: Future) -> None:
         from distributed.scheduler import KilledWorker
 
         sent = self._running.pop(future)
@@ -169,18 +169,18 @@ class Cluster(Closing):
             failure = MachineError(f"the workers of the cluster die of {sent.task.node}", why=why)
             self._done.append(Result(sent.task, 0.0, failure=failure))
         except CancelledError as error:
-            self._lost(sent, error)
+            self._resend(sent, error)
         except (
             Exception
         ) as error:  # of Dask, or of a worker that is none of ours: its own errors are in the reply
-            failure = _failed(self._address, error)
+            failure = _cluster_error(self._address, error)
             self._done.append(Result(sent.task, 0.0, failure=failure))
         else:
-            self._took(sent, reply)
+            self._store(sent, reply)
 
-    def _took(self, sent: _Sent, reply: Reply) -> None:
-        if _hangs_on_tools(sent.task, reply):
-            self._keep(sent.task)
+    def _store(self, sent: _Sent, reply: Reply) -> None:
+        if _depends_on_tools(sent.task, reply):
+            self._run_here(sent.task)
             return
         failure = reply.failure
         try:
@@ -194,18 +194,18 @@ class Cluster(Closing):
         report = reply.report if failure is None else None
         self._done.append(Result(sent.task, reply.seconds, report, failure))
 
-    def _lost(self, sent: _Sent, error: BaseException) -> None:
+    def _resend(self, sent: _Sent, error: BaseException) -> None:
         """Sends a task again whose files died with the workers; without a scheduler nothing is sent any more."""
         if self._client.status != "running":
             self._give_up(error)
         elif sent.sendings == _SENDINGS:
-            self._done.append(Result(sent.task, 0.0, failure=_failed(self._address, error)))
+            self._done.append(Result(sent.task, 0.0, failure=_cluster_error(self._address, error)))
             return
         self._bundles.clear()
         sent.sendings += 1
         self._send(sent)
 
-    def _look_after(self) -> None:
+    def _check_cluster(self) -> None:
         """Gives up a cluster that has lost its scheduler, or has had no worker for a while."""
         try:
             if self._client.status == "running" and self._client.nthreads():
@@ -222,20 +222,20 @@ class Cluster(Closing):
 
     def _give_up(self, error: BaseException) -> None:
         """All that is at the cluster failed; nothing else will go there."""
-        self._gone = self._gone or _failed(self._address, error)
+        self._failure = self._failure or _cluster_error(self._address, error)
         for sent in self._running.values():
-            self._done.append(Result(sent.task, 0.0, failure=self._gone))
+            self._done.append(Result(sent.task, 0.0, failure=self._failure))
         self._running.clear()
 
 
-def _failed(address: str, error: BaseException) -> MachineError:
+def _cluster_error(address: str, error: BaseException) -> MachineError:
     why = " ".join(str(error).split())[:300] or type(error).__name__
     if isinstance(error, OSError):  # Dask's, of a connection
         why = f"the connection to its scheduler broke ({why})"
     return MachineError(f"the Dask cluster at {address} failed", why=why)
 
 
-def _hangs_on_tools(task: Task, reply: Reply) -> bool:
+def _depends_on_tools(task: Task, reply: Reply) -> bool:
     """Whether onnx2tf decided, or could: which is there is another matter on every machine."""
     if not task.steps or getattr(task.steps[-1].params, "route", None) != "auto":
         return False

@@ -20,7 +20,7 @@ from onnxport.core.version import __version__
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import library
 from onnxport.pipelines.executors.base import Result
-from onnxport.pipelines.executors.parcel import Homeward, Parcel
+from onnxport.pipelines.executors.parcel import Parcel, PathMapping
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import own_sources
 from onnxport.pipelines.stages import Provider
@@ -51,7 +51,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Requirements:
     """What a worker has to have in common with the caller.
 
     Attributes:
@@ -63,12 +63,12 @@ class Wanted:
     plugin: Provider | None
 
 
-def wanted(task: Task) -> Wanted:
+def requirements_of(task: Task) -> Requirements:
     """What the product of `task` follows from beside its files, here."""
     names = {"Python", "platform", "onnxport", "sources", *task.versions} - set(_TOOLS)
     found = {name: _version(name) for name in sorted(names)}
     provider = task.steps[-1].stage.provider if task.steps else None
-    return Wanted({name: version for name, version in found.items() if version}, provider)
+    return Requirements({name: version for name, version in found.items() if version}, provider)
 
 
 def _version(name: str) -> str | None:
@@ -86,8 +86,8 @@ def _version(name: str) -> str | None:
     return None
 
 
-def performed(
-    needs: Wanted,
+def perform_task(
+    needs: Requirements,
     parcel: Parcel,
     node: str,
     topic: str,
@@ -102,7 +102,7 @@ def performed(
         digests: of the bundles.
         bundles: files by name.
     """
-    if fault := _lacking(needs):
+    if fault := _find_mismatch(needs):
         return Reply(failure=fault)
     folders = [unpacked(files, digest) for files, digest in zip(bundles, digests, strict=True)]
     from distributed import get_worker
@@ -112,15 +112,15 @@ def performed(
         # Another room for the second: children of the first that died may still be writing.
         for room in (rooms / "1", rooms / "2"):
             room.mkdir()
-            result = _result(parcel.opened(folders, room), node, topic)
+            result = _result(parcel.open(folders, room), node, topic)
             if not isinstance(result.failure, ChildDied):
                 break
-        return _reply(result, parcel.told_home(folders, room), room)
+        return _reply(result, parcel.return_paths(folders, room), room)
     finally:
         shutil.rmtree(rooms, ignore_errors=True)
 
 
-def _lacking(needs: Wanted) -> UsageError | None:
+def _find_mismatch(needs: Requirements) -> UsageError | None:
     """What this worker has otherwise than the caller; None for nothing."""
     for name, version in needs.versions.items():
         own = _version(name)
@@ -132,7 +132,7 @@ def _lacking(needs: Wanted) -> UsageError | None:
         return _refusal(what)
     if needs.plugin is not None:
         try:
-            same = plugins.sources_of(needs.plugin.modules) == needs.plugin.sources
+            same = plugins.source_digest(needs.plugin.modules) == needs.plugin.sources
         except (ImportError, OSError):
             same = False
         if not same:
@@ -150,12 +150,12 @@ def _refusal(what: str) -> UsageError:
 
 def _result(task: Task, node: str, topic: str) -> Result:
     try:
-        return _asked(task, node, topic)
+        return _run_in_child(task, node, topic)
     except ChildDied as death:
         return Result(task, 0.0, failure=death)
 
 
-def _asked(task: Task, node: str, topic: str) -> Result:
+def _run_in_child(task: Task, node: str, topic: str) -> Result:
     """Has the child of this thread do `task`; it stays for the next one.
 
     Raises:
@@ -165,7 +165,7 @@ def _asked(task: Task, node: str, topic: str) -> Result:
     if child is None:
         child = _OF_THREAD.child = Child(_WORKER, purpose="a worker process", timeout=None)
     try:
-        _tell(topic, "started", node)
+        _log_event(topic, "started", node)
         child.ask("perform", task)
         while True:
             while not select.select([child], [], [], _LOOKS)[0]:
@@ -178,14 +178,14 @@ def _asked(task: Task, node: str, topic: str) -> Result:
                 child.reply("go on")
             else:
                 kind, *rest = said
-                _tell(topic, kind, node, *rest)
+                _log_event(topic, kind, node, *rest)
     except BaseException:
         child.close()
         _OF_THREAD.child = None
         raise
 
 
-def _tell(topic: str, *word: Any) -> None:
+def _log_event(topic: str, *word: Any) -> None:
     from distributed import get_worker
 
     get_worker().log_event(topic, word)
@@ -201,7 +201,7 @@ def _check_wanted() -> None:
         raise MachineError("the caller is gone")
 
 
-def _reply(result: Result, home: Homeward, room: Path) -> Reply:
+def _reply(result: Result, home: PathMapping, room: Path) -> Reply:
     if result.report is None:
         assert result.failure is not None
         return Reply(result.seconds, failure=home.failure(result.failure))

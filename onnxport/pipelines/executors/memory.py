@@ -27,10 +27,10 @@ def estimate(task: Task) -> int:
     stage = "export" if task.export is not None else task.steps[-1].stage.name
     origin = task.origin
     size = origin.size if isinstance(origin, Artifact) or origin.path.exists() else 0
-    return needed(stage, size)
+    return memory_of_stage(stage, size)
 
 
-def needed(stage: str, size: int) -> int:
+def memory_of_stage(stage: str, size: int) -> int:
     """Bytes that a stage may take at its peak on a model of `size` bytes."""
     return _BASE + int(_FACTORS.get(stage, _OTHERS) * size)
 
@@ -45,12 +45,12 @@ def _free_of_machine() -> int | None:
     try:
         lines = _MEMINFO.read_text().splitlines()
     except OSError:
-        return _whole()
+        return _total_memory()
     found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(found["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in found else _whole()
+    return int(found["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in found else _total_memory()
 
 
-def _whole() -> int | None:
+def _total_memory() -> int | None:
     """All that the machine has, where it does not tell what is free."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -32,7 +32,7 @@ _AT_HOME = frozenset({"python", "pickle", "paddle"})
 _Place = tuple[int, str]
 
 
-class Stays(Exception):
+class NotPortable(Exception):
     """A task that has to be done where its user is; says why."""
 
 
@@ -89,18 +89,18 @@ class Parcel:
         Raises:
             Stays: it needs what is no file, or more than is worth sending.
         """
-        _check_travels(task)
+        _check_portable(task)
         stream = io.BytesIO()
         packing = _Packing(stream, task.room)
         main = task.origin.path if isinstance(task.origin, Source) else None
         packing.dump((_without_modules(task), main))
         size = sum((bundle.root / name).stat().st_size for bundle in packing.bundles for name in bundle.names)
         if size > _MOST:
-            raise Stays(f"its files have {size} bytes")
+            raise NotPortable(f"its files have {size} bytes")
         paths = tuple((place, str(path)) for path, place in packing.places.items())
         return cls(stream.getvalue(), str(task.room), paths, tuple(packing.bundles))
 
-    def opened(self, folders: Sequence[Path], room: Path) -> Task:
+    def open(self, folders: Sequence[Path], room: Path) -> Task:
         """The task here.
 
         Args:
@@ -113,16 +113,16 @@ class Parcel:
             task = replace(task, origin=replace(task.origin, name=str(main)))
         return task
 
-    def told_home(self, folders: Sequence[Path], room: Path) -> Homeward:
+    def return_paths(self, folders: Sequence[Path], room: Path) -> PathMapping:
         """What puts reports and errors of `opened` into the sender's paths."""
         here = [
             (str(folders[number] / name), there) for (number, name), there in self.paths if number != _ROOM
         ]
-        return Homeward(((str(room), self.room), *here))
+        return PathMapping(((str(room), self.room), *here))
 
 
 @dataclass(frozen=True)
-class Homeward:
+class PathMapping:
     """Paths here, each with what the sender calls it."""
 
     paths: tuple[tuple[str, str], ...]
@@ -168,7 +168,7 @@ class _Packing(pickle.Pickler):
 
     def _place(self, path: Path) -> _Place:
         if path not in self.places:
-            self._bundle(path, list(_belonging(path)))
+            self._bundle(path, list(_files_of(path)))
         return self.places[path]
 
     def _bundle(self, path: Path, files: Sequence[Path]) -> None:
@@ -193,22 +193,22 @@ class _Opening(pickle.Unpickler):
         return self._folders[number] / name  # the room is the last
 
 
-def _belonging(path: Path) -> Iterator[Path]:
+def _files_of(path: Path) -> Iterator[Path]:
     """The files that have to travel for `path`.
 
     Raises:
         Stays: there is none, or they are not all below it.
     """
     if path.name in ("", ".."):
-        raise Stays(f"{path} has no name of its own")
+        raise NotPortable(f"{path} has no name of its own")
     if path.is_file():
         yield from load(Artifact.open(path))[1].files if path.suffix.lower() == ".onnx" else (path,)
         return
     if not path.is_dir():
-        raise Stays(f"{path} does not exist")
+        raise NotPortable(f"{path} does not exist")
     for folder, folders, files in os.walk(path):
         if any(Path(folder, name).is_symlink() for name in folders):
-            raise Stays(f"{folder} holds links to folders")
+            raise NotPortable(f"{folder} holds links to folders")
         yield from (Path(folder, name) for name in sorted(files))
 
 
@@ -220,16 +220,16 @@ def _without_modules(task: Task) -> Task:
     )
 
 
-def _check_travels(task: Task) -> None:
+def _check_portable(task: Task) -> None:
     """Raises Stays where a task needs more than files."""
     if task.export is not None and (task.origin.format in _AT_HOME or task.export.trust):
-        raise Stays("it runs code of the user's, or a tool of this machine")
+        raise NotPortable("it runs code of the user's, or a tool of this machine")
     if task.validation is not None and (task.validation.metric or task.validation.report_tensors):
-        raise Stays("its proof runs code of the user's, or writes a file of its own")
+        raise NotPortable("its proof runs code of the user's, or writes a file of its own")
     params = task.steps[-1].params if task.steps else None
     if getattr(params, "scheduler", None):
-        raise Stays("it asks a cluster itself, which waits for nobody if it waits for itself")
+        raise NotPortable("it asks a cluster itself, which waits for nobody if it waits for itself")
     if isinstance(params, OptimizeParams) and params.level == "ort-all":
-        raise Stays("it is made for this machine")
+        raise NotPortable("it is made for this machine")
     if getattr(params, "route", None) == "onnx2tf" or getattr(params, "onnx2tf", None):
-        raise Stays("it runs a tool of this machine")
+        raise NotPortable("it runs a tool of this machine")

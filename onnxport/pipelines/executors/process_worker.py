@@ -13,7 +13,7 @@ from onnxport.pipelines.executors.task import Task, perform
 from onnxport.pipelines.step_times import TIMED
 
 # What a worker tells: a step begins; so much of it is done; it may go on only when nothing else computes.
-Word = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
+Message = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
 
 _EVERY = 0.2  # seconds between two words of how far a step is
 
@@ -32,13 +32,13 @@ class Worker:
         assert self.parent is not None
         started = time.perf_counter()
         try:
-            report = perform(task, _Telling(self.parent))
+            report = perform(task, _Reporter(self.parent))
         except Exception as error:
-            return Result(task, time.perf_counter() - started, failure=portable(error))
+            return Result(task, time.perf_counter() - started, failure=without_context(error))
         return Result(task, time.perf_counter() - started, report)
 
 
-class _Telling:
+class _Reporter:
     """See clock.Progress."""
 
     def __init__(self, parent: Parent) -> None:
@@ -60,7 +60,7 @@ class _Telling:
     def finished(self, step: str, seconds: float) -> None: ...
 
 
-def portable(error: Exception) -> Exception:
+def without_context(error: Exception) -> Exception:
     """`error` as another process can be sent it: with its traceback as a note, without what it came from.
 
     One that cannot be pickled becomes a ChildBug that says the same.

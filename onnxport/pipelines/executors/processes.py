@@ -18,7 +18,7 @@ from onnxport.core.errors import MachineError
 from onnxport.core.resources import Closing
 from onnxport.pipelines.executors.base import Result
 from onnxport.pipelines.executors.memory import estimate
-from onnxport.pipelines.executors.process_worker import Word
+from onnxport.pipelines.executors.process_worker import Message
 from onnxport.pipelines.executors.progress import Watcher
 from onnxport.pipelines.executors.task import Task
 
@@ -69,7 +69,7 @@ class Processes(Closing):
         while not self._done:
             ready, _, _ = select.select(list(self._busy), [], [])
             for child in ready:
-                self._hear(child)
+                self._receive(child)
             self._grant_quiet()
             self._start()
         return self._done.popleft()
@@ -101,13 +101,13 @@ class Processes(Closing):
         attempt.started = time.perf_counter()
         while self._idle:  # one may have died meanwhile
             child = self._idle.pop()
-            if self._asked(child, attempt):
+            if self._hand_to(child, attempt):
                 return
         child = Child(_WORKER, purpose="a worker process", timeout=None)
-        if not self._asked(child, attempt):
+        if not self._hand_to(child, attempt):
             raise MachineError("a worker process ended before it had begun")
 
-    def _asked(self, child: Child, attempt: _Attempt) -> bool:
+    def _hand_to(self, child: Child, attempt: _Attempt) -> bool:
         try:
             child.ask("perform", attempt.task)
         except ChildDied:
@@ -117,7 +117,7 @@ class Processes(Closing):
         self._watcher.started(attempt.task.node)
         return True
 
-    def _hear(self, child: Child) -> None:
+    def _receive(self, child: Child) -> None:
         """Takes in what one process says, or its death."""
         attempt = self._busy[child]
         try:
@@ -126,16 +126,16 @@ class Processes(Closing):
             child.close()
             del self._busy[child]
             seconds = time.perf_counter() - attempt.started
-            self._ended(attempt, Result(attempt.task, seconds, failure=death))
+            self._finish(attempt, Result(attempt.task, seconds, failure=death))
             return
         if is_over:
             del self._busy[child]
             self._idle.append(child)
-            self._ended(attempt, said)
+            self._finish(attempt, said)
         else:
-            self._told(attempt, said)
+            self._show(attempt, said)
 
-    def _told(self, attempt: _Attempt, word: Word) -> None:
+    def _show(self, attempt: _Attempt, word: Message) -> None:
         node = attempt.task.node
         match word:
             case ("quiet",):
@@ -157,9 +157,9 @@ class Processes(Closing):
                 child.reply("go on")
             return
 
-    def _ended(self, attempt: _Attempt, result: Result) -> None:
+    def _finish(self, attempt: _Attempt, result: Result) -> None:
         """Keeps what came of a task, or has it done again where a process died and it may go better."""
-        killed = died_of(result.failure)
+        killed = was_killed(result.failure)
         if killed is None or attempt.again:
             self._done.append(result)
             return
@@ -170,7 +170,7 @@ class Processes(Closing):
         self._waiting.appendleft(_Attempt(again, attempt.memory, again=True, alone=killed))
 
 
-def died_of(failure: Exception | None) -> bool | None:
+def was_killed(failure: Exception | None) -> bool | None:
     """Whether a process was killed from outside, as for its memory, if it was a process's end that ended a task."""
     if isinstance(failure, ChildDied):
         return failure.killed

@@ -58,7 +58,7 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
     """
     try:
         with importable_from(task.folder or Path.cwd()):
-            return _performed(task, progress)
+            return _perform(task, progress)
     except MachineError as error:
         # What could not be written was to go into the room, of which a single command's -o says nothing.
         error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
@@ -67,13 +67,13 @@ def perform(task: Task, progress: Progress | None = None) -> RunReport:
         Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
 
 
-def _performed(task: Task, progress: Progress | None) -> RunReport:
+def _perform(task: Task, progress: Progress | None) -> RunReport:
     if task.export is not None:
-        return _exported(task, task.export, progress)
+        return _export(task, task.export, progress)
     if not _runs_users_code(task):
-        return _made(task, progress)
-    with Watch(_known(task)) as watch:
-        report = _made(task, progress)
+        return _make(task, progress)
+    with Watch(_files_read(task)) as watch:
+        report = _make(task, progress)
         return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
 
 
@@ -84,7 +84,7 @@ def _runs_users_code(task: Task) -> bool:
     return bool(own) or task.steps[-1].stage.provider is not None
 
 
-def _known(task: Task) -> tuple[Path, ...]:
+def _files_read(task: Task) -> tuple[Path, ...]:
     """What it reads by its options, of which the contents are known before it runs."""
     assert isinstance(task.origin, Artifact)
     made = [file for step in task.steps if step.made for file in step.made.files]
@@ -96,14 +96,14 @@ def _known(task: Task) -> tuple[Path, ...]:
     )
 
 
-def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
+def _export(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
     assert isinstance(task.origin, Source)
     return runner.run(
         Export(task.origin, params, task.output, task.validation, consults=True), "run", progress
     )
 
 
-def _made(task: Task, progress: Progress | None) -> RunReport:
+def _make(task: Task, progress: Progress | None) -> RunReport:
     """A stage's product; one that the judge rejects is looked into, and gone then."""
     assert isinstance(task.origin, Artifact)
     job = Job(

@@ -27,7 +27,7 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
 from onnxport.pipelines.graph import digests
-from onnxport.pipelines.runner.provenance import settling_nothing
+from onnxport.pipelines.runner.provenance import irrelevant_options
 from onnxport.samples.folders import has_images
 
 _FORM = 2
@@ -59,7 +59,7 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
             {**_step(each), "digest": digest} for each, digest in zip(node.chain[:-1], made, strict=True)
         ],
         **_step(node),
-        "proof": None if node.validation is None else described(node.validation),
+        "proof": None if node.validation is None else describe_params(node.validation),
         "latency": node.latency,
         "versions": _versions(node),
         # A patch of Python changes no result, and a CI's runners come with any.
@@ -80,31 +80,35 @@ def key_of(inputs: Inputs) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def described(params: BaseModel) -> dict[str, Any]:
+def describe_params(params: BaseModel) -> dict[str, Any]:
     """Params as a value that is the same wherever the files lie that they name."""
-    left_out = settling_nothing(type(params))
-    return {name: _plain(getattr(params, name)) for name in type(params).model_fields if name not in left_out}
+    left_out = irrelevant_options(type(params))
+    return {
+        name: _plain_value(getattr(params, name))
+        for name in type(params).model_fields
+        if name not in left_out
+    }
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A value of JSON, with the content of what lies at a path in the path's place."""
     if isinstance(value, Path):
-        return digests.described(value)
+        return digests.describe(value)
     if isinstance(value, BaseModel):
-        return described(value)
+        return describe_params(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain_value(each) for each in value]
     if isinstance(value, set | frozenset):
-        return sorted((_plain(each) for each in value), key=repr)
+        return sorted((_plain_value(each) for each in value), key=repr)
     return to_jsonable_python(value, inf_nan_mode="strings")
 
 
 def _step(node: Node) -> dict[str, Any]:
     params = node.model.export if node.step is None else node.step.params
     assert params is not None
-    found = {"stage": node.stage, "params": described(params)}
+    found = {"stage": node.stage, "params": describe_params(params)}
     if isinstance(params, OptimizeParams) and params.level == "ort-all":
         found["cpu"] = instruction_sets()
     provider = node.step.stage.provider if node.step is not None else None
@@ -117,7 +121,7 @@ def _versions(node: Node) -> dict[str, str]:
     asked = engines(node.validation) if node.validation is not None else ()
     names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
     found = {name: version for name in names if (version := _version(name))}
-    return found | _foreign(node) | {"onnxport": __version__, "sources": own_sources()}
+    return found | _external_tools(node) | {"onnxport": __version__, "sources": own_sources()}
 
 
 @lru_cache(maxsize=256)
@@ -142,7 +146,7 @@ def _readers(node: Node) -> Iterator[str]:
         yield _READS_IMAGES
 
 
-def _foreign(node: Node) -> dict[str, str]:
+def _external_tools(node: Node) -> dict[str, str]:
     """Of the converters in environments of their own, where one may take part."""
     params = node.model.export if node.step is None else node.step.params
     with contextlib.suppress(MissingDependencyError):

@@ -15,7 +15,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
 
 
-def described(path: Path) -> Any:
+def describe(path: Path) -> Any:
     """A file's name and digest, or those of all files in a folder; a model counts with its external data.
 
     The name is part of it: suffixes say how samples are read, and a label file's name goes into the artefact.
@@ -32,7 +32,7 @@ def described(path: Path) -> Any:
                 count += 1
             return {"folder": path.name, "files": count, "sha256": tree.hexdigest()}
         if path.suffix.lower() == ".onnx":
-            return {"file": path.name, "sha256": digest_of(whole(Artifact(path, "onnx")))}
+            return {"file": path.name, "sha256": digest_of(with_external_data(Artifact(path, "onnx")))}
         return {"file": path.name, "sha256": sha256(path).hex()}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
@@ -40,7 +40,7 @@ def described(path: Path) -> Any:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 
 
-def whole(model: Artifact) -> Artifact:
+def with_external_data(model: Artifact) -> Artifact:
     """An ONNX model with the files that hold weights of it, found without reading it as a model.
 
     Raises:

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.cache.entries import Note
-from onnxport.pipelines.cache.store import Cache, Kept
+from onnxport.pipelines.cache.store import Cache, EntrySummary
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
-from onnxport.pipelines.executors.memory import needed
+from onnxport.pipelines.executors.memory import memory_of_stage
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, whole
-from onnxport.pipelines.lock.differences import Words, changes, is_content, shown
+from onnxport.pipelines.graph.digests import digest_of, with_external_data
+from onnxport.pipelines.lock.differences import Spelling, changes, is_content, show
 
 PLAN_SCHEMA_VERSION: Literal[1] = 1
 # Bytes of weights in these precisions, as a share of float32's: with the scales that come along.
@@ -109,7 +109,7 @@ class Planner:
         wanted = {id(node) for cell in self.cells for node in cell.node.chain}
         for node in self.pipeline.nodes:
             if id(node) in wanted:
-                self.nodes[node.name] = self._planned(node, earlier)
+                self.nodes[node.name] = self._plan_node(node, earlier)
         made = [node for node in self.nodes.values() if node.status == "would run"]
         cells = tuple(self._cell(cell) for cell in self.cells)
         return Plan(
@@ -123,7 +123,7 @@ class Planner:
             free=_free(self.cache.folder),
         )
 
-    def _planned(self, node: Node, earlier: Sequence[Kept]) -> PlannedNode:
+    def _plan_node(self, node: Node, earlier: Sequence[EntrySummary]) -> PlannedNode:
         blocker = next((each for each in node.chain[:-1] if each.name not in self._notes), None)
         key, why = "", ""
         inputs: Inputs | None = None
@@ -148,7 +148,7 @@ class Planner:
             key=key,
             size=size,
             size_from=size_from,
-            memory=needed(node.stage, _weights(node) or 0),
+            memory=memory_of_stage(node.stage, _weights(node) or 0),
         )
 
     def _inputs(self, node: Node) -> Inputs:
@@ -159,13 +159,13 @@ class Planner:
         first, origin = node.chain[0], node.model.origin
         if first.step is None and first is not node:
             return self._notes[first.name].digest
-        return digest_of(whole(origin)) if isinstance(origin, Artifact) else origin.digest()
+        return digest_of(with_external_data(origin)) if isinstance(origin, Artifact) else origin.digest()
 
     def _why(self, node: Node, inputs: Inputs, own: Sequence[Note]) -> str:
         """What differs from the nearest product that the cache has of this node."""
         if not own:
             return "it is new"
-        words = Words(node, self.pipeline)
+        words = Spelling(node, self.pipeline)
         found = [tuple(_differences(words, note.inputs, inputs)) for note in own]
         fewest = min(found, key=lambda differences: len(differences))
         return "; ".join(fewest) or "it is new"
@@ -195,7 +195,7 @@ class Planner:
         )
 
 
-def _differences(words: Words, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """What a product follows from now that another did not, in the user's words."""
     if was.get("stage") != now["stage"]:
         yield f"{words.owner}: {was.get('stage')} -> {now['stage']}"
@@ -221,7 +221,7 @@ def _differences(words: Words, was: Mapping[str, Any], now: Mapping[str, Any]) -
     known = {"stage", "source", "before", "params", "proof", "versions"}
     for name in sorted((was.keys() | now.keys()) - known):
         if was.get(name) != now.get(name):
-            yield f"{name}: {shown(was.get(name))} -> {shown(now.get(name))}"
+            yield f"{name}: {show(was.get(name))} -> {show(now.get(name))}"
 
 
 def _options(owner: str, was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> Iterator[str]:
@@ -233,13 +233,13 @@ def _options(owner: str, was: Mapping[str, Any] | None, now: Mapping[str, Any] |
         if before is not None and after is not None and is_content(before) and is_content(after):
             yield f"{owner}.{name} has changed: {changes(before, after)}"
         else:
-            yield f"{owner}.{name}: {shown(before)} -> {shown(after)}"
+            yield f"{owner}.{name}: {show(before)} -> {show(after)}"
 
 
 def _weights(node: Node) -> int | None:
     """Bytes of the model that a node's product comes from; None where only its code tells."""
     origin = node.model.origin
-    return (whole(origin).size if isinstance(origin, Artifact) else origin.size) or None
+    return (with_external_data(origin).size if isinstance(origin, Artifact) else origin.size) or None
 
 
 def _share(node: Node) -> float:

@@ -10,7 +10,7 @@ from onnxport.pipelines.graph.digests import sha256
 from onnxport.reports.run_report import ConsultedRecord
 
 
-def changed(then: ConsultedRecord | None) -> str:
+def find_change(then: ConsultedRecord | None) -> str:
     """What is another now, in words; empty if all is the same."""
     if then is None:
         return ""

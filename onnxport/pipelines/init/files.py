@@ -15,7 +15,7 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
-from onnxport.pipelines.init.model_summary import Look
+from onnxport.pipelines.init.model_summary import ModelSummary
 from onnxport.pipelines.init.samples import Samples
 from onnxport.pipelines.registry import TARGETS
 from onnxport.reports.wording import human_size
@@ -54,7 +54,7 @@ class Plan:
     """
 
     file: Path
-    looks: tuple[Look, ...]
+    looks: tuple[ModelSummary, ...]
     samples: Samples
     lacking: Mapping[str, str]
     refused: Mapping[str, Mapping[str, str]]
@@ -75,12 +75,12 @@ def pipeline_text(plan: Plan) -> str:
     """The pipeline.yaml."""
     look = plan.looks[0] if len(plan.looks) == 1 else None
     quantizes = bool(plan.targets) and all(each.can_be_quantized for each in plan.looks)
-    return _rendered(
+    return _render(
         "pipeline.yaml.j2",
         schema=SCHEMA,
         file=plan.file.name,
         looks=plan.looks,
-        describe=_described,
+        describe=_describe,
         export_hints=_export_hints,
         samples=plan.samples,
         preprocess=_flow(_preprocess(look)),
@@ -102,7 +102,7 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
     lock = f"{plan.file.stem}.lock"
     # Of a model outside the repository there is nothing to hash.
     watched = [plan.file.name, lock, *(look.source for look in plan.looks if _is_inside(look))]
-    return _rendered(
+    return _render(
         f"{host}.yml.j2",
         file=_shell(plan.file.name),
         inside=inside,
@@ -142,7 +142,7 @@ def write(texts: Mapping[Path, str]) -> None:
         Staging.settled = False  # no artefact: the command goes on
 
 
-def _rendered(template: str, **values: object) -> str:
+def _render(template: str, **values: object) -> str:
     environment = Environment(
         loader=PackageLoader(__package__, ""),
         # GitHub's own expressions are in double braces.
@@ -160,7 +160,7 @@ def _rendered(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values)
 
 
-def _described(look: Look) -> list[str]:
+def _describe(look: ModelSummary) -> list[str]:
     """What a model is, for comments."""
     lines = [f"{human_size(look.size)}, takes {', '.join(map(str, look.inputs))}"]
     if look.is_quantized:
@@ -171,13 +171,13 @@ def _described(look: Look) -> list[str]:
     return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
 
 
-def _preprocess(look: Look | None) -> dict[str, object]:
+def _preprocess(look: ModelSummary | None) -> dict[str, object]:
     """How images may become what the model takes."""
     height, width, channels = (look.image_size if look is not None else None) or (224, 224, 3)
     return {"resize": f"{height}x{width}", "scale": "1/255", **(_COLORS if channels == len("rgb") else {})}
 
 
-def _export_hints(look: Look) -> Iterator[str]:
+def _export_hints(look: ModelSummary) -> Iterator[str]:
     if look.kind in ("pytorch", "python"):
         yield "# What it takes, in its order, and which of that stays open; docs/export.md has all options."
         yield "# export:"
@@ -248,7 +248,7 @@ def _package(plan: Plan) -> str:
     return f"onnxport[{','.join(sorted(extras))}]" if extras else "onnxport"
 
 
-def _is_inside(look: Look) -> bool:
+def _is_inside(look: ModelSummary) -> bool:
     return ":" not in look.source and not Path(look.source).is_absolute()
 
 

@@ -20,7 +20,7 @@ _FLOAT = frozenset("float32|float64|float16|float16 weights|bfloat16|bfloat16 we
 
 
 @dataclass(frozen=True)
-class Look:
+class ModelSummary:
     """What is known of one model.
 
     Attributes:
@@ -65,17 +65,17 @@ class Look:
         found = [spec for spec in self.inputs if _is_image(spec)]
         if len(found) != 1:
             return None
-        _, *sizes = _sized(found[0])
+        _, *sizes = _proposed_size(found[0])
         channels, height, width = sizes if _is_first(found[0]) else (sizes[2], sizes[0], sizes[1])
         return height, width, channels
 
     @property
     def sizes(self) -> dict[str, list[int]]:
         """A proposal for every input with open dimensions: one of a batch, an image of 224 pixels, a length of 128."""
-        return {spec.name: _sized(spec) for spec in self.inputs if not spec.is_static}
+        return {spec.name: _proposed_size(spec) for spec in self.inputs if not spec.is_static}
 
 
-def look(given: str, folder: Path) -> tuple[Look, Artifact | None]:
+def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
     """What is known of the model that a user names so, and its artefact where it is an ONNX file.
 
     Args:
@@ -86,16 +86,16 @@ def look(given: str, folder: Path) -> tuple[Look, Artifact | None]:
     """
     if not given.lower().endswith(".onnx"):
         source = Source.of(given)
-        named = given if source.is_factory else _seen_from(Path(given), folder)
-        return Look(Path(given.rpartition(":")[2]).stem, named, source.kind, source.size), None
+        named = given if source.is_factory else _path_from(Path(given), folder)
+        return ModelSummary(Path(given.rpartition(":")[2]).stem, named, source.kind, source.size), None
     from onnxport.samples.domain import without_functions
     from onnxport.samples.states import find_states
     from onnxport.validate.precision import precision_of
 
     model, artifact = load(Artifact.open(given))
-    found = Look(
+    found = ModelSummary(
         name=artifact.path.stem,
-        source=_seen_from(artifact.path, folder),
+        source=_path_from(artifact.path, folder),
         kind="onnx",
         size=artifact.size,
         inputs=tuple(model.inputs),
@@ -106,7 +106,7 @@ def look(given: str, folder: Path) -> tuple[Look, Artifact | None]:
     return found, artifact
 
 
-def _seen_from(path: Path, folder: Path) -> str:
+def _path_from(path: Path, folder: Path) -> str:
     """`path` as a file in `folder` names it; whole where it lies outside."""
     relative = os.path.relpath(path.resolve(), folder.resolve())
     return (
@@ -125,7 +125,7 @@ def _is_first(spec: TensorSpec) -> bool:
     return spec.shape[1] in _CHANNELS
 
 
-def _sized(spec: TensorSpec) -> list[int]:
+def _proposed_size(spec: TensorSpec) -> list[int]:
     proposed = [_LENGTH] * len(spec.shape)
     if _is_image(spec):
         place = 2 if _is_first(spec) else 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import OnnxportError, printable
-from onnxport.pipelines.init.model_summary import Look
+from onnxport.pipelines.init.model_summary import ModelSummary
 
 FOLDER = "samples"
 _ENOUGH = 100
@@ -27,7 +27,7 @@ class Samples:
     why_not: str = ""
 
 
-def samples_for(look: Look, folder: Path) -> Samples:
+def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
     """The samples of a model in `folder`/samples."""
     place = folder / FOLDER
     if not place.is_dir():

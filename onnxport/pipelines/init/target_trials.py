@@ -21,7 +21,7 @@ from onnxport.pipelines.step_times import Clock, Progress
 _LARGEST = 256 * 2**20
 
 
-def lacking() -> dict[str, str]:
+def missing_targets() -> dict[str, str]:
     """The targets that cannot be made and proven on this machine, each with what would mend that."""
     absent = {name: missing(dict.fromkeys((*LIBRARIES[name], *RUNS_ON[name]))) for name in TARGETS}
     return {name: f"{each[0].name} is not here; {each[0].remedy}" for name, each in absent.items() if each}

@@ -15,7 +15,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
 from onnxport.pipelines.graph import digests as contents
 from onnxport.pipelines.graph.cache_keys import inputs_of
-from onnxport.pipelines.graph.user_code import changed
+from onnxport.pipelines.graph.user_code import find_change
 from onnxport.pipelines.lock.entries import (
     CODE,
     LockedStage,
@@ -66,7 +66,7 @@ def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
     """
     found = [each for cell in cells for each in comparison.of(cell)]
     if len(cells) == len(comparison.pipeline.cells):
-        found += comparison.left()
+        found += comparison.removed()
     if not found:
         return
     lock, rows = comparison.lock.path, _rows(found)
@@ -109,10 +109,10 @@ class Comparison:
         for node in chain:
             if node.name in before:
                 stage = self._stage(node, before)
-                for kind, said in _between(before[node.name], stage, Words(node, self.pipeline)):
+                for kind, said in _stage_differences(before[node.name], stage, Spelling(node, self.pipeline)):
                     yield Difference(kind, said, place)
 
-    def left(self) -> Iterator[Difference]:
+    def removed(self) -> Iterator[Difference]:
         """What the lock has and the file has not."""
         wanted = {place_of(cell, self.pipeline) for cell in self.pipeline.cells}
         names = {cell.name for cell in self.pipeline.cells}
@@ -149,11 +149,15 @@ class Comparison:
 def digest_of_model(model: NamedModel) -> str:
     """SHA-256 of a model with all its files."""
     origin = model.origin
-    return contents.digest_of(contents.whole(origin)) if isinstance(origin, Artifact) else origin.digest()
+    return (
+        contents.digest_of(contents.with_external_data(origin))
+        if isinstance(origin, Artifact)
+        else origin.digest()
+    )
 
 
 @dataclass(frozen=True)
-class Words:
+class Spelling:
     """How the user calls what belongs to a node."""
 
     node: Node
@@ -180,7 +184,7 @@ class Words:
 _IN_WORDS = {"stage", "source", "options", "proof", CODE}
 
 
-def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple[str, str]]:
+def _stage_differences(was: LockedStage, now: LockedStage, words: Spelling) -> Iterator[tuple[str, str]]:
     """Kind and words of all that differs between two states of a stage."""
     if was.said["stage"] != now.said["stage"]:
         yield "option", f"{words.owner}: {was.said['stage']} -> {now.said['stage']}"
@@ -189,25 +193,25 @@ def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple
         digests = f"{_short(was.said['source'])} -> {_short(now.said['source'])}"
         yield "source", f"{words.source}: the model has changed, {digests}"
     params, proof = params_of(words.node), words.node.validation
-    yield from _options(words.owner, params, was.said["options"], now.said["options"])
+    yield from _option_differences(words.owner, params, was.said["options"], now.said["options"])
     if proof is None or "proof" not in was.said:
         if ("proof" in was.said) != (proof is not None):
             yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
     else:
-        yield from _options("validate", proof, was.said["proof"], now.said["proof"])
+        yield from _option_differences("validate", proof, was.said["proof"], now.said["proof"])
     with importable_from(words.pipeline.folder):
-        found = [changed(each) for each in code_in(was, words.pipeline.folder)]
+        found = [find_change(each) for each in code_in(was, words.pipeline.folder)]
     yield from (("files", f"{words.owner}: {said}") for said in found if said)
     for name in sorted((was.said.keys() | now.said.keys()) - _IN_WORDS):
         if was.said.get(name) != now.said.get(name):
-            values = f"{shown(was.said.get(name))} -> {shown(now.said.get(name))}"
+            values = f"{show(was.said.get(name))} -> {show(now.said.get(name))}"
             yield "files", f"{words.owner}, {name}: {values}"
     for name in sorted(was.versions.keys() | now.versions.keys()):
         if was.versions.get(name) != now.versions.get(name):
             yield "version", f"{name} {was.versions.get(name, 'none')} -> {now.versions.get(name, 'none')}"
 
 
-def _options(
+def _option_differences(
     owner: str, params: BaseModel, was: Mapping[str, Any], now: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """What differs between two sets of options, in which those with their default value are left out."""
@@ -221,7 +225,7 @@ def _options(
                 f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}",
             )
         else:
-            yield "option", f"{owner}.{name}: {shown(before)} -> {shown(after)}"
+            yield "option", f"{owner}.{name}: {show(before)} -> {show(after)}"
 
 
 def is_content(value: Any) -> bool:
@@ -231,10 +235,10 @@ def is_content(value: Any) -> bool:
 
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
-    return ", ".join(f"{name} {shown(was.get(name))} -> {shown(now.get(name))}" for name in sorted(names))
+    return ", ".join(f"{name} {show(was.get(name))} -> {show(now.get(name))}" for name in sorted(names))
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     if isinstance(value, str):
         return _short(value) if len(value) == 64 else value
     return "none" if value is None else json.dumps(value, default=str)

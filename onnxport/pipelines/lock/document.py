@@ -113,7 +113,7 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
         artefacts: by their path from its folder.
     """
     stages = {id(stage): stage for each in artefacts.values() for stage in each.stages}.values()
-    names, versions = _names(stages), _agreed(stages)
+    names, versions = _names(stages), _common_versions(stages)
     content = {
         MARK: FORM,
         "pipeline": pipeline,
@@ -126,7 +126,7 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
     return _HEAD.format(pipeline=pipeline) + written
 
 
-def parsed(path: Path, text: str) -> dict[str, LockedArtefact]:
+def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
     """The artefacts of the lock with this content, by their path from its folder.
 
     Raises:
@@ -225,7 +225,7 @@ def _names(stages: Iterable[LockedStage]) -> dict[str, str]:
     }
 
 
-def _agreed(stages: Iterable[LockedStage]) -> dict[str, str]:
+def _common_versions(stages: Iterable[LockedStage]) -> dict[str, str]:
     """The versions on which all stages agree that need them."""
     found: dict[str, set[str]] = {}
     for stage in stages:

@@ -22,7 +22,7 @@ from onnxport.pipelines.lock.file import Lock, lock_of, place_of, update
 from onnxport.validate.report import RIGHT
 
 
-class Keeper:
+class LockGuard:
     """Keeps the lock of one run.
 
     Args:
@@ -47,7 +47,7 @@ class Keeper:
             check_frozen(Comparison(pipeline, lock), cells)
             self._frozen = lock
 
-    def seal(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
+    def record(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
         """Notes what is about to be delivered, and gives its bytes.
 
         Args:

@@ -103,9 +103,9 @@ def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") 
     versions = {name: text for name, text in said.pop("versions").items() if name != _OUR_CODE}
     versions |= {name: said.pop(name) for name in machine()}
     params, proof = params_of(node), said.pop("proof")
-    said["options"] = _told(params, said.pop("params"))
+    said["options"] = _non_defaults(params, said.pop("params"))
     if node.validation is not None and proof is not None:
-        said["proof"] = _told(node.validation, proof)
+        said["proof"] = _non_defaults(node.validation, proof)
     return LockedStage(node.name, said, versions, product)
 
 
@@ -155,7 +155,7 @@ def relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
 
 
-def _told(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:
+def _non_defaults(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:
     """Of `described` (keys.described) what is not the default."""
     fields = type(params).model_fields
     usual = {name for name in fields if getattr(params, name) == default_of(params, name)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
-from onnxport.pipelines.lock.document import parsed, text_of
+from onnxport.pipelines.lock.document import parse, text_of
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
 
 SUFFIX = ".lock"
@@ -44,7 +44,7 @@ class Lock:
             text = "\0"  # which YAML refuses
         except OSError as error:
             raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-        return cls(path, parsed(path, text))
+        return cls(path, parse(path, text))
 
 
 def lock_of(pipeline: Path) -> Path:
@@ -66,12 +66,12 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
     """
     path = lock_of(pipeline.path)
     wanted = {place_of(cell, pipeline) for cell in pipeline.cells}
-    with writing(path, "the pipeline"), _alone(path.parent):
+    with writing(path, "the pipeline"), _exclusive(path.parent):
         before = Lock.read(path)
         kept = {} if before is None else before.artefacts
         artefacts = {place: each for place, each in {**kept, **made}.items() if place in wanted}
         text = text_of(pipeline.path.name, artefacts)
-        if (before is None and not artefacts) or (before is not None and _is(path, text)):
+        if (before is None and not artefacts) or (before is not None and _has_text(path, text)):
             return
         with Staging(path, "the pipeline") as staging:
             staged = staging.folder / path.name
@@ -80,12 +80,12 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
             Staging.settled = False  # Ctrl-C is in time for what still comes
 
 
-def _is(path: Path, text: str) -> bool:
+def _has_text(path: Path, text: str) -> bool:
     return path.read_bytes() == text.encode()
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path) -> Iterator[None]:
     """Has other runs that update a lock in `folder` wait; where the system has no such lock, the last one wins."""
     try:
         import fcntl

@@ -23,7 +23,7 @@ from onnxport.pipelines.lock.document import MARK
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
 from onnxport.pipelines.lock.file import SUFFIX, Lock
 from onnxport.pipelines.registry import STAGES, TARGETS
-from onnxport.pipelines.runner.provenance import numbered
+from onnxport.pipelines.runner.provenance import number_names
 from onnxport.reports.verification import Check, StageRecord, Subject, Verification
 from onnxport.validate.report import RIGHT
 
@@ -40,7 +40,7 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
         InputError: the artefact is missing, unreadable, or none of ours.
     """
     artifact = Artifact.open(path)
-    known = _given(lock) if lock is not None else _found(artifact.path)
+    known = _read_lock(lock) if lock is not None else _find_lock(artifact.path)
     if known is None:
         return _by_note(artifact, source)
     place = _place_in(known, artifact)
@@ -58,14 +58,14 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
     )
 
 
-def _given(path: Path) -> Lock:
+def _read_lock(path: Path) -> Lock:
     lock = Lock.read(path)
     if lock is None:
         raise UsageError(f"there is no lock {path}", fix="give the pipeline.lock that a run wrote")
     return lock
 
 
-def _found(artifact: Path) -> Lock | None:
+def _find_lock(artifact: Path) -> Lock | None:
     """The nearest lock that lists the artefact; where none does, the nearest."""
     locks: list[Lock] = []
     for folder in artifact.absolute().parents:
@@ -124,20 +124,20 @@ def _main(locked: LockedArtefact) -> str:
 def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
     """Whether a note is that of a locked artefact: then the bytes have to be so as well."""
     stages = [stage for stage in locked.stages if stage.said["stage"] != "export"]
-    names = numbered([stage.said["stage"] for stage in stages])
+    names = number_names([stage.said["stage"] for stage in stages])
     versions = locked.stages[-1].versions
     return (
         note["source"] == locked.stages[-1].said["source"]
         and note["options"].keys() == set(names)
         and all(versions.get(name, version) == version for name, version in note["made_by"].items())
         and all(
-            _told(stage.said["stage"], note["options"][name]) == _plain(stage.said["options"])
+            _non_defaults(stage.said["stage"], note["options"][name]) == _without_files(stage.said["options"])
             for name, stage in zip(names, stages, strict=True)
         )
     )
 
 
-def _told(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _non_defaults(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a note that are not their defaults, as a lock has them."""
     known = {**TARGETS, **STAGES}.get(stage)
     usual = (
@@ -147,7 +147,7 @@ def _told(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in usual or value != usual[name]}
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+def _without_files(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a lock that a note has too: those that name no files."""
     return {name: value for name, value in options.items() if not is_content(value)}
 
@@ -174,7 +174,7 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
     """What the artefact itself can tell."""
     note = _note(artifact)
     stages = [
-        StageRecord(name=name, stage=stage, options=_told(stage, options))
+        StageRecord(name=name, stage=stage, options=_non_defaults(stage, options))
         for name, options in sorted(note["options"].items(), key=lambda each: each[0] in TARGETS)
         for stage in [name.partition("#")[0]]
     ]
@@ -293,7 +293,7 @@ def _pipelines(lock: Path) -> Iterable[Path]:
 def _given_source(path: Path, *expected: str) -> Check:
     """Whether the model at `path` is one of those that are expected: the model, or the ONNX file exported from it."""
     if path.suffix.lower() == ".onnx":
-        digest = digests.digest_of(digests.whole(Artifact.open(path)))
+        digest = digests.digest_of(digests.with_external_data(Artifact.open(path)))
     else:
         digest = Source.of(path).digest()
     holds = digest in expected
@@ -310,13 +310,13 @@ def _versions(made: Mapping[str, str]) -> Check:
     changed = [
         f"{name} {version} -> {here or 'none'}"
         for name, version in sorted(made.items())
-        if (here := _here(name, version)) != version
+        if (here := _installed_version(name, version)) != version
     ]
     said = f"a run would use {', '.join(changed)}" if changed else "a run would use the same"
     return Check(subject="versions", status="later" if changed else "holds", said=said)
 
 
-def _here(name: str, unknown: str) -> str | None:
+def _installed_version(name: str, unknown: str) -> str | None:
     """The version of `name` on this machine; `unknown` for what is nothing that we could ask, as a plugin's."""
     import importlib.metadata
 

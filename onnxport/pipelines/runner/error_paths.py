@@ -29,9 +29,9 @@ def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
         yield
     except OnnxportError as error:
         names = _Names(job, staging)
-        error.what, error.why, error.fix = map(names.said, (error.what, error.why, error.fix))
+        error.what, error.why, error.fix = map(names.rename, (error.what, error.why, error.fix))
         if isinstance(error, CannotConvertError):
-            error.refusals = tuple(replace(each, why=names.said(each.why)) for each in error.refusals)
+            error.refusals = tuple(replace(each, why=names.rename(each.why)) for each in error.refusals)
         raise
 
 
@@ -51,7 +51,7 @@ class _Names:
             if step.made is not None:
                 self._made |= {str(path): name for path in (step.made.path.resolve(), step.made.path)}
 
-    def said(self, text: str) -> str:
+    def rename(self, text: str) -> str:
         for path, name in self._made.items():
             text = text.replace(path, name)
         for folder in self._folders:

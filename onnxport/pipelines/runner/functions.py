@@ -45,7 +45,7 @@ def load_models(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
     return models
 
 
-def portion(params: P, name: str, models: Mapping[str, Model]) -> P:
+def options_for(params: P, name: str, models: Mapping[str, Model]) -> P:
     """The options as the function `name` has them; what no model has a name for stays the main one's to refuse."""
     if len(models) == 1:
         return params
@@ -79,7 +79,7 @@ def _names(model: Model) -> set[str]:
 
 def validation_of(params: ValidateParams, name: str, models: Mapping[str, Model]) -> ValidateParams:
     """How the function `name` is judged."""
-    params = portion(params, name, models)
+    params = options_for(params, name, models)
     if len(models) == 1:
         return params
     return params.model_copy(update={"candidate_runtime": {**params.candidate_runtime, "function": name}})

@@ -22,7 +22,7 @@ _NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
 }
 
 
-def settling_nothing(params: type[BaseModel]) -> frozenset[str]:
+def irrelevant_options(params: type[BaseModel]) -> frozenset[str]:
     """The options of a params model on which no result depends."""
     return _NO_MATTER.get(params, frozenset())
 
@@ -34,17 +34,17 @@ def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
     lock. A stage that occurs again has its number behind the name.
     """
     names, params = zip(*steps, strict=True)
-    return dict(zip(numbered(names), map(_without_paths, params), strict=True))
+    return dict(zip(number_names(names), map(_without_paths, params), strict=True))
 
 
-def numbered(names: Sequence[str]) -> list[str]:
+def number_names(names: Sequence[str]) -> list[str]:
     """Names of stages in their order, with "#2" behind the second of a name."""
     counts = [names[: number + 1].count(name) for number, name in enumerate(names)]
     return [name if count == 1 else f"{name}#{count}" for name, count in zip(names, counts, strict=True)]
 
 
 def _without_paths(params: BaseModel) -> dict[str, Any]:
-    dumped = params.model_dump(mode="json", exclude=set(settling_nothing(type(params))))
+    dumped = params.model_dump(mode="json", exclude=set(irrelevant_options(type(params))))
     return {name: value for name, value in dumped.items() if not _names_files(getattr(params, name))}
 
 

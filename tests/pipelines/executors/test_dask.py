@@ -21,7 +21,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors import dask_worker
-from onnxport.pipelines.executors.parcel import Parcel, Stays
+from onnxport.pipelines.executors.parcel import NotPortable, Parcel
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
@@ -192,7 +192,7 @@ def test_code_of_a_plugin_that_differs_is_refused(scheduler: str, project: Path,
         provider = dask_worker.plugins.find("stage", "deadly").provider
     finally:
         module.write_text(before)
-    fault = dask_worker._lacking(dask_worker.Wanted({}, provider))
+    fault = dask_worker._find_mismatch(dask_worker.Requirements({}, provider))
     assert "another code of acme-deadly 3.1 than is here" in str(fault)
     dask_worker.plugins.load.cache_clear()
 
@@ -246,7 +246,7 @@ def test_a_parcel_opens_elsewhere_as_it_was(task: Task, tmp_path: Path) -> None:
         (Path(), ("digits.onnx",)),
         (Path(), ("samples/0.npz", "samples/1.npz", "samples/2.npz")),
     ]
-    opened = parcel.opened([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    opened = parcel.open([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
     assert opened.origin.path == tmp_path / "a" / "digits.onnx"
     assert opened.validation is not None
     assert opened.validation.inputs == tmp_path / "b" / "samples"
@@ -264,7 +264,7 @@ def test_a_framework_s_model_travels_with_all_of_its_files(project: Path, tmp_pa
     assert [bundle.names for bundle in parcel.bundles] == [
         ("saved/saved_model.pb", "saved/variables/variables.index")
     ]
-    opened = parcel.opened([tmp_path / "a"], tmp_path / "c").origin
+    opened = parcel.open([tmp_path / "a"], tmp_path / "c").origin
     assert isinstance(opened, Source)
     assert (opened.name, opened.files[0]) == (
         str(tmp_path / "a" / "saved"),
@@ -286,5 +286,5 @@ def test_what_needs_more_than_files_stays_here(task: Task) -> None:
         step(OPTIMIZE, level="ort-all"),
         step(TARGETS["tflite"], route="onnx2tf"),
     ):
-        with pytest.raises(Stays):
+        with pytest.raises(NotPortable):
             Parcel.of(replace(task, **change))
