@@ -1,4 +1,4 @@
-"""What a run is asked to do: a source, the steps, where the result goes, and how it is judged."""
+"""Jobs of the runner: a source, its steps, the output and the proof."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Step:
     """A stage with its params.
 
     Attributes:
-        made: its product, where another run made and proved it already; never of the last step.
+        made: its product, if another run made and proved it; never of the last step.
     """
 
     stage: Stage
@@ -45,9 +45,9 @@ class Job:
     """One artefact to make.
 
     Attributes:
-        validation: how to judge it; None to let it out unproven.
-        keep_rejected: whether a candidate that fails stays, as <stem>.rejected<suffix>.
-        latency: whether a lower precision is timed.
+        validation: the options of the proof; None to deliver it unproven.
+        keep_rejected: whether to keep a candidate that fails, as <stem>.rejected<suffix>.
+        latency: whether to time a lower precision.
     """
 
     source: Artifact
@@ -69,7 +69,7 @@ class Job:
                 if self.output.is_dir():
                     raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
             raise UsageError(
-                f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
+                f"the output {self.output} does not end in {suffix}", fix=f"give a name that ends in {suffix}"
             )
         with writing(self.output):
             self._check_replaceable()
@@ -78,12 +78,12 @@ class Job:
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
             if self.output.resolve() in self.source.path.resolve().parents:
                 raise UsageError(
-                    f"the output {self.output}, which is replaced as a whole, holds the input",
+                    f"the output {self.output} contains the input and would replace it",
                     fix="give another path",
                 )
 
     def _check_replaceable(self) -> None:
-        """Refuses an output whose place is taken by something that is no artefact of its format (UsageError)."""
+        """Refuse to replace something that is no artefact of the output's format (UsageError)."""
         mark = FOLDERS.get(self.target.gives)
         if mark is None and self.output.is_dir():
             raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
@@ -97,7 +97,7 @@ class Job:
             )
 
     def check_spares(self, source: Artifact) -> None:
-        """Refuses an output whose weights would take the place of the source's own (UsageError).
+        """Refuse an output that would overwrite weights of the source (UsageError).
 
         Args:
             source: with all its files.
@@ -110,13 +110,13 @@ class Job:
                 taken = place.exists() and any(place.samefile(file) for file in source.files)
             if taken:
                 raise UsageError(
-                    f"the output {self.output} would take the place of {place}, which holds weights of the input",
+                    f"the output {self.output} would overwrite {place}, which has weights of the input",
                     fix="give -o another name",
                 )
 
     @property
     def target(self) -> Stage:
-        """The stage that makes the artefact."""
+        """The last stage, which makes the artefact."""
         return self.steps[-1].stage
 
     @property
@@ -141,7 +141,7 @@ class Job:
 
     @property
     def rewrites(self) -> bool:
-        """Whether a step runs passes on the graph, which can be checked one by one when the result is wrong."""
+        """Whether a step runs passes, which can be checked one by one if the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)
 
 
@@ -323,10 +323,10 @@ def _validation(
 
 
 def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[Step, ...]:
-    """The steps that make a target: its own, behind a quantization where `options` have samples for one.
+    """Return the steps of a target: its own, behind a quantization if `options` have calibration samples.
 
     Raises:
-        UsageError: a value that an option refuses, or one that says nothing beside the others.
+        UsageError: a refused value, or an option that has no effect beside the others.
     """
     params = params_of(stage.params, fields_of(stage.params, options), purpose=purpose)
     quantizing = _quantize_params(params, options, purpose)
@@ -334,12 +334,12 @@ def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[St
 
 
 def _quantize_params(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
-    """How a conversion quantizes a float model on the way; None where it does not.
+    """Return how a conversion quantizes a float model; None if it does not.
 
     Raises:
-        UsageError: options of quantization without samples, or with a precision that takes none.
+        UsageError: options of quantization without samples, or with a precision that needs none.
     """
-    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
+    # A shared name is the target's: TFLite's --io is not that of quantize --fp16.
     names = [name for name in calibrated_fields() if name not in type(params).model_fields]
     given = {name: options[name] for name in names if options.get(name) is not None}
     asked = [name for name in given if name not in ValidateParams.model_fields]
@@ -348,27 +348,27 @@ def _quantize_params(params: BaseModel, options: Mapping[str, Any], purpose: str
         return None
     if "calib" not in asked:
         raise UsageError(
-            f"{_option(asked[0])} is about quantizing, which needs samples of the model's inputs",
+            f"{_option(asked[0])} is about quantization, which needs samples of the model's inputs",
             fix="give a folder of them, --calib DIR, with --precision int8 or int16x8",
         )
     if precision not in CALIBRATED:
         raise UsageError(
-            "--calib has samples that tell the ranges of int8 and int16x8"
-            + (f", --precision {precision} needs none" if precision else ""),
+            "--calib is for --precision int8 and int16x8"
+            + (f"; --precision {precision} needs no samples" if precision else ""),
             fix="give --precision int8, or leave --calib out",
         )
     if getattr(params, "function", {}):
         raise UsageError(
-            "--calib quantizes one model, --function names further ones",
-            fix="quantize each with onnxport quantize first, and convert the results",
+            "--calib quantizes one model, but --function names further ones",
+            fix="quantize each model with onnxport quantize, then convert the results",
         )
-    # ONNX Runtime alone saturates, and of a step's product only the target leaves.
+    # Only ONNX Runtime saturates, and only the target's product is delivered.
     chosen = {} if isinstance(params, OrtParams) or precision != "int8" else {"for_cpu": "arm"}
     return params_of(QuantizeParams, {**chosen, **given, "precision": precision}, purpose=purpose)
 
 
 def proof_options(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
+    """Return the options of the proof: with `inputs`, or with the samples that calibration holds back."""
     wanted = fields_of(ValidateParams, options)
     quantizing = next((step.params for step in steps if isinstance(step.params, QuantizeParams)), None)
     if quantizing is None:
@@ -379,17 +379,17 @@ def proof_options(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str
 
 
 def _is_same(calib: Path, inputs: object) -> bool:
-    """Whether the judge is to be fed from the folder of calibration, of which he then gets what is held back."""
+    """Whether the proof uses the folder of calibration, and so the held-back samples."""
     if not isinstance(inputs, str | os.PathLike):
         return inputs is None
     try:
         return os.path.samefile(calib, inputs)
-    except (OSError, ValueError):  # there is no such folder, which is for those to say who read it
+    except (OSError, ValueError):  # a missing folder is reported by its reader
         return False
 
 
 def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
-    """Whether samples are kept out of calibration: for the judge, who has none of his own, or for choices."""
+    """Whether calibration holds samples back: for the proof, or to choose between methods."""
     if validation is None:
         return params.method == "auto"
     return validation.part == "held-back" or params.method == "auto" or bool(validation.budget)

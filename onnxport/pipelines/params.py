@@ -1,4 +1,4 @@
-"""Options as a params model takes them, and what is said of those that it refuses."""
+"""Fills params models from options, and explains refused options."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ P = TypeVar("P", bound=BaseModel)
 def check_known(
     options: Mapping[str, Any], *models: type[BaseModel], purpose: str, further: Collection[str] = ()
 ) -> None:
-    """Raises UsageError for an option that is a field of none of `models`, naming the nearest one that is.
+    """Refuse an option that is a field of none of `models`, with a suggestion (UsageError).
 
     Args:
-        further: single fields that are known as well.
+        further: further known fields.
     """
     known = {*further, *(name for model in models for name in model.model_fields)}
     for name in options:
@@ -32,10 +32,10 @@ def check_known(
 
 
 def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
-    """The params model filled from `options`.
+    """Fill the params model from `options`.
 
     Raises:
-        UsageError: an option that it does not have, or a value that it refuses.
+        UsageError: an unknown option, or a refused value.
     """
     check_known(options, model, purpose=purpose)
     try:
@@ -45,14 +45,14 @@ def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
 
 
 class RefusedValue(UsageError):
-    """A value that the option `name` cannot have; `place` is the way to it, from the option on."""
+    """A refused value of the option `name`; `place` is the path to it, from the option on."""
 
     def __init__(self, name: str, value: object, fix: str, place: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"option {name!r} has the value {value!r}", fix=fix)
         self.name, self.value, self.place = name, value, place or (name,)
 
 
-# pydantic's kinds of refusal in our words.
+# pydantic's kinds of refusal as ways out.
 _WANTED = {
     "finite_number": "give a finite number",
     "literal_error": "give {expected}",
@@ -70,7 +70,7 @@ def _refusal(model: type[BaseModel], error: ValidationError) -> UsageError:
     refusal = error.errors(include_url=False)[0]
     name, *inner = refusal["loc"]
     if refusal["type"] == "missing":
-        return UsageError(f"option {name!r} has to be given", fix="it has no default")
+        return UsageError(f"option {name!r} is missing", fix="it has no default")
     where = "".join(f"[{part!r}]" for part in inner)
     return RefusedValue(
         f"{name}{where}", refusal["input"], expected_value(model, refusal, str(name)), refusal["loc"]
@@ -78,7 +78,7 @@ def _refusal(model: type[BaseModel], error: ValidationError) -> UsageError:
 
 
 def expected_value(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
-    """What the field `name` of `model` takes instead of a value that it refused, as the way out."""
+    """Return the way out for a refused value: what the field `name` of `model` takes."""
     kind = refusal["type"]
     if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
         return _bounds(model.model_fields[name])
@@ -100,6 +100,6 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def suggest(name: str, known: Collection[str], beside: Collection[str] = ()) -> str:
-    """The way out for a name that is none of `known`, nor of the keys that may stand `beside` these."""
+    """Return the way out for an unknown name: the nearest of `known` and `beside`, or all of `known`."""
     close = difflib.get_close_matches(name, (*known, *beside), n=1)
     return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(sorted(known))}"

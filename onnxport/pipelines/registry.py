@@ -1,7 +1,4 @@
-"""The stages and targets of this package, and those that plugins add.
-
-A worker is imported when its stage starts: these declarations cost a `--help` nothing.
-"""
+"""The stages and targets of this package and of plugins. A worker is imported only when its stage starts."""
 
 from __future__ import annotations
 
@@ -71,32 +68,32 @@ OPTIMIZE = Stage(
     checks_passes=True,
 )
 
-# What a pipeline names as a step that targets share.
+# The steps that targets of a pipeline share.
 STAGES: Mapping[str, Stage] = {stage.name: stage for stage in (OPTIMIZE, QUANTIZE)}
 
 
 def target(name: str) -> Stage:
-    """The stage that makes what pipelines and `convert_model` call `name`, ours or a plugin's.
+    """Return the stage of the target `name`, ours or a plugin's.
 
     Raises:
         UsageError: there is none.
-        MissingDependencyError: the plugin that brings it cannot be used.
+        MissingDependencyError: its plugin cannot be used.
     """
     return _find_stage(TARGETS, "target", name)
 
 
 def shared_stage(name: str) -> Stage:
-    """The step that a pipeline uses by `name`, ours or a plugin's; raises as `target` does."""
+    """Return the shared step `name`, ours or a plugin's; raises as `target` does."""
     return _find_stage(STAGES, "stage", name)
 
 
 def known_targets() -> tuple[str, ...]:
-    """The names of targets, those of plugins last; imports none of these."""
+    """Return the names of targets, plugins last; imports no plugin."""
     return tuple(dict.fromkeys((*TARGETS, *(plugin.name for plugin in installed("target")))))
 
 
 def known_stages() -> tuple[str, ...]:
-    """The names of shared steps, those of plugins last; imports none of these."""
+    """Return the names of shared steps, plugins last; imports no plugin."""
     return tuple(dict.fromkeys((*STAGES, *(plugin.name for plugin in installed("stage")))))
 
 
@@ -111,10 +108,10 @@ def _find_stage(ours: Mapping[str, Stage], kind: Kind, name: str) -> Stage:
 
 
 def open_worker(stage: Stage) -> AbstractContextManager[Worker]:
-    """Starts the stage's worker.
+    """Start the stage's worker.
 
     Raises:
-        MissingDependencyError: a library is not installed here.
+        MissingDependencyError: a library is not installed.
     """
     require(stage.libraries, f"the step {stage.name!r}")
     return stage.started() if stage.provider is None else plugins.guard_worker(stage)

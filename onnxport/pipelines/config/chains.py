@@ -1,4 +1,4 @@
-"""What has to run for a stage or target of a model: the steps from the model on, each with its params and its proof."""
+"""Builds the chain of steps for a stage or target of a model, each with its params and its proof."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Link:
 
     Attributes:
         name: see Node.
-        step: None for the export, whose params are the model's.
+        step: None for the export, whose params are in the model.
         validation: None for no proof.
-        place: of the section that asks for it.
+        place: of its section.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Link:
 
     @cached_property
     def identity(self) -> str:
-        """What it does: the same for two that are called differently and make the same."""
+        """A text that is equal for links that do the same under different names."""
         stage = "export" if self.step is None else self.step.stage.name
         params = None if self.step is None else _values(self.step.params)
         proof = None if self.validation is None else _values(self.validation)
@@ -60,7 +60,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """Links from the model on, and those of their options that say to the proofs behind them how the model is fed."""
+    """Links from the model on, and their options that apply to the following proofs too."""
 
     links: tuple[Link, ...] = ()
     shared: Options = field(default_factory=Options)
@@ -68,11 +68,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class Request:
-    """What a stage or a target asks to be done.
+    """A stage or target of the file.
 
     Attributes:
         place: of its section.
-        options: its own, those of the matrix included.
+        options: its own, including those of the matrix.
         proofs: its own.
     """
 
@@ -84,10 +84,10 @@ class Request:
 
 @dataclass(frozen=True)
 class ChainReader:
-    """Makes chains; what is wrong with them are faults.
+    """Builds chains; collects their faults.
 
     Attributes:
-        stages: by name; None for those that are faulty.
+        stages: by name; None for faulty ones.
         proofs: of the whole pipeline.
     """
 
@@ -98,10 +98,10 @@ class ChainReader:
     def to_stage(
         self, origin: Origin, name: str | None, place: Place, below: tuple[str, ...] = ()
     ) -> Chain | None:
-        """What a section at `place` that takes the stage `name` comes after: of none the export, if there is one.
+        """Return the chain up to the stage `name`, which the section at `place` takes; up to the export for None.
 
         Args:
-            below: the stages that lead here from a target.
+            below: the stages between here and the target.
         """
         if name is None:
             return self._export(origin)
@@ -130,7 +130,7 @@ class ChainReader:
     def to_target(
         self, origin: Origin, spec: TargetSpec, asked: Request, before: Chain | None
     ) -> Chain | None:
-        """The chain of a target's artefact, behind `before`; for what is wrong with its options also without one."""
+        """Append a target to `before`. Without `before`, only check the options."""
         with self.options.faults.catching(*asked.place, "to"):
             stage = registry.target(spec.to)
             purpose = f"converting to {spec.to}"
@@ -194,7 +194,7 @@ class ChainReader:
         steps: tuple[Step, ...] | None,
         before: Chain | None,
     ) -> Chain | None:
-        """`before` with `steps` behind it, each of which is proven."""
+        """Append `steps` to `before`, each with its proof."""
         names = SHARED_CALIBRATING if "calib" in options.values else SHARED
         own = self.options.as_mappings(options.only(names))
         self._check_given_once(asked, own)
@@ -218,23 +218,23 @@ class ChainReader:
         return self.proofs.overridden_by(origin.proofs).overridden_by(own)
 
     def _check_given_once(self, asked: Request, shared: Options) -> None:
-        """An option that is the proof's as well is not to be said to both."""
+        """Refuse an option that is given to the section and to its proof."""
         for name in shared.values:
             if asked.proofs is not None and name in asked.proofs.options.values:
                 self.options.faults.add(
-                    UsageError("the proof takes this from beside it already", fix="keep the other one"),
+                    UsageError("the section itself gives this option to the proof", fix="keep the other one"),
                     *asked.proofs.options.places[name],
                 )
 
     def _add_preprocess(self, options: Options, origin: Origin, asked: Request) -> Options:
-        """Samples to calibrate on are read as those of the proof are, as on the command line."""
+        """Add the proof's preprocessing to a calibration, as on the command line."""
         told = self._proofs_of(origin, asked.proofs).options
         if "calib" in options.values and "preprocess" not in options.values:
             return options.overridden_by(told.only(("preprocess",)))
         return options
 
     def _proof(self, steps: tuple[Step, ...], told: Proofs, place: Place) -> _Proof | None:
-        """How the product of the last of `steps` is judged; None where that is faulty."""
+        """Return the proof of the product of `steps`; None if its options are faulty."""
         if not told.wanted:
             return _Proof(None)
         asked = dict(told.options.values)
@@ -242,7 +242,7 @@ class ChainReader:
             asked["inputs"] = self.options.path(asked["inputs"])
         judged = proof_options(steps, asked)
         if judged.get("inputs") is None and told.options.places.get("preprocess", place)[:2] != place[:2]:
-            judged.pop("preprocess", None)  # it was said of other proofs, which are fed images
+            judged.pop("preprocess", None)  # given for other proofs, which use images
         params = self.options.fill(
             lambda values: params_of(ValidateParams, values, purpose="the proof"),
             told.options.with_values(judged),
@@ -257,7 +257,7 @@ class ChainReader:
 
 @dataclass(frozen=True)
 class _Proof:
-    """A decision on a proof: how, or that there is none."""
+    """The decision on a proof; `params` is None for no proof."""
 
     params: ValidateParams | None
 

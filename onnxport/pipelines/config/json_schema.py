@@ -1,7 +1,7 @@
-"""The JSON Schema of pipeline.yaml, for editors that complete its keys and underline what is wrong.
+"""The JSON Schema of pipeline.yaml, for editors that complete keys and mark errors.
 
-The options are those of the params models, by the value of `use` or `to` beside which they stand. Each value of `to`
-leads to a whole schema of its own (`if` and `then`), since not every editor knows what is left unevaluated.
+The options come from the params models, by the value of `use` or `to`. Each value has a whole schema of its own (`if`
+and `then`), since not every editor supports unevaluatedProperties.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHARED: dict[str, Schema] = {
 
 
 def schema(*, plugins: bool = True) -> str:
-    """The schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json without plugins.
+    """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json without plugins.
 
     Raises:
         MissingDependencyError: a plugin is installed that cannot be used.
@@ -76,7 +76,7 @@ def schema(*, plugins: bool = True) -> str:
 
 
 def _pipeline() -> dict[str, Schema]:
-    """The top keys that are more than pydantic can tell of them."""
+    """Return the top-level keys that pydantic cannot describe."""
     models = [{"type": "string"}, {"type": "array", "items": _MODEL}, _mapping_of(_MODEL)]
     return {
         "version": {"const": 1},
@@ -91,7 +91,7 @@ def _pipeline() -> dict[str, Schema]:
 def _alternatives(
     section: type[Section], name: str, key: str, kinds: Mapping[str, Stage | None]
 ) -> dict[str, Schema]:
-    """Definitions of a stage or target: of what all have, and of each value of `key` with its options."""
+    """Return the definitions of a stage or target: the common part, and one per value of `key`."""
     described = section.model_fields[key].description
     choice = {"description": described, "anyOf": [{"enum": list(kinds)}, _VARIABLE]}
     cases = [
@@ -121,7 +121,7 @@ def _stage_options(stage: Stage, *, calibrates: bool) -> dict[str, Schema]:
 
 
 def _matrix(definition: str, options: Iterable[str]) -> Schema:
-    """A list of values for each option, as the option takes them."""
+    """Return the schema of a matrix: a list of values per option."""
     axes: dict[str, Schema] = {
         name: {
             "type": "array",
@@ -139,7 +139,7 @@ def _export() -> Schema:
 
 
 def _section(section: type[Section], own: Mapping[str, Schema], without: Iterable[str] = ()) -> Schema:
-    """A section's keys, described; those of `own` as they are there."""
+    """Return the schema of a section's keys; `own` replaces some."""
     told = section.model_json_schema()
     properties: dict[str, Schema] = {}
     for key in [*own, *keys_of(section)]:
@@ -165,7 +165,7 @@ def _mapping_of(each: Schema) -> Schema:
 
 
 def _in_yaml(told: Schema) -> Schema:
-    """What pydantic says of an option, in the forms that a pipeline.yaml may have it in."""
+    """Convert pydantic's schema of an option to the forms that a pipeline.yaml may use."""
     kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
     forms: list[Schema] = [form for kind in kinds for form in _forms(kind)]
     unique = [form for number, form in enumerate(forms) if form not in forms[:number]]
@@ -189,7 +189,7 @@ def _forms(kind: Schema) -> list[Schema]:
 
 
 def _value_schema(value: Schema) -> Schema:
-    """What a mapping holds: single values, or what is written as text, as a list or as keys."""
+    """Return the schema of a mapping's values."""
     kinds = value.get("type")
     if kinds == "number":
         return {"anyOf": [{"type": "number"}, _VARIABLE]}

@@ -1,4 +1,4 @@
-"""The models of a pipeline.yaml: single ones, what patterns find, and what has to be exported first."""
+"""Reads the models of a pipeline.yaml: single files, patterns, and sources to export."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NO_NAME = frozenset('/\\:*?"<>|{}')
 
 @dataclass(frozen=True)
 class Origin:
-    """A model before anything is asked of it.
+    """A model as the file names it.
 
     Attributes:
-        place: where the file names it.
-        group: the key that it stands under; that of all that a pattern finds.
-        source: an ONNX file, or what has to be exported first.
-        export: how; None for an ONNX file.
+        place: in the file.
+        group: its key in the file; all models of a pattern have the same.
+        source: an ONNX file, or a source to export.
+        export: the options of the export; None for an ONNX file.
     """
 
     name: str
@@ -41,23 +41,25 @@ class Origin:
     proofs: Proofs | None = None
 
     def is_for(self, target: TargetSpec) -> bool:
-        """Whether the target is made of this model."""
+        """Whether the target applies to this model."""
         return not target.models or not {self.name, self.group}.isdisjoint(target.models)
 
 
 @dataclass
 class ModelsReader:
-    """Finds the models; those that are faulty are left out."""
+    """Reads the models; leaves out faulty ones."""
 
     options: OptionsReader
     _names: dict[str, Place] = field(default_factory=dict)
 
     def found(self, spec: PipelineSpec) -> list[Origin]:
-        """All of `spec`, in its order."""
+        """Return all models of `spec`, in its order."""
         faults = self.options.faults
         if spec.model is not None and spec.models is not None:
             fix = "put it under models"
-            faults.add(UsageError("model is the only one, and there are models as well", fix=fix), "model")
+            faults.add(
+                UsageError("model is for a single model, but there are models as well", fix=fix), "model"
+            )
         if spec.model is None and not spec.models:
             fix = "write model: FILE.onnx, or several under models"
             faults.add(
@@ -138,14 +140,14 @@ class ModelsReader:
         if name in self._names:
             first = self.options.faults.where(*self._names[name])
             raise UsageError(
-                f"{source.path} is called {name!r}, as the model of {first} is",
+                f"{source.path} has the name {name!r}, like the model of {first}",
                 fix="give each a name of its own: models: {NAME: PATH}",
             )
         self._names[name] = place
         if isinstance(source, Artifact):
             if spec.export:
                 raise UsageError(
-                    f"{source.path} is ONNX already, export says nothing to it", fix="leave it out"
+                    f"{source.path} is ONNX already, so export has no effect", fix="leave it out"
                 )
             return Origin(name, place, key, source, proofs=proofs)
         if params is not None:
@@ -154,7 +156,7 @@ class ModelsReader:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuses names that could be no folder's (UsageError)."""
+    """Refuse a name that no folder may have (UsageError)."""
     if not name.isprintable() or _NO_NAME & set(name) or name[0] in ".- " or name[-1] in ". ":
         raise UsageError(
             f"{name!r} cannot name a {what}",
@@ -164,7 +166,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def _entries(spec: PipelineSpec) -> Iterator[tuple[Place, str, Any]]:
-    """Place, key and what stands there, of every entry."""
+    """Return place, key and value of every entry."""
     if spec.model is not None:
         yield ("model",), "", spec.model
     if isinstance(spec.models, Mapping):
@@ -179,7 +181,7 @@ def _entries(spec: PipelineSpec) -> Iterator[tuple[Place, str, Any]]:
 
 
 def _own_name(source: Artifact | Source) -> str:
-    """That of the file, or of a factory's function."""
+    """Return the name of the file, or of a factory's function."""
     if isinstance(source, Source) and source.is_factory:
         return source.name.rpartition(":")[2].rpartition(".")[2]
     return source.path.stem

@@ -1,4 +1,4 @@
-"""Where the artefacts of a pipeline go, and that none of them takes the place of anything else."""
+"""The output paths of a pipeline, and the check that they overlap with nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from onnxport.pipelines.config.faults import Faults
 from onnxport.pipelines.config.scalars import source_text
 from onnxport.pipelines.params import suggest
 
-# In a value of the matrix that becomes part of a file's name.
+# Characters of matrix values that no file name may have.
 _IN_NAMES = str.maketrans(dict.fromkeys('/\\:*?"<>| ', "_"))
 
 
 def label(value: Any) -> str:
-    """A value of the matrix as it is called in names of artefacts."""
+    """Return a matrix value as it appears in names of artefacts."""
     if value is None:
         return "default"
     if isinstance(value, Mapping):
@@ -33,29 +33,28 @@ def label(value: Any) -> str:
 
 
 def check_below(given: str) -> None:
-    """Refuses a path to write to that could lie outside of the pipeline's folder (UsageError): a file that somebody
-    proposes for a CI is not to reach beyond its checkout."""
+    """Refuse an output path outside of the pipeline's folder (UsageError): a CI must not write beyond its checkout."""
     parts = PurePath(given).parts
     if not given or PurePath(given).is_absolute() or ".." in parts or given.startswith("~"):
         raise UsageError(
             f"{given!r} lies outside of the pipeline's folder",
-            why="a run writes below it alone",
+            why="a run writes only below it",
             fix="give a relative path without ..",
         )
 
 
 def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
-    """`template` with {model}, {target} and the matrix' keys filled in.
+    """Fill {model}, {target} and the matrix keys into `template`.
 
     Raises:
-        UsageError: another placeholder, a path outside of the folder, or a name that does not tell its format.
+        UsageError: another placeholder, a path outside of the folder, or a wrong suffix.
     """
     text = ""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
         raise UsageError(
-            f"{template!r} cannot be filled in", why=str(error).lower(), fix="write {model}"
+            f"{template!r} is no valid template", why=str(error).lower(), fix="write {model}"
         ) from None
     for literal, name, form, conversion in parts:
         text += literal
@@ -75,7 +74,7 @@ def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """A place in the file system that somebody needs: `what`, as messages say it, and where the file says so."""
+    """A path in use: `what` for messages, and its place in the file."""
 
     path: Path
     what: str
@@ -87,7 +86,7 @@ class Claim:
 
 
 def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
-    """Takes down two files of one place, and those that would lie over, in or around what a run reads or keeps.
+    """Add a fault for outputs at the same path, or in or around something that a run reads or keeps.
 
     Args:
         written: artefacts and reports.

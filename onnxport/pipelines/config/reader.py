@@ -1,4 +1,4 @@
-"""Reads a pipeline.yaml and writes it out: every stage and target on every model, with the params that they have."""
+"""Reads a pipeline.yaml and expands it: every stage and target on every model, with its params."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from onnxport.reports import FORMATS as REPORTS
 from onnxport.reports.pipeline import files_of
 
 _LIMITS = ("max_size", "max_size_ratio", "max_latency_ratio")
-# The format that needs no stage of its own: what a shared stage made, handed out.
+# The target without a stage of its own: it delivers the product of a shared stage.
 _ONNX = "onnx"
 
 
 def read(path: Path) -> Pipeline:
-    """The pipeline in the file `path`.
+    """Read the pipeline in the file `path`.
 
     Raises:
-        InputError: it, a model or a folder of samples is missing or unreadable.
-        UsageError: it says something that cannot be meant; the message has the line and the key.
-        BadPipelineError: it has several such faults.
+        InputError: the file, a model or a folder of samples is missing or unreadable.
+        UsageError: the file has a fault; the message has the line and the key.
+        BadPipelineError: the file has several faults.
     """
     document = load(path)
     faults = Faults(document)
@@ -53,7 +53,7 @@ def read(path: Path) -> Pipeline:
 
 @dataclass(frozen=True)
 class _CellRequest:
-    """A cell before its node is made."""
+    """A cell before its node exists."""
 
     origin: Origin
     target: str
@@ -95,27 +95,29 @@ class _Reader:
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
     def _sections(self, spec: PipelineSpec) -> None:
-        """The stages and targets, and what is wrong with their names."""
+        """Read the stages and targets, and check their names."""
         for name, given in spec.stages.items():
             self.stages[name] = self.options.section(StageSpec, ("stages", name), given)
             with self.faults.catching("stages", name):
                 check_name(name, "stage")
                 if name == "export":
-                    raise UsageError("the export of a model is called so", fix="give the stage another name")
+                    raise UsageError(
+                        "this is the name of a model's export", fix="give the stage another name"
+                    )
         for name, given in spec.targets.items():
             self.targets[name] = self.options.section(TargetSpec, ("targets", name), given)
             with self.faults.catching("targets", name):
                 check_name(name, "target")
                 if name in self.stages:
                     where = self.faults.where("stages", name)
-                    raise UsageError(f"a stage is called so as well ({where})", fix="rename one of them")
+                    raise UsageError(f"a stage has this name too ({where})", fix="rename one of them")
         if not spec.targets:
-            self.faults.add(UsageError("nothing is to be made", fix="write NAME: {to: tflite}"), "targets")
+            self.faults.add(UsageError("there is no target", fix="write NAME: {to: tflite}"), "targets")
         with self.faults.catching("output"):
             outputs.check_below(spec.output)
 
     def _check_preprocess(self, proofs: Proofs) -> None:
-        """How images are read says nothing where the file names none: a product without any does without it."""
+        """Refuse `preprocess` in a file that names no inputs and no calibration samples."""
         if "inputs" in proofs.options.values or "preprocess" not in proofs.options.values:
             return
         if [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]:
@@ -170,9 +172,9 @@ class _Reader:
         return _CellRequest(origin, name, labels, chain, output, limits, place)
 
     def _onnx_chain(self, origin: Origin, asked: Request, before: Chain | None) -> Chain | None:
-        """What a stage or the export made, as an artefact."""
+        """Return the chain of a target that delivers the product of a stage or the export."""
         for name in asked.options.values:
-            fix = "an onnx target hands out what its stage made: put it in that stage"
+            fix = "an onnx target delivers the product of its stage: put the option in that stage"
             self.faults.add(
                 UsageError("the target onnx has no options", fix=fix), *asked.options.places[name]
             )
@@ -191,7 +193,7 @@ class _Reader:
     def _combinations(
         self, name: str, target: TargetSpec
     ) -> Iterator[tuple[dict[str, Any], dict[str, Place]]]:
-        """The values of a matrix' keys with their places, for each combination; one without any for no matrix."""
+        """Return the values and places of the matrix keys for each combination; an empty one without a matrix."""
         at: Place = ("targets", name, "matrix")
         axes: list[list[tuple[str, Any, Place]]] = []
         for key, given in target.matrix.items():
@@ -210,11 +212,11 @@ class _Reader:
         beside = target.from_ if key == "from" else target.options.get(key)
         if beside is not None:
             where = self.faults.where("targets", name, key)
-            raise UsageError(f"{key} is given beside the matrix as well ({where})", fix="keep one of them")
+            raise UsageError(f"{key} is given outside of the matrix too ({where})", fix="keep one of them")
         labels = [outputs.label(value) for value in given]
         twice = next((label for label in labels if labels.count(label) > 1), None)
         if twice is not None:
-            raise UsageError(f"two values are called {twice!r} in the names of artefacts", fix="keep one")
+            raise UsageError(f"two values have the name {twice!r} in names of artefacts", fix="keep one")
         if key == "from" and not all(isinstance(value, str | None) for value in given):
             raise UsageError(
                 "from takes names of stages", fix="write [ONE, ANOTHER], null for the model itself"
@@ -242,7 +244,7 @@ class _Reader:
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
         place: Place = ("targets", name)
         if target.max_latency_ratio is not None and FORMATS[suffix] not in TIMED:
-            error = UsageError("this cannot be held", why=UNTIMED, fix="set this limit for another target")
+            error = UsageError("this limit cannot be checked", why=UNTIMED, fix="set it for another target")
             self.faults.add(error, *place, "max_latency_ratio")
         places = {key: self.faults.where(*place, key) for key in _LIMITS}
         return Limits(target.max_size, target.max_size_ratio, target.max_latency_ratio, places)
@@ -253,17 +255,18 @@ class _Reader:
             with self.faults.catching("reports", number):
                 outputs.check_below(report)
                 suffix = Path(report).suffix
-                if suffix and suffix.lower() not in REPORTS:  # without one it is a folder, for all forms
+                if suffix and suffix.lower() not in REPORTS:  # a folder gets all forms
                     raise UsageError(
-                        f"{report!r} names no form of report", fix=f"known suffixes are {', '.join(REPORTS)}"
+                        f"{report!r} has no known report suffix",
+                        fix=f"known suffixes are {', '.join(REPORTS)}",
                     )
                 if os.path.normpath(report) in seen:
-                    raise UsageError(f"{report} stands twice", fix="keep one")
+                    raise UsageError(f"{report} is given twice", fix="keep one")
                 seen.add(os.path.normpath(report))
                 yield self.options.path(report)
 
     def _check_used(self, spec: PipelineSpec, chains: ChainReader, origins: list[Origin]) -> None:
-        """Names of models that there are not, and models and stages that nothing is made of, are faults."""
+        """Add faults for unknown model names, and for models and stages that no target uses."""
         given = spec.models if isinstance(spec.models, Mapping) else {}
         known = dict.fromkeys((*given, *(origin.name for origin in origins)))
         targets = {name: target for name, target in self.targets.items() if target is not None}
@@ -275,11 +278,11 @@ class _Reader:
                     error = UsageError(f"there is no model {wanted!r}", fix=suggest(wanted, known))
                     self.faults.add(error, "targets", name, "models", number)
         if unknown or not targets or len(targets) < len(self.targets):
-            return  # whoever misspelled one name did not forget another
+            return  # the misspelled name may be the missing one
         for origin in origins:
             if not any(map(origin.is_for, targets.values())) and self.faults.is_in_main_file(*origin.place):
                 error = UsageError(
-                    f"no target is for the model {origin.name}", fix="name it in a target, or remove it"
+                    f"no target applies to the model {origin.name}", fix="name it in a target, or remove it"
                 )
                 self.faults.add(error, *origin.place)
         taken = self._used_stages()
@@ -292,7 +295,7 @@ class _Reader:
                 self.faults.add(error, "stages", name)
 
     def _used_stages(self) -> set[str]:
-        """The stages that a target takes the result of, itself or through others."""
+        """Return the stages that a target uses, directly or through others."""
         taken: set[str] = set()
         coming = [target.from_ for target in self.targets.values() if target]
         for target in self.targets.values():
@@ -313,7 +316,7 @@ class _Reader:
         for origin in origins:
             files = (origin.source.path,) if isinstance(origin.source, Artifact) else origin.source.files
             kept += [Claim(file, f"the model {origin.name}", origin.place) for file in files]
-        kept += [Claim(path, "what is read", place) for path, place in self.options.read.items()]
+        kept += [Claim(path, "an input", place) for path, place in self.options.read.items()]
         written = [
             Claim(wish.output, f"the artefact {wish.name}", (*wish.place, "output")) for wish in wishes
         ]
@@ -325,12 +328,12 @@ class _Reader:
         outputs.check_no_overlap(written, kept, self.faults)
 
 
-# Stands for the models where there is none that can be read, so that the rest is looked at nevertheless.
+# Replaces the models if none can be read, so the rest of the file is still checked.
 _STAND_IN = Origin("model", ("model",), "", Artifact(Path("model.onnx"), "onnx"), ExportParams())
 
 
 def _find_values(data: object, key: str) -> Iterator[object]:
-    """The values that stand behind `key` anywhere in the file; of a list each."""
+    """Return the values of `key` anywhere in the file; of a list each item."""
     if isinstance(data, list):
         for each in data:
             yield from _find_values(each, key)
@@ -342,7 +345,7 @@ def _find_values(data: object, key: str) -> Iterator[object]:
 
 
 def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
-    """Nodes, one for what does the same to the same, and the cells that they are for."""
+    """Return the nodes, with equal steps merged into one, and the cells that use them."""
     delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
     models = {wish.origin.name: _named_model(wish) for wish in wishes}
     nodes: dict[tuple[str, ...], Node] = {}
@@ -358,7 +361,7 @@ def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[
                     link.name, model, link.step, node, link.validation, latency=key in delivered, line=line
                 )
             node = nodes[key]
-        assert node is not None, "a chain without a link hands nothing out"
+        assert node is not None, "a chain without a link delivers nothing"
         line = document.line(wish.place)
         cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits, line))
     return tuple(nodes.values()), tuple(cells)

@@ -1,8 +1,8 @@
-"""How long artefacts take beside their source on this machine, for limits on latency: measured once, then kept.
+"""Latency of artefacts beside their source on this machine, for limits on latency; measured once, then cached.
 
-The yardstick is one for all targets: the model that everything is proven against, in ONNX Runtime, in turns with the
-artefact in its own runtime (quantize/latency.py). Figures are kept apart from the products, by all that they follow
-from, the CPU among it: a product that was made elsewhere is timed here, and a new limit makes nothing anew.
+The reference is the source in ONNX Runtime for all targets, run in turns with the artefact in its own runtime
+(quantize/latency.py). Figures are cached apart from the products, by all that they depend on, including the CPU: a
+product of another machine is timed here, and a new limit rebuilds nothing.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from onnxport.reports.run_report import Worth
 from onnxport.validate.params import ValidateParams
 
 _FORM = 2  # 2: timed by the engine of onnxport bench
-# One set of inputs is enough to run a model on, and nothing is judged.
+# One input set is enough to time a model.
 _ONE = {"samples": 1, "budget": {}, "metric": (), "report_tensors": None}
 
 
 class Timings:
-    """Figures in `folder`, which need not exist; None to measure anew and keep nothing."""
+    """The cached figures in `folder`, which need not exist; None to cache nothing."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def of(self, source: Artifact, product: Artifact, validation: ValidateParams | None) -> Worth:
-        """Milliseconds of the source (before) and the product (after), or why there are none.
+        """Return the milliseconds of the source (before) and the product (after), or why there are none.
 
         Args:
-            validation: says where inputs come from.
+            validation: defines the inputs.
         """
         if product.format not in TIMED:
             return Worth(why_not=UNTIMED)
@@ -84,7 +84,7 @@ def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Wor
 
 
 def _load(place: Path | None) -> Worth | None:
-    """What an earlier run measured; nothing where that is gone or damaged."""
+    """Return an earlier measurement; None if there is none or it is damaged."""
     if place is None:
         return None
     try:
@@ -94,7 +94,7 @@ def _load(place: Path | None) -> Worth | None:
 
 
 def _store(place: Path | None, found: Worth) -> None:
-    """Where the folder cannot be written the next run measures again."""
+    """Cache a measurement; if the folder cannot be written, the next run measures again."""
     if place is None:
         return
     new = place.with_name(f"{place.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Conducts a run: what is in the cache comes from there, what is not is made, and what has passed goes to its place."""
+"""Schedules a run: takes nodes from the cache or has them made, and delivers what passed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Scheduler:
     _locked: dict[str, str] = field(default_factory=dict)
 
     def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
-        """Makes `cells` and what they need; those that passed are at their places afterwards."""
+        """Make `cells` and the nodes that they need, and deliver those that passed."""
         started = time.perf_counter()
         wanted = {id(node) for cell in cells for node in cell.node.chain}
         waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
@@ -76,7 +76,7 @@ class Scheduler:
         )
 
     def _start(self, node: Node, running: dict[str, Node]) -> bool:
-        """Settles a node that can be settled now or has it made; False where it has to wait for another."""
+        """Take a node from the cache or submit it; return False if it must wait for another node."""
         before = node.chain[:-1]
         lost = next(
             (each for each in before if each.name in self.records and each.name not in self.entries), None
@@ -95,7 +95,7 @@ class Scheduler:
                 return True
             self._inputs[node.name] = key, inputs
             self.executor.submit(self._task(node))
-        except Exception as error:  # also one of ours, which is no reason to lose the others' work
+        except Exception as error:  # a bug too: the other nodes' work must not be lost
             self._record(node, "failed", failure=self.explain(error))
             return True
         running[node.name] = node
@@ -113,7 +113,7 @@ class Scheduler:
             if report.passed:
                 if self._key(node)[0] != key:
                     raise InputError(
-                        f"what {node.name} is made of changed while it was made",
+                        f"the inputs of {node.name} changed while it was made",
                         fix="run again when it is done",
                     )
                 entry = self.cache.put(key, result.task.room, report, inputs, node.name)
@@ -129,7 +129,7 @@ class Scheduler:
         return key_of(inputs), inputs
 
     def _origin(self, node: Node) -> tuple[Artifact, str]:
-        """What products are proven against, with its digest: the model, or what an export made of it."""
+        """Return what products are proven against, with its digest: the model, or its ONNX export."""
         first = node.chain[0]
         if first.step is None and first is not node:
             exported = self.entries[first.name]
@@ -188,10 +188,10 @@ class Scheduler:
     def _relocate(
         self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
     ) -> RunReport:
-        """A node's report with the names that the user knows: those in the cache and in its rooms say nothing to him.
+        """Return a node's report with the user's paths instead of those in the cache.
 
         Args:
-            place: where the product was delivered; None where that is not so, or not yet.
+            place: where the product was delivered; None if it was not.
         """
         first = node.chain[0]
         is_exported = first.step is None and first is not node
@@ -199,13 +199,13 @@ class Scheduler:
         return relocate(report, place or _name_of(node), origin, is_there=place is not None, digest=digest)
 
     def _measure_latency(self, cell: Cell, entry: Entry) -> Worth | None:
-        """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
+        """Time the product beside its source, if a limit asks for it. Nothing else runs at this time."""
         if cell.limits.latency_ratio is None:
             return None
         return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)
 
 
 def _name_of(node: Node) -> Path:
-    """What to call a product that is nowhere that the user knows."""
+    """Return the name of a product that is not delivered."""
     gives = "onnx" if node.step is None else node.step.stage.gives
     return Path(f"{node.name}{SUFFIXES[gives]}")

@@ -1,4 +1,4 @@
-"""Who performs a run's tasks: this process (local.py), several (processes.py) or a cluster (cluster.py)."""
+"""The executor protocol: this process (local.py), several processes (processes.py) or a cluster (dask.py)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from onnxport.reports.run_report import RunReport
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a task: a report, or the error that ended it.
+    """The result of a task: a report, or the error that ended it.
 
     Attributes:
-        task: as it was performed: the room may be another than that which was submitted.
+        task: as it ran: its room may differ from the submitted one.
     """
 
     task: Task
@@ -24,16 +24,16 @@ class Result:
 
 
 class Executor(Protocol):
-    """Performs tasks, of which none needs another's result."""
+    """Runs tasks, none of which needs another's result."""
 
     def submit(self, task: Task) -> None:
-        """Has `task` done, now or when there is room for it."""
+        """Run `task`, now or when resources allow."""
         ...
 
     def next(self) -> Result:
-        """Waits for a task that was submitted; each comes once."""
+        """Wait for the next result; each submitted task has one."""
         ...
 
     def close(self) -> None:
-        """Ends at once what still runs."""
+        """Stop all running tasks at once."""
         ...

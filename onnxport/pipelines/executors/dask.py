@@ -1,8 +1,8 @@
-"""Performs tasks on a Dask cluster (https://distributed.dask.org): the same bytes as here, whoever dies.
+"""Runs tasks on a Dask cluster (https://distributed.dask.org), with the same bytes as on this machine.
 
-The files that a task names travel with it, once to every worker (parcel.py), so that the workers need no file of the
-user's: only onnxport, and the same versions of what computes. What a worker that dies leaves undone the scheduler gives
-to another. What needs more than files is done here, by this process.
+The files of a task are sent once to every worker (parcel.py). Workers need no files of the user, only onnxport and the
+same versions of the libraries that compute. If a worker dies, the scheduler gives its tasks to another. A task that
+needs more than files runs in this process.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from distributed import Future
 
 _CLOSING = 10  # seconds
-_LOOKS = 5.0  # seconds between two looks whether the cluster is still there
-_PATIENCE = 60.0  # seconds without a worker: one that died may come back
-_SENDINGS = 3  # of a task: with all workers that held its files these die too
+_LOOKS = 5.0  # seconds between two checks of the cluster
+_PATIENCE = 60.0  # seconds without a worker: a dead one may come back
+_SENDINGS = 3  # attempts to send a task: its files are lost if all workers with them die
 
 
 @dataclass
 class _Sent:
-    """A task that is at the cluster."""
+    """A task on the cluster."""
 
     task: Task
     parcel: Parcel
@@ -46,7 +46,7 @@ class _Sent:
 
 
 class Cluster(Closing):
-    """See executor.Executor.
+    """See base.Executor.
 
     Args:
         address: of the scheduler, as tcp://host:8786.
@@ -59,12 +59,12 @@ class Cluster(Closing):
     def __init__(self, address: str, watcher: Watcher) -> None:
         self._address, self._watcher = address, watcher
         self._client = connected(address)
-        # What it logs are tracebacks of what our own errors say in a sentence.
+        # It logs tracebacks of failures that our own errors report.
         self._log = logging.getLogger("distributed.client")
         self._level = self._log.level
         self._log.setLevel(logging.CRITICAL)
         self._topic = f"onnxport-{uuid.uuid4().hex}"
-        # What threads of Dask tell this one: a future that has ended, or what a worker does.
+        # Messages from Dask's threads: an ended future, or a worker's progress.
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: self._messages.put(event[1]))
         self._local = Local(watcher)
@@ -77,13 +77,13 @@ class Cluster(Closing):
 
     @property
     def jobs(self) -> int:
-        """How many tasks its workers do at a time."""
+        """Number of tasks that its workers run at a time."""
         return sum(self._client.nthreads().values())
 
     def submit(self, task: Task) -> None:
         try:
             sent = _Sent(task, Parcel.of(task))
-        except (NotPortable, OSError):  # what is missing here is said best by who looks for it
+        except (NotPortable, OSError):  # running it here reports a missing file best
             self._run_here(task)
             return
         self._send(sent)
@@ -97,7 +97,7 @@ class Cluster(Closing):
         return self._done.popleft()
 
     def close(self) -> None:
-        """Leaves the cluster, which forgets what it was asked."""
+        """Disconnect from the cluster, which drops the submitted tasks."""
         self._local.close()
         self._client.close(timeout=_CLOSING)
         self._log.setLevel(self._level)
@@ -122,7 +122,7 @@ class Cluster(Closing):
                 *(contents for _, contents in bundles),
                 pure=False,
             )
-        except (OSError, RuntimeError, CancelledError) as error:  # of Dask; our own errors are none
+        except (OSError, RuntimeError, CancelledError) as error:  # of Dask: our own errors are of other types
             self._give_up(error)
             self._done.append(Result(sent.task, 0.0, failure=self._failure))
             return
@@ -130,18 +130,18 @@ class Cluster(Closing):
         future.add_done_callback(self._messages.put)
 
     def _bundle(self, bundle: Bundle) -> tuple[str, Future]:
-        """The digest of the bundle's files and their contents at the workers."""
+        """Return the digest of the bundle's files, and their contents on the workers."""
         stamp = bundle.stamp
         if stamp not in self._bundles:
             contents = bundle.read()
-            # To every worker: what only one has dies with it. In a list: what is in a dictionary Dask calls by its
-            # keys, and another product's model.onnx would be this one.
+            # To every worker, since workers die. In a list, since Dask names the items of a dictionary by its keys:
+            # model.onnx of two products would be mixed up.
             (there,) = self._client.scatter([contents], broadcast=True, hash=False)
             self._bundles[stamp] = digest_of(contents), there
         return self._bundles[stamp]
 
     def _receive(self) -> None:
-        """Takes in the next that is told, or looks after the cluster where nothing is."""
+        """Handle the next message; without one, check the cluster."""
         try:
             said = self._messages.get(timeout=_LOOKS)
         except queue.Empty:
@@ -166,13 +166,11 @@ class Cluster(Closing):
             reply: Reply = future.result()
         except KilledWorker as error:
             why = str(error).split("\n")[0]
-            failure = MachineError(f"the workers of the cluster die of {sent.task.node}", why=why)
+            failure = MachineError(f"{sent.task.node} kills the workers of the cluster", why=why)
             self._done.append(Result(sent.task, 0.0, failure=failure))
         except CancelledError as error:
             self._resend(sent, error)
-        except (
-            Exception
-        ) as error:  # of Dask, or of a worker that is none of ours: its own errors are in the reply
+        except Exception as error:  # of Dask, or of a foreign worker: the task's own errors are in the reply
             failure = _cluster_error(self._address, error)
             self._done.append(Result(sent.task, 0.0, failure=failure))
         else:
@@ -195,7 +193,7 @@ class Cluster(Closing):
         self._done.append(Result(sent.task, reply.seconds, report, failure))
 
     def _resend(self, sent: _Sent, error: BaseException) -> None:
-        """Sends a task again whose files died with the workers; without a scheduler nothing is sent any more."""
+        """Send a task again whose files were lost with the workers; give up without a scheduler."""
         if self._client.status != "running":
             self._give_up(error)
         elif sent.sendings == _SENDINGS:
@@ -206,7 +204,7 @@ class Cluster(Closing):
         self._send(sent)
 
     def _check_cluster(self) -> None:
-        """Gives up a cluster that has lost its scheduler, or has had no worker for a while."""
+        """Give up a cluster that lost its scheduler or has had no worker for a while."""
         try:
             if self._client.status == "running" and self._client.nthreads():
                 self._worked = time.monotonic()
@@ -221,7 +219,7 @@ class Cluster(Closing):
         self._give_up(RuntimeError(why))
 
     def _give_up(self, error: BaseException) -> None:
-        """All that is at the cluster failed; nothing else will go there."""
+        """Fail all tasks on the cluster; send no more."""
         self._failure = self._failure or _cluster_error(self._address, error)
         for sent in self._running.values():
             self._done.append(Result(sent.task, 0.0, failure=self._failure))
@@ -236,7 +234,7 @@ def _cluster_error(address: str, error: BaseException) -> MachineError:
 
 
 def _depends_on_tools(task: Task, reply: Reply) -> bool:
-    """Whether onnx2tf decided, or could: which is there is another matter on every machine."""
+    """Whether the result depends on onnx2tf, whose presence and version differ between machines."""
     if not task.steps or getattr(task.steps[-1].params, "route", None) != "auto":
         return False
     facts = reply.report.artifacts[0].facts if reply.report is not None else {}

@@ -1,4 +1,4 @@
-"""A Dask worker's side of cluster.py: performs a task in a process of its own and hands back what came of it."""
+"""A Dask worker's side of dask.py: runs a task in a separate process and returns its result."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from onnxport.quantize.calibration.cluster import unpacked
 from onnxport.reports.run_report import RunReport
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
-_LOOKS = 1.0  # seconds between two looks whether the task is still wanted
-# Of tools in environments of their own; cluster.py sees to what hangs on them.
+_LOOKS = 1.0  # seconds between two checks that the task is still wanted
+# Tools in separate environments; dask.py handles tasks that depend on them.
 _TOOLS = ("onnx2tf", "paddle2onnx")
 
 _OF_THREAD = threading.local()
@@ -37,11 +37,11 @@ _OF_THREAD = threading.local()
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a task.
+    """The result of a task.
 
     Attributes:
         files: of the product, by their names in its room.
-        failure: what ended it; None with a report.
+        failure: the error that ended it; None with a report.
     """
 
     seconds: float = 0.0
@@ -52,11 +52,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker has to have in common with the caller.
+    """What a worker must have in common with the caller.
 
     Attributes:
         versions: by name.
-        plugin: whose stage the task is; None for ours.
+        plugin: the plugin of the task's stage; None for our own.
     """
 
     versions: Mapping[str, str]
@@ -64,7 +64,7 @@ class Requirements:
 
 
 def requirements_of(task: Task) -> Requirements:
-    """What the product of `task` follows from beside its files, here."""
+    """Return what the product of `task` depends on beside its files, on this machine."""
     names = {"Python", "platform", "onnxport", "sources", *task.versions} - set(_TOOLS)
     found = {name: _version(name) for name in sorted(names)}
     provider = task.steps[-1].stage.provider if task.steps else None
@@ -94,11 +94,11 @@ def perform_task(
     digests: Sequence[str],
     *bundles: Mapping[str, bytes],
 ) -> Reply:
-    """Does the task in `parcel`; what it raises is in the reply.
+    """Run the task in `parcel`; its error, if any, is in the reply.
 
     Args:
-        node: what to call it when telling how it goes.
-        topic: under which that is told.
+        node: its name in progress messages.
+        topic: of these messages.
         digests: of the bundles.
         bundles: files by name.
     """
@@ -121,14 +121,14 @@ def perform_task(
 
 
 def _find_mismatch(needs: Requirements) -> UsageError | None:
-    """What this worker has otherwise than the caller; None for nothing."""
+    """Return the error about a difference from the caller; None if there is none."""
     for name, version in needs.versions.items():
         own = _version(name)
         if own == version:
             continue
-        what = f"{name} {own}, and here is {version}" if own else f"no {name}, and here is {version}"
+        what = f"{name} {own}, not {version} as here" if own else f"no {name}, but here is {version}"
         if name == "sources":
-            what = "another code of onnxport than is here"
+            what = "different source code of onnxport"
         return _refusal(what)
     if needs.plugin is not None:
         try:
@@ -136,7 +136,7 @@ def _find_mismatch(needs: Requirements) -> UsageError | None:
         except (ImportError, OSError):
             same = False
         if not same:
-            return _refusal(f"another code of {needs.plugin} than is here")
+            return _refusal(f"different source code of {needs.plugin}")
     return None
 
 
@@ -156,7 +156,7 @@ def _result(task: Task, node: str, topic: str) -> Result:
 
 
 def _run_in_child(task: Task, node: str, topic: str) -> Result:
-    """Has the child of this thread do `task`; it stays for the next one.
+    """Run `task` in the child process of this thread, which stays for the next one.
 
     Raises:
         ChildDied: it ended.
@@ -192,7 +192,7 @@ def _log_event(topic: str, *word: Any) -> None:
 
 
 def _check_wanted() -> None:
-    """Raises MachineError where the caller has gone, or gave this task up."""
+    """Refuse to go on if the caller has gone or cancelled this task (MachineError)."""
     from distributed import get_worker
 
     worker = get_worker()

@@ -1,4 +1,4 @@
-"""Performs tasks in this process, one after the other."""
+"""Runs tasks in this process, one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.pipelines.executors.task import Task, perform
 
 
 class Local(Closing):
-    """See executor.Executor."""
+    """See base.Executor."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher

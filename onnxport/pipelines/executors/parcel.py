@@ -1,7 +1,7 @@
-"""A task on its way to another machine: the files that it names travel with it, and its report comes home.
+"""Packs a task with its files for another machine, and translates the paths of its report back.
 
-A parcel says of every path in which bundle of files it is; the other side unpacks the bundles into folders of its own,
-where names and places relative to each other are the same. What it reports is told in the paths of the sender.
+A parcel maps every path to a bundle of files. The other side unpacks the bundles into its own folders, with the same
+relative paths. Its reports use the sender's paths.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.model_sources import load
 from onnxport.reports.run_report import RunReport
 
-# Bytes of files that are worth sending: beyond, the way there takes longer than the work.
+# Maximum bytes of files: beyond, sending takes longer than the work.
 _MOST = 4 * 2**30
 _ROOM = -1
-# Kinds of sources that are, or may run, code which is no file of theirs, or need a tool of this machine.
+# Kinds of sources that may run other code, or need a tool of this machine.
 _AT_HOME = frozenset({"python", "pickle", "paddle"})
 
 # A path: the number of its bundle, or _ROOM, and its name in there.
@@ -33,7 +33,7 @@ _Place = tuple[int, str]
 
 
 class NotPortable(Exception):
-    """A task that has to be done where its user is; says why."""
+    """A task that must run on this machine; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Bundle:
     """Files that stay together.
 
     Attributes:
-        root: the folder that they are in.
-        names: theirs, relative to it.
+        root: their folder.
+        names: relative to it.
     """
 
     root: Path
@@ -72,9 +72,9 @@ class Parcel:
 
     Attributes:
         task: pickled, its paths as `_Place`s.
-        room: the sender's, which the product is to go to.
-        paths: every place and how the sender calls it.
-        bundles: what has to be there when it is opened.
+        room: the sender's folder for the product.
+        paths: every place with the sender's path.
+        bundles: the files that it needs when it is opened.
     """
 
     task: bytes
@@ -84,10 +84,10 @@ class Parcel:
 
     @classmethod
     def of(cls, task: Task) -> Parcel:
-        """`task`, ready to go.
+        """Pack `task`.
 
         Raises:
-            Stays: it needs what is no file, or more than is worth sending.
+            NotPortable: it needs more than files, or too many bytes.
         """
         _check_portable(task)
         stream = io.BytesIO()
@@ -101,10 +101,10 @@ class Parcel:
         return cls(stream.getvalue(), str(task.room), paths, tuple(packing.bundles))
 
     def open(self, folders: Sequence[Path], room: Path) -> Task:
-        """The task here.
+        """Return the task with the paths of this machine.
 
         Args:
-            folders: where the bundles lie.
+            folders: of the unpacked bundles.
             room: an empty folder for the product.
         """
         task, main = _Opening(io.BytesIO(self.task), (*folders, room)).load()
@@ -114,7 +114,7 @@ class Parcel:
         return task
 
     def return_paths(self, folders: Sequence[Path], room: Path) -> PathMapping:
-        """What puts reports and errors of `opened` into the sender's paths."""
+        """Return the mapping of this machine's paths to the sender's."""
         here = [
             (str(folders[number] / name), there) for (number, name), there in self.paths if number != _ROOM
         ]
@@ -123,7 +123,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class PathMapping:
-    """Paths here, each with what the sender calls it."""
+    """Paths of this machine, each with the sender's."""
 
     paths: tuple[tuple[str, str], ...]
 
@@ -149,7 +149,7 @@ class PathMapping:
 
 
 class _Packing(pickle.Pickler):
-    """Pickles a task, collects the bundles of the paths in it and leaves places in their stead."""
+    """Pickles a task; replaces its paths by places and collects their bundles."""
 
     def __init__(self, stream: io.BytesIO, room: Path) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
@@ -157,7 +157,7 @@ class _Packing(pickle.Pickler):
         self.places: dict[Path, _Place] = {room: (_ROOM, "")}
 
     def persistent_id(self, found: Any) -> _Place | None:
-        if isinstance(found, Artifact):  # its files belong together: this comes before their paths
+        if isinstance(found, Artifact):  # before its single paths: its files belong together
             self._bundle(found.path, found.files)
         elif isinstance(found, Source):
             beside = found.path.parent
@@ -172,7 +172,7 @@ class _Packing(pickle.Pickler):
         return self.places[path]
 
     def _bundle(self, path: Path, files: Sequence[Path]) -> None:
-        """Has `files` travel, of which `path` is the main one or the folder."""
+        """Add a bundle of `files`; `path` is their main file or their folder."""
         if path in self.places:
             return
         root = path.parent
@@ -194,10 +194,10 @@ class _Opening(pickle.Unpickler):
 
 
 def _files_of(path: Path) -> Iterator[Path]:
-    """The files that have to travel for `path`.
+    """Return the files that `path` needs.
 
     Raises:
-        Stays: there is none, or they are not all below it.
+        NotPortable: there is none, or they are not all below it.
     """
     if path.name in ("", ".."):
         raise NotPortable(f"{path} has no name of its own")
@@ -213,7 +213,7 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 
 def _without_modules(task: Task) -> Task:
-    """`task` without the folder of the user's modules: none of what travels runs any."""
+    """Return `task` without the folder of the user's modules: a portable task runs none."""
     origin = task.origin
     return replace(
         task, folder=None, origin=replace(origin, folder=None) if isinstance(origin, Source) else origin
@@ -221,14 +221,14 @@ def _without_modules(task: Task) -> Task:
 
 
 def _check_portable(task: Task) -> None:
-    """Raises Stays where a task needs more than files."""
+    """Refuse a task that needs more than files (NotPortable)."""
     if task.export is not None and (task.origin.format in _AT_HOME or task.export.trust):
-        raise NotPortable("it runs code of the user's, or a tool of this machine")
+        raise NotPortable("it runs the user's code, or a tool of this machine")
     if task.validation is not None and (task.validation.metric or task.validation.report_tensors):
-        raise NotPortable("its proof runs code of the user's, or writes a file of its own")
+        raise NotPortable("its proof runs the user's code, or writes its own file")
     params = task.steps[-1].params if task.steps else None
     if getattr(params, "scheduler", None):
-        raise NotPortable("it asks a cluster itself, which waits for nobody if it waits for itself")
+        raise NotPortable("it uses the cluster itself, which could wait for itself forever")
     if isinstance(params, OptimizeParams) and params.level == "ort-all":
         raise NotPortable("it is made for this machine")
     if getattr(params, "route", None) == "onnx2tf" or getattr(params, "onnx2tf", None):

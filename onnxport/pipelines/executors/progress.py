@@ -1,4 +1,4 @@
-"""Who shows how a run goes, and the way there from a task that is performed."""
+"""The progress of a run: what a display receives, and how a running task reports to it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from onnxport.reports.pipeline_report import NodeRecord
 
 
 class Watcher(Protocol):
-    """Is told how a run goes, by one thread at a time."""
+    """Receives the progress of a run, from one thread at a time."""
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None:
-        """These are to be settled, at most `jobs` of them at a time."""
+        """The run has begun: it needs `nodes`, at most `jobs` of them at a time."""
         ...
 
     def started(self, node: str) -> None:
-        """It is being made now."""
+        """The node is being made."""
         ...
 
     def phase(self, node: str, step: str) -> None: ...
@@ -26,12 +26,12 @@ class Watcher(Protocol):
     def progressed(self, node: str, step: str, done: int, total: int) -> None: ...
 
     def node(self, record: NodeRecord) -> None:
-        """One is done, came from the cache, failed or will not run."""
+        """A node is done, came from the cache, failed or will not run."""
         ...
 
 
 class Unwatched:
-    """Nobody."""
+    """Shows nothing."""
 
     def begun(self, nodes: Sequence[Node], jobs: int) -> None: ...
 
@@ -46,7 +46,7 @@ class Unwatched:
 
 @dataclass(frozen=True)
 class Phases:
-    """A clock.Progress that tells the phases of `node`."""
+    """A Progress that reports the phases of `node` to a watcher."""
 
     watcher: Watcher
     node: str

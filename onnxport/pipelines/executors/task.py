@@ -1,4 +1,4 @@
-"""One node's work, told so that any process can do it: what a worker is sent and what it sends back."""
+"""The work of one node, in a form that any process can run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from onnxport.validate.params import ValidateParams
 
 @dataclass(frozen=True)
 class Task:
-    """Attributes:
-    node: its name.
-    origin: what the product is proven against.
-    steps: those before it with what they made, and its own; empty for an export.
-    export: of a framework's model.
-    room: the empty folder that the product goes to.
-    diagnose: whether the ONNX node behind a failed proof is looked for.
-    folder: where modules of the user's are looked for first; the current one unless given.
-    versions: of what computes, as its key has them.
+    """One node to make.
+
+    Attributes:
+        node: its name.
+        origin: what the product is proven against.
+        steps: the steps before it with their products, and its own; empty for an export.
+        export: the options of an export.
+        room: the empty folder for the product.
+        diagnose: whether to search the ONNX node behind a failed proof.
+        folder: searched first for the user's modules; the current folder unless given.
+        versions: of the libraries that compute, as in the cache key.
     """
 
     node: str
@@ -51,20 +53,20 @@ class Task:
 
 
 def perform(task: Task, progress: Progress | None = None) -> RunReport:
-    """Makes and judges the product of `task`, which is in its room afterwards if the report says that it passed.
+    """Make and judge the product of `task`. Afterwards it is in the task's room if the report passed.
 
     Raises:
-        OnnxportError: what kept it from being made.
+        OnnxportError: it could not be made.
     """
     try:
         with importable_from(task.folder or Path.cwd()):
             return _perform(task, progress)
     except MachineError as error:
-        # What could not be written was to go into the room, of which a single command's -o says nothing.
+        # The room could not be written; it is no -o of a single command.
         error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
         raise
     finally:
-        Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
+        Staging.settled = False  # further products follow: Ctrl-C may still stop the run
 
 
 def _perform(task: Task, progress: Progress | None) -> RunReport:
@@ -78,14 +80,14 @@ def _perform(task: Task, progress: Progress | None) -> RunReport:
 
 
 def _runs_users_code(task: Task) -> bool:
-    """Whether a plugin makes it, or a metric of the user's own judges it."""
+    """Whether a plugin makes it, or the user's own metric judges it."""
     asked = task.validation
     own = asked is not None and (asked.metric or any(":" in name for name in asked.budget))
     return bool(own) or task.steps[-1].stage.provider is not None
 
 
 def _files_read(task: Task) -> tuple[Path, ...]:
-    """What it reads by its options, of which the contents are known before it runs."""
+    """Return the files named by its options: their contents are known before it runs."""
     assert isinstance(task.origin, Artifact)
     made = [file for step in task.steps if step.made for file in step.made.files]
     options = [value for step in task.steps for _, value in step.params]
@@ -104,7 +106,7 @@ def _export(task: Task, params: ExportParams, progress: Progress | None) -> RunR
 
 
 def _make(task: Task, progress: Progress | None) -> RunReport:
-    """A stage's product; one that the judge rejects is looked into, and gone then."""
+    """Make a stage's product; diagnose and remove a rejected one."""
     assert isinstance(task.origin, Artifact)
     job = Job(
         task.origin,

@@ -1,4 +1,4 @@
-"""What lies in the files and folders that a pipeline names, as digests; each file is read once in a run."""
+"""Digests of the files and folders that a pipeline names; each file is read once in a run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from onnxport.formats.external_data import locations
 
 
 def describe(path: Path) -> Any:
-    """A file's name and digest, or those of all files in a folder; a model counts with its external data.
+    """Return the name and digest of a file or of a folder's files; a model counts with its external data.
 
-    The name is part of it: suffixes say how samples are read, and a label file's name goes into the artefact.
+    The name matters: suffixes define how samples are read, and a label file's name goes into the artefact.
 
     Raises:
-        InputError: there is nothing at `path`, or it cannot be read.
+        InputError: `path` is missing or cannot be read.
     """
     try:
         if path.is_dir():
@@ -41,7 +41,7 @@ def describe(path: Path) -> Any:
 
 
 def with_external_data(model: Artifact) -> Artifact:
-    """An ONNX model with the files that hold weights of it, found without reading it as a model.
+    """Return an ONNX model with its external data files, found without parsing the model.
 
     Raises:
         InputError: it cannot be read.
@@ -53,17 +53,17 @@ def with_external_data(model: Artifact) -> Artifact:
 
 
 def digest_of(artifact: Artifact) -> str:
-    """Artifact.digest, for files that are read once in a run."""
+    """Return Artifact.digest; each file is read once in a run."""
     return artifact.digest(sha256)
 
 
 def sha256(file: Path) -> bytes:
-    """Of a file, read again only when it was written since."""
+    """Return the SHA-256 of a file; it is read again only if it was written since."""
     return _sha256(file, *_stamp(file))
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder, in the order of their names; links are followed, though not in a circle."""
+    """Return all files in a folder, sorted by name; follows links, but no cycles."""
     seen = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         seen.add(os.path.realpath(place))

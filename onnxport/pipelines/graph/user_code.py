@@ -1,4 +1,4 @@
-"""Whether the user's own code, with what it read and imported, is still what it was when it made something."""
+"""Finds changes of user code, and of the files and libraries that it used, since it made a product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxport.reports.run_report import ConsultedRecord
 
 
 def find_change(then: ConsultedRecord | None) -> str:
-    """What is another now, in words; empty if all is the same."""
+    """Describe the first change since `then`; empty if there is none."""
     if then is None:
         return ""
     for name, digest in then.modules.items():

@@ -1,4 +1,4 @@
-"""`onnxport init` from what the user names to the files that are written."""
+"""Runs `onnxport init`: from the named model to the written files."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Created:
-    """What was written.
+    """The result of `onnxport init`.
 
     Attributes:
         written: the pipeline's file first.
-        models: the models in it, as it names them.
-        targets: those that are switched on.
-        notes: what the user should know.
-        command: what to do next.
+        models: their sources in the file.
+        targets: the ones that are switched on.
+        notes: sentences for the user.
+        command: the next command.
     """
 
     written: tuple[Path, ...]
@@ -43,14 +43,14 @@ class Created:
 def create_project(
     model: str | None, output: Path, host: Host | None, *, force: bool, progress: Progress | None = None
 ) -> Created:
-    """Writes `output` and a workflow for `host`.
+    """Write `output` and a workflow for `host`.
 
     Args:
-        model: as the user names it; None for the .onnx files beside `output`.
-        host: None for the one that the project has.
+        model: as the user named it; None for the .onnx files beside `output`.
+        host: None for the project's own.
 
     Raises:
-        UsageError: a file that would be written is there already; or no such source.
+        UsageError: an output file exists already, or there is no such source.
         InputError: the model is missing or unreadable.
         MachineError: the files cannot be written.
     """
@@ -97,9 +97,9 @@ def _plan(model: str | None, output: Path, progress: Progress | None) -> Plan:
 
 def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
     if not plan.looks:
-        yield f"no .onnx file is here: name your model in {plan.file}"
+        yield f"there is no .onnx file here: name your model in {plan.file}"
     if any(look.kind in ("pytorch", "python") for look in plan.looks):
-        yield f"say in {plan.file} what the model takes: export.input"
+        yield f"describe the model's inputs in {plan.file}: export.input"
     for name in plan.lacking:
         yield f"{name} is switched off: {plan.lacking[name]}"
     for model, reasons in plan.refused.items():
@@ -115,6 +115,6 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
 
 
 def _relative(path: Path) -> Path:
-    """As the user would name it from where he is."""
+    """Return the path from the current folder, if that is shorter."""
     relative = Path(os.path.relpath(path))
     return path if len(relative.parts) > len(path.parts) else relative

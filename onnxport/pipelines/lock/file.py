@@ -1,4 +1,4 @@
-"""The lock on disk: where it is, read, and brought up to date by runs of which several may end at once."""
+"""The lock on disk: its path, reading, and updates by runs that may end at the same time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIX = ".lock"
 
 @dataclass(frozen=True)
 class Lock:
-    """What a lock says.
+    """The content of a lock.
 
     Attributes:
         artefacts: by their path from its folder.
@@ -30,10 +30,10 @@ class Lock:
 
     @classmethod
     def read(cls, path: Path) -> Lock | None:
-        """The lock at `path`; None where there is no file.
+        """Read the lock at `path`; None if there is no file.
 
         Raises:
-            UsageError: it is damaged or of another version; with the line.
+            UsageError: it is damaged or of another version; the message has the line.
             InputError: it cannot be read.
         """
         try:
@@ -48,17 +48,17 @@ class Lock:
 
 
 def lock_of(pipeline: Path) -> Path:
-    """Where the lock of a pipeline's file is."""
+    """Return the path of the lock of a pipeline's file."""
     return pipeline.with_suffix(SUFFIX)
 
 
 def place_of(cell: Cell, pipeline: Pipeline) -> str:
-    """What a lock calls the artefact of a cell."""
+    """Return the key of a cell's artefact in the lock."""
     return relative(cell.output, pipeline.folder)
 
 
 def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
-    """Writes `made` to the pipeline's lock, beside what stands there of other artefacts of the file.
+    """Write `made` to the pipeline's lock, and keep the entries of other artefacts of the file.
 
     Raises:
         UsageError: the lock that is there is damaged.
@@ -77,7 +77,7 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
             staged = staging.folder / path.name
             staged.write_text(text, encoding="utf-8", newline="\n")
             staging.commit({staged: path})
-            Staging.settled = False  # Ctrl-C is in time for what still comes
+            Staging.settled = False  # Ctrl-C may still stop what follows
 
 
 def _has_text(path: Path, text: str) -> bool:
@@ -86,7 +86,7 @@ def _has_text(path: Path, text: str) -> bool:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Has other runs that update a lock in `folder` wait; where the system has no such lock, the last one wins."""
+    """Make other runs that update a lock in `folder` wait; on systems without flock the last one wins."""
     try:
         import fcntl
     except ImportError:

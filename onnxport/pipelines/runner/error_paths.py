@@ -1,4 +1,4 @@
-"""Errors about files that a run makes on its way, in names that mean something when these are gone."""
+"""Renames private files of a run in error messages: they are gone when the user reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import SUFFIXES
 from onnxport.pipelines.jobs import Job
 
-# Folders of a run that have folders of steps: its own, and those of a second try and of the model in float.
+# Folders that have folders of steps: the run's own, that of a second attempt, and that of the model in float.
 _SUBS = ("", "/checked", "/latency/float")
 # A file in a step's folder; the group is the step's number.
 _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
@@ -20,7 +20,7 @@ _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
 
 @contextmanager
 def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
-    """Puts the model and the step that changed it in the place of every private file that an error names.
+    """Replace private files in an error by the model and the step that wrote them.
 
     Args:
         staging: the run's private folder.
@@ -36,7 +36,7 @@ def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
 
 
 class _Names:
-    """What a user calls the files of one run."""
+    """The names of a run's private files for the user."""
 
     def __init__(self, job: Job, staging: Path) -> None:
         self._job = job
@@ -59,10 +59,10 @@ class _Names:
         return text
 
     def _started_from(self, file: re.Match[str]) -> str:
-        """Any other file of a step is what it started from, in a form of its own."""
+        """Return the name for another file of a step: a copy of its input."""
         return self._after(int(file[1]) - 1)
 
     def _after(self, number: int) -> str:
-        """The model when step `number` has changed it; -1 for the user's own."""
+        """Return the name of the model after step `number`; -1 for the user's file."""
         source = str(self._job.source.path)
         return source if number < 0 else f"{source} after step {self._job.steps[number].stage.name!r}"

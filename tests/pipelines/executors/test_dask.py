@@ -174,9 +174,7 @@ def test_another_version_on_the_workers_is_refused(
     code, document = on(scheduler)
     assert code == 2
     (said,) = {node["failure"]["message"] for node in document["nodes"] if node["failure"] is not None}
-    what = (
-        "another code of onnxport than is here" if name == "sources" else f"{name} {own(name)}, and here is 0"
-    )
+    what = "different source code of onnxport" if name == "sources" else f"{name} {own(name)}, not 0 as here"
     assert said.startswith(f"a worker of the cluster has {what}: their results would differ")
 
 
@@ -193,7 +191,7 @@ def test_code_of_a_plugin_that_differs_is_refused(scheduler: str, project: Path,
     finally:
         module.write_text(before)
     fault = dask_worker._find_mismatch(dask_worker.Requirements({}, provider))
-    assert "another code of acme-deadly 3.1 than is here" in str(fault)
+    assert "different source code of acme-deadly 3.1" in str(fault)
     dask_worker.plugins.load.cache_clear()
 
 
@@ -225,7 +223,7 @@ def test_without_dask_the_line_that_mends_it_is_said(project: Path, monkeypatch:
         (("--executor", "dask"), "needs a scheduler"),
         (("--scheduler", "tcp://a:1"), "give --executor dask"),
         (("--executor", "dask", "--scheduler", "localhost"), "no address of a Dask scheduler"),
-        (("--executor", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"), "are of this machine"),
+        (("--executor", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"), "apply to this machine only"),
     ],
 )
 def test_options_that_say_nothing_together(options: tuple[str, ...], says: str, project: Path) -> None:
