@@ -1,4 +1,4 @@
-"""What the commands that make an artefact have in common: where it goes, whether it is proven, how the run ends."""
+"""The options and the run of commands that make an artefact."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Command = Callable[..., int]
 
 @dataclass(frozen=True)
 class ArtifactRequest:
-    """How an artefact is to be made.
+    """The options of a command that makes an artefact.
 
     Attributes:
-        destination: where it goes; None for beside its source.
-        options: those of the params models that the user gave.
-        wishes: keyword arguments of the function that makes the job.
+        destination: its path; None for the default beside its source.
+        options: the given options of the params models.
+        wishes: keyword arguments of the function that builds the job.
     """
 
     destination: Path | None
@@ -61,18 +61,20 @@ def makes_artifact(
     rejected: str = "OUT.rejected.onnx",
     timed: bool = False,
 ) -> Callable[[Command], Command]:
-    """Adds the options of a command that makes an artefact, and hands them to it as one Making.
+    """Add the options of a command that makes an artefact; the command gets them as one ArtifactRequest.
 
     Args:
-        options: adds those of the params models (cli/options.py).
+        options: adds the options of the params models (cli/options.py).
         where: the help text of --output.
-        rejected: what --keep-rejected keeps.
-        timed: whether a result of lower precision is timed, which --no-latency leaves out.
+        rejected: the file that --keep-rejected keeps.
+        timed: whether to add --no-latency, for a result of lower precision.
     """
     further: tuple[Callable[[Command], Command], ...] = (
         click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),
         options,
-        click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so."),
+        click.option(
+            "--no-validate", is_flag=True, help="Deliver the result without a proof; its report says so."
+        ),
         click.option(
             "--keep-rejected", is_flag=True, help=f"Keep a result that fails the proof, as {rejected}."
         ),
@@ -112,5 +114,5 @@ def makes_artifact(
 _latency = click.option(
     "--no-latency",
     is_flag=True,
-    help="Do not time the model and the result of lower precision, which takes two seconds.",
+    help="Do not time the model and the result of lower precision. This saves two seconds.",
 )

@@ -29,12 +29,12 @@ _DAY = 86400
     "--size",
     type=SIZE,
     metavar="SIZE",
-    help="prune: how much may stay, the most recently used. [default: $ONNXPORT_CACHE_SIZE, else 10GB]",
+    help="prune: size to keep, of the most recently used. [default: $ONNXPORT_CACHE_SIZE, else 10GB]",
 )
 @click.option(
     "--calibrations",
     is_flag=True,
-    help="clear: also those of quantize, which lie in $ONNXPORT_CACHE or the user's cache folder.",
+    help="clear: also drop the calibrations of quantize, in $ONNXPORT_CACHE or the user's cache folder.",
 )
 @output_options
 def command(action: str, pipeline: Path, size: int | None, calibrations: bool, output: Output) -> int:
@@ -45,7 +45,7 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
         if given and action != of:
             raise click.UsageError(f"{name} is for onnxport cache {of}", click.get_current_context())
     if str(pipeline) != "pipeline.yaml" and not pipeline.exists():
-        raise InputError(f"{pipeline} does not exist", fix="name the pipeline.yaml whose cache is meant")
+        raise InputError(f"{pipeline} does not exist", fix="give the pipeline.yaml of the cache")
     place = pipeline / "pipeline.yaml" if pipeline.is_dir() else pipeline
     folder = folder_beside(place)
     dropped: list[EntrySummary] = []

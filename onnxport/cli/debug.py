@@ -27,7 +27,7 @@ from onnxport.validate.debug.params import DebugParams
     "destination",
     type=PATH,
     metavar="FOLDER",
-    help="Write the node at fault to FOLDER, as a model of its own with its inputs and both answers.",
+    help="Write the node at fault to FOLDER, as a separate model with its inputs and both answers.",
 )
 @options_of(DebugParams)
 @report_option

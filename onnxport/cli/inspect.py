@@ -30,13 +30,13 @@ from onnxport.deployment.params import DeploymentParams
     type=PATH,
     multiple=True,
     metavar="FILE.ort",
-    help="Another .ort file that the same app has: the build of ONNX Runtime is for both. May be given often.",
+    help="Another .ort file of the same app: the build of ONNX Runtime is for both. May be given several times.",
 )
 @click.option(
     "--required-operators",
     type=PATH,
     metavar="FILE",
-    help="Where to write the list of operators that this build needs (build.sh --include_ops_by_config FILE).",
+    help="File for the list of operators that this build needs (build.sh --include_ops_by_config FILE).",
 )
 @report_option
 @output_options
@@ -53,16 +53,16 @@ def command(
         return _inspection(model, others, required_operators, output)
     if others or required_operators:
         raise UsageError(
-            "--runs-on and a build of ONNX Runtime are two questions", fix="ask one after the other"
+            "--runs-on cannot be combined with --with or --required-operators", fix="run inspect twice"
         )
     return _deployment(model, output, report_files, options)
 
 
 def _belong_together(unused: list[str]) -> None:
-    """Refuses options about where a model runs where that is not asked."""
+    """Refuse options that need --runs-on (UsageError)."""
     for name in unused:
         raise UsageError(
-            f"--{name.replace('_', '-')} is about where a model runs",
+            f"--{name.replace('_', '-')} needs --runs-on",
             fix="give --runs-on all, or names of runtimes",
         )
 

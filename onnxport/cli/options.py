@@ -1,4 +1,4 @@
-"""Command line options made from params models, so that the two cannot drift."""
+"""Builds command line options from params models."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def options_of(
     targets: Mapping[str, type[BaseModel]] | None = None,
     conditional: Mapping[str, Mapping[str, FieldInfo]] | None = None,
 ) -> Callable[[F], F]:
-    """One option per field of the models; a field that several models have is one option.
+    """Add one option per field of the models; a field of several models is one option.
 
     Args:
-        always: models that always apply; where two have a field, the first describes it.
-        targets: models that apply to one target only, by its name, for the help text.
-        conditional: fields that apply beside an option only, by its name; one that a model has is the model's.
+        always: models that always apply; the first with a field describes it.
+        targets: models of single targets, by name, for the help text.
+        conditional: fields that need another option, by its name; fields of the models take precedence.
     """
     fields: dict[str, dict[str, FieldInfo]] = {}
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
@@ -51,27 +51,27 @@ def options_of(
 
 
 def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]]:
-    """Those of `fields` that are options."""
+    """Return the `fields` that are options."""
     for name, field in fields.items():
         if _extra(field).get("option", True):
             yield name, field
 
 
 def _with_ending(field: FieldInfo, end: str) -> FieldInfo:
-    """`field` with `end` behind its description."""
+    """Return `field` with `end` behind its description."""
     ended = copy(field)
     ended.description = (field.description or "") + end
     return ended
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `options` that the user gave; the others are the params models' to fill in."""
+    """Return the options that the user gave; the params models fill in the others."""
     return {name: value for name, value in options.items() if value is not None and value != ()}
 
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Has a value that is refused inside named by its option instead of its keyword."""
+    """Name a refused value by its option instead of its keyword."""
     try:
         yield
     except RefusedValue as refusal:
@@ -85,13 +85,13 @@ def _option_name(name: str) -> str:
 
 
 def _switch(name: str, owners: Mapping[str, FieldInfo]) -> str:
-    """The option of a field; of one that is on by default what switches it off as well."""
+    """Return the option of a field, with --no-... if it is on by default."""
     is_on = all(field.default is True for field in owners.values())
     return _option_name(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
 
 
 def _help(owners: Mapping[str, FieldInfo]) -> str:
-    """What a field means: once where it means the same to all that have it, else in one sentence for each."""
+    """Return the help text of a field: one sentence, or one per target if they differ."""
     said = {owner: _description(field) for owner, field in owners.items()}
     if "" in said:
         return said[""]
@@ -110,7 +110,7 @@ def _choices_differ(owners: Mapping[str, FieldInfo]) -> bool:
 
 
 def _choices(field: FieldInfo) -> tuple[str, ...]:
-    """What a field of fixed values takes; empty for others."""
+    """Return the choices of a Literal field; empty for others."""
     kind = _bare(field.annotation)
     return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else ()
 
@@ -122,9 +122,9 @@ def _description(field: FieldInfo) -> str:
 
 
 def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """click's settings for a field, whatever each of its owners takes: a value that one refuses is its own to refuse.
+    """Return click's settings for a field: the choices of all its models, each of which checks its own.
 
-    No default is set: what the user leaves out is the model's to fill in.
+    No default is set: the model fills it in.
     """
     field = next(iter(owners.values()))
     settings: dict[str, Any] = {"default": None, "metavar": _extra(field).get("metavar")}
@@ -147,15 +147,15 @@ def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
 
 
 def _extra(field: FieldInfo) -> dict[str, Any]:
-    """What a field says of its option: a metavar; option=False for one that the command spells itself."""
+    """Return the settings of a field's option: its metavar; option=False for no option."""
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def _bare(annotation: Any) -> Any:
-    """The annotation without Annotated and without None; text where several kinds are left."""
+    """Return the annotation without Annotated and None; str for a union of several types."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-        return _bare(kinds[0]) if len(kinds) == 1 else str  # a number or a word: the model tells them apart
+        return _bare(kinds[0]) if len(kinds) == 1 else str  # a number or a word: the model decides
     return annotation

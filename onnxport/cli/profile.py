@@ -28,7 +28,7 @@ from onnxport.profiling.params import ProfileParams
     "trace_file",
     type=PATH,
     metavar="FILE.json",
-    help="Write every profiled run to FILE.json in the Trace Event Format, for Perfetto.",
+    help="Write all profiled runs to FILE.json in the Trace Event Format, for Perfetto.",
 )
 @options_of(ProfileParams)
 @report_option

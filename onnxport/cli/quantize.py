@@ -18,8 +18,8 @@ from onnxport.validate.params import ValidateParams
 _MEANINGS = {
     "int8": "8-bit integers for weights and activations; needs --calib.",
     "int16x8": "16-bit activations with 8-bit weights; needs --calib.",
-    "dynamic": "8-bit weights, and 8-bit activations whose scales are found at run time.",
-    "fp16": "float16, but for what overflows in it.",
+    "dynamic": "8-bit weights, and 8-bit activations with scales computed at run time.",
+    "fp16": "float16, except for what overflows in it.",
     "bf16": "bfloat16.",
     "int8-weights": "8-bit weights only.",
     "int4-weights": "4-bit weights only, with a scale per block.",
@@ -27,7 +27,7 @@ _MEANINGS = {
 
 
 def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
-    """A flag for each precision."""
+    """Add a flag for each precision."""
     for name in reversed(PRECISIONS):
         function = click.option(
             f"--{name}", "precisions", flag_value=name, multiple=True, help=_MEANINGS[name]

@@ -41,28 +41,32 @@ SIZE = Size()
 )
 @click.argument("pipeline", type=PATH)
 @click.option(
-    "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME",
+    help="Make only this target. May be given several times.",
 )
 @click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
-@click.option("--no-cache", is_flag=True, help="Make all anew, and keep nothing but the artefacts.")
+@click.option("--no-cache", is_flag=True, help="Make everything again, and keep only the artefacts.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
     default=1,
     metavar="N",
-    help="Make so many products at a time, in processes. [default: 1]",
+    help="Number of products made at a time, in processes. [default: 1]",
 )
 @click.option(
     "--memory-limit",
     type=SIZE,
     metavar="SIZE",
-    help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
+    help="Maximum estimated memory of all processes together, as 8GB. [default: most of the free memory]",
 )
 @click.option(
     "--executor",
     type=click.Choice(("local", "dask")),
     default="local",
-    help="Who makes them: this machine, or the workers of a Dask cluster. [default: local]",
+    help="Where to make them: on this machine, or on the workers of a Dask cluster. [default: local]",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
 @reporting_options
@@ -118,9 +122,9 @@ def command(
 
 
 def _check_executor(executor: str, scheduler: str | None) -> None:
-    """Refuses options that say nothing without each other (UsageError)."""
+    """Refuse options that need each other (UsageError)."""
     if executor == "local" and scheduler is not None:
-        raise UsageError("--scheduler is of a Dask cluster", fix="give --executor dask, or leave it out")
+        raise UsageError("--scheduler is for a Dask cluster", fix="give --executor dask, or leave it out")
     if executor == "dask" and scheduler is None:
         raise UsageError(
             "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"

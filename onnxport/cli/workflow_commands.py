@@ -1,6 +1,6 @@
-"""Keeps what we print from being a command of GitHub Actions, whose runner reads a step's output, whoever named it.
+"""Escapes our output for GitHub Actions, whose runner executes commands in it: names in a model file could be one.
 
-A command begins a line with :: or holds ##[ anywhere in it (actions/runner, src/Runner.Common/ActionCommand.cs).
+A command begins a line with ::, or has ##[ anywhere (actions/runner, src/Runner.Common/ActionCommand.cs).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 
 
 def inert(text: str) -> str:
-    """`text` as no line of it is a command; elsewhere than under GitHub Actions as it is."""
+    """Escape commands in `text` under GitHub Actions; elsewhere return it unchanged."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return text
     lines = text.replace("##[", "## [").split("\n")
@@ -17,5 +17,5 @@ def inert(text: str) -> str:
 
 
 def inert_document(document: str) -> str:
-    """The same JSON document without a command in it: of its characters, # stands in strings alone."""
+    """Escape commands in a JSON document, where # occurs in strings only."""
     return document.replace("##[", "##\\u005b")

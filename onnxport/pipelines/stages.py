@@ -93,7 +93,7 @@ class Provider:
 
     Attributes:
         modules: of the stage's object, params and worker.
-        sources: hexadecimal SHA-256 of their packages. It is part of the cache key, since code under development changes
+        sources: hexadecimal SHA-256 of their packages, a part of the cache key: code under development changes
             between versions.
     """
 

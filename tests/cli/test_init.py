@@ -88,7 +88,7 @@ def test_it_is_fitted_to_the_model_and_names_the_next_command(
     ]
     before = Path("pipeline.yaml").read_bytes()
     assert called("digits.onnx") == 2
-    assert "pipeline.yaml and .github/workflows/onnxport.yml are there already" in capsys.readouterr().err
+    assert "pipeline.yaml and .github/workflows/onnxport.yml are already there" in capsys.readouterr().err
     assert Path("pipeline.yaml").read_bytes() == before
 
 

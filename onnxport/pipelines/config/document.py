@@ -84,7 +84,7 @@ def show(value: object) -> str:
     if isinstance(value, list | tuple):
         return "a list" if value else "[]"
     if value is None:
-        return "nothing"
+        return "an empty value"
     if isinstance(value, bool):
         return str(value).lower()
     text = repr(value) if isinstance(value, str) else str(value)

@@ -119,7 +119,10 @@ class OptionsReader:
         """Read a section of the file; None if a required key is missing or wrong."""
         if not isinstance(given, Mapping):
             self.faults.add(
-                UsageError(f"{show(given)} is no section", fix=f"write keys: {', '.join(keys_of(kind))}"),
+                UsageError(
+                    f"keys are expected here, not {show(given)}",
+                    fix=f"write keys: {', '.join(keys_of(kind))}",
+                ),
                 *place,
             )
             return None

@@ -17,7 +17,7 @@ _NOT_THERE = ("does not exist", "no file matches", "is empty;", "there is no mod
 NO_PIPELINE: dict[str | bytes, str] = {
     "": "pipeline.yaml is empty; begin it with version: 1",
     "# only a comment\n": "pipeline.yaml is empty; begin it with version: 1",
-    "just text": "1: 'just text' stands where keys are expected; begin with version: 1",
+    "just text": "1: 'just text' where keys are expected; begin with version: 1",
     "version: 1\n\tmodel: x\n": "2 is no YAML: found character '\\t' that cannot start any token; indent with spaces",
     b"version: 1\nmodel: \xff\n": "2 is not UTF-8; save the file as UTF-8",
     b"\xff\xfev\0": "1 is not UTF-8; save the file as UTF-8",
