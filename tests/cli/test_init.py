@@ -98,7 +98,7 @@ def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
     assert called("--ci", "none", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["written"] == ["pipeline.yaml", "pipeline.schema.json"]
-    assert document["notes"] == ["no .onnx file is here: name your model in pipeline.yaml"]
+    assert document["notes"] == ["there is no .onnx file here: name your model in pipeline.yaml"]
     text = Path("pipeline.yaml").read_text()
     assert yaml.safe_load(text)["model"] == "model.onnx"
     Path("pipeline.yaml").write_text("mine")

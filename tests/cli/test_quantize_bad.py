@@ -45,7 +45,7 @@ def saved(
 # ---- the samples
 
 
-@case(2, "--int8 needs samples of the model's inputs", "--calib DIR; without any, --dynamic")
+@case(2, "--int8 needs samples of the model's inputs", "--calib DIR; without samples, --dynamic")
 def no_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int8")
 

@@ -100,7 +100,7 @@ def test_a_latency_that_nobody_can_measure_is_refused_before_anything_runs(proje
     text = "version: 1\nmodel: digits.onnx\ntargets:\n  mac:\n    to: coreml\n    max_latency_ratio: 1\n"
     Path("pipeline.yaml").write_text(text)
     with pytest.raises(
-        UsageError, match=r"pipeline\.yaml:6, targets\.mac\.max_latency_ratio: .* on the device"
+        UsageError, match=r"pipeline\.yaml:6, targets\.mac\.max_latency_ratio: .* on its target device"
     ):
         read(Path("pipeline.yaml"))
 
@@ -121,6 +121,6 @@ def test_the_median_decides_and_the_interval_is_said() -> None:
     (over,) = check_limits(Limits(latency_ratio=1.0), passing().artifacts[0], Worth(latency=latency))
     assert not over.kept
     assert "1.11 of the source's time (0.909 to 1.25, 9 rounds" in over.said
-    assert "another run may say otherwise" in over.said
+    assert "another run may decide otherwise" in over.said
     (clear,) = check_limits(Limits(latency_ratio=0.5), passing().artifacts[0], Worth(latency=latency))
     assert "another run" not in clear.said

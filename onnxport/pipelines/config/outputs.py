@@ -68,7 +68,7 @@ def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
         text += values[name]
     check_below(text)
     if PurePath(text).suffix.lower() != suffix:
-        raise UsageError(f"{text!r} does not end in {suffix}", fix="its name has to tell its format")
+        raise UsageError(f"{text!r} does not end in {suffix}", fix=f"give a name that ends in {suffix}")
     return text
 
 

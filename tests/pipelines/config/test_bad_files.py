@@ -72,7 +72,7 @@ def test_faults_stand_in_the_order_of_the_lines(pipeline: Read) -> None:
 def test_aliases_that_explode_are_refused(pipeline: Read) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    with pytest.raises(OnnxportError, match="too much for a pipeline"):
+    with pytest.raises(OnnxportError, match="too large for a pipeline"):
         pipeline("\n".join(lines))
 
 
