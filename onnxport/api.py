@@ -22,7 +22,7 @@ from onnxport.validate.report import Report
 if TYPE_CHECKING:
     from onnxport.bench.report import BenchReport
     from onnxport.deployment.report import DeploymentReport
-    from onnxport.pipelines.executors.progress import Watcher
+    from onnxport.pipelines.executors.base import Watcher
     from onnxport.profiling.report import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime

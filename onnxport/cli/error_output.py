@@ -12,7 +12,6 @@ from typing import Any, TextIO
 import click
 
 from onnxport.cli import signals
-from onnxport.cli.workflow_commands import inert, inert_document
 from onnxport.core.errors import (
     INTERRUPTED,
     USAGE,
@@ -115,3 +114,19 @@ def _document(error: BaseException, failure: Failure) -> dict[str, Any]:
     if isinstance(error, BadPipelineError):
         content["faults"] = [vars(failure_of(fault)) for fault in error.faults]
     return {"error": content, "exit_code": failure.exit_code}
+
+
+def inert(text: str) -> str:
+    """Escape commands of GitHub Actions in `text`, if this runs there: names in a model file could be one.
+
+    A command begins a line with ::, or has ##[ anywhere (actions/runner, src/Runner.Common/ActionCommand.cs).
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    lines = text.replace("##[", "## [").split("\n")
+    return "\n".join(f"> {line}" if line.lstrip().startswith("::") else line for line in lines)
+
+
+def inert_document(document: str) -> str:
+    """Escape commands in a JSON document, where # occurs in strings only."""
+    return document.replace("##[", "##\\u005b")

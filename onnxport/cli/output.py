@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxport.cli import signals
-from onnxport.cli.error_output import show_on_stderr, show_on_stdout
-from onnxport.cli.workflow_commands import inert_document
+from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_stdout
 from onnxport.core.errors import printable
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """No progress display."""
+    """Shows nothing."""
 
     def started(self, step: str) -> None: ...
 

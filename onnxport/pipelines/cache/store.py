@@ -21,7 +21,7 @@ from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
 from onnxport.pipelines.cache.files import files_in, flush_folder, flush_tree, link_file
 from onnxport.pipelines.cache.workspace import Private, sweep
-from onnxport.pipelines.graph.user_code import find_change
+from onnxport.pipelines.graph.digests import find_change
 from onnxport.reports.run_report import RunReport
 
 _HOME = ".onnxport"

@@ -16,10 +16,10 @@ from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution.latency import Timings
 from onnxport.pipelines.execution.scheduler import Scheduler
+from onnxport.pipelines.executors.base import Unwatched, Watcher
 from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
-from onnxport.pipelines.executors.progress import Unwatched, Watcher
 from onnxport.pipelines.failures import failure_of
 from onnxport.pipelines.lock.enforcement import LockGuard
 from onnxport.quantize.params import check_address

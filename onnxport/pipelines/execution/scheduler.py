@@ -15,8 +15,7 @@ from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.execution.delivery import deliver_cell
 from onnxport.pipelines.execution.latency import Timings
-from onnxport.pipelines.executors.base import Executor, Result
-from onnxport.pipelines.executors.progress import Watcher
+from onnxport.pipelines.executors.base import Executor, Result, Watcher
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
 from onnxport.pipelines.graph.digests import digest_of, with_external_data

@@ -6,8 +6,7 @@ import time
 from collections import deque
 
 from onnxport.core.resources import Closing
-from onnxport.pipelines.executors.base import Result
-from onnxport.pipelines.executors.progress import Phases, Watcher
+from onnxport.pipelines.executors.base import Phases, Result, Watcher
 from onnxport.pipelines.executors.task import Task, perform
 
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.errors import MachineError
 from onnxport.core.resources import Closing
-from onnxport.pipelines.executors.base import Result
+from onnxport.pipelines.executors.base import Result, Watcher
 from onnxport.pipelines.executors.memory import estimate
 from onnxport.pipelines.executors.process_worker import Message
-from onnxport.pipelines.executors.progress import Watcher
 from onnxport.pipelines.executors.task import Task
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"

@@ -2,7 +2,7 @@
 
 A key has the contents of every file read, the options, and the versions of the libraries that compute. It leaves out
 options that change no result (processes, timeouts) and the CPU, unless the stage writes for it. User code is not known
-before it ran; see user_code.py.
+before it ran; see digests.find_change.
 """
 
 from __future__ import annotations

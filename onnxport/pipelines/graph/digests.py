@@ -1,4 +1,4 @@
-"""Digests of the files and folders that a pipeline names; each file is read once in a run."""
+"""Digests of the files and folders that a pipeline names, and changes of user code; a run reads each file once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import mmap
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
+from onnxport.core.user_modules import found_module
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
+from onnxport.reports.run_report import ConsultedRecord
 
 
 def describe(path: Path) -> Any:
@@ -90,3 +93,33 @@ def _locations(file: Path, *_: int) -> frozenset[str]:
         return frozenset()
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return locations(data)
+
+
+def find_change(then: ConsultedRecord | None) -> str:
+    """Describe the first change since `then`; empty if there is none."""
+    if then is None:
+        return ""
+    for name, digest in then.modules.items():
+        if _digest_or_none(found_module(name)) != digest:
+            return f"the module {name} changed"
+    for name, digest in then.files.items():
+        if _digest_or_none(Path(name)) != digest:
+            return f"{name}, which the model's code reads, changed"
+    for name, version in then.libraries.items():
+        if (now := _version(name)) != version:
+            return f"{name} {version} is {now or 'gone'}"
+    return ""
+
+
+def _digest_or_none(file: Path | None) -> str | None:
+    try:
+        return None if file is None else sha256(file).hex()
+    except OSError:
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -15,7 +15,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
 from onnxport.pipelines.graph import digests as contents
 from onnxport.pipelines.graph.cache_keys import inputs_of
-from onnxport.pipelines.graph.user_code import find_change
+from onnxport.pipelines.graph.digests import find_change
 from onnxport.pipelines.lock.entries import (
     CODE,
     LockedStage,
