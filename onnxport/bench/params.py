@@ -52,7 +52,7 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class FeedingParams(Params):
-    """What a measured model is fed."""
+    """The inputs of a measured model."""
 
     inputs: Inputs = option(
         "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors or .csv files, or ONNX "
@@ -72,7 +72,7 @@ class FeedingParams(Params):
 
 
 class BenchParams(FeedingParams):
-    """What is measured, and how."""
+    """The settings of a measurement."""
 
     runs: int = option(
         "Timed runs per row, at least. A fast model gets more runs, to fill 5 ms a round.",

@@ -10,7 +10,7 @@ import click
 from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import subcommand
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.options import given_options, naming_options, options_of
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import PROVEN, printable
 
@@ -27,13 +27,11 @@ from onnxport.core.errors import PROVEN, printable
 @output_options
 def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Output, **options: Any) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines.params import params_of
     from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
     from onnxport.reports.bench.terminal import bench_lines, failures, notes
 
-    with naming_options():
-        params = params_of(BenchParams, given_options(options), purpose="a bench")
+    params = params_from(BenchParams, options, purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
     with saving(report_files, "bench", package="onnxport.reports.bench") as save:
         report = measurements.bench(artifacts, params, output.progress(), output.arguments)

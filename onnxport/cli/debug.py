@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given_options, naming_options, options_of
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
@@ -42,14 +42,12 @@ def command(
 ) -> int:
     from onnxport.formats.artifact import Artifact
     from onnxport.pipelines import validation_run
-    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
     from onnxport.reports.diagnosis import diagnosis_lines
 
     if destination is not None and destination.resolve() in {path.resolve() for path in report_files}:
         raise UsageError("-o and --report name one file", fix="give -o a folder of its own")
-    with naming_options():
-        params = params_of(DebugParams, given_options(options), purpose="debugging")
+    params = params_from(DebugParams, options, purpose="debugging")
     with saving(report_files, "debug") as save:
         report = validation_run.debug(
             Artifact.open(reference),

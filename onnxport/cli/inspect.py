@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given_options, naming_options, options_of
+from onnxport.cli.options import given_options, options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.deployment.params import DeploymentParams
@@ -82,12 +82,10 @@ def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, ou
 
 def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: dict[str, Any]) -> int:
     from onnxport.deployment.analysis import deployment
-    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
     from onnxport.reports.deployment import terminal
 
-    with naming_options():
-        params = params_of(DeploymentParams, given_options(options), purpose="inspection")
+    params = params_from(DeploymentParams, options, purpose="inspection")
     with saving(files, "inspect", package=terminal.__package__) as save:
         report = deployment(model, params)
         save(report)

@@ -15,9 +15,10 @@ from pydantic.fields import FieldInfo
 
 from onnxport.cli.output import PATH
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.params import RefusedValue
+from onnxport.pipelines.params import RefusedValue, params_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = TypeVar("P", bound=BaseModel)
 
 
 def options_of(
@@ -78,6 +79,12 @@ def naming_options() -> Iterator[None]:
         raise UsageError(
             f"{_option_name(refusal.name)} has the value {refusal.value}", fix=refusal.fix
         ) from None
+
+
+def params_from(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
+    """Fill the params model from the given options of a command line."""
+    with naming_options():
+        return params_of(model, given_options(options), purpose=purpose)
 
 
 def _option_name(name: str) -> str:

@@ -10,7 +10,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.options import given_options, naming_options, options_of
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError, printable
 from onnxport.profiling.params import ProfileParams
@@ -37,13 +37,11 @@ def command(
     model: Path, trace_file: Path | None, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
     from onnxport.formats.artifact import Artifact, Staging, writing
-    from onnxport.pipelines.params import params_of
     from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
     from onnxport.reports.profile.terminal import profile_lines
 
-    with naming_options():
-        params = params_of(ProfileParams, given_options(options), purpose="a profile")
+    params = params_from(ProfileParams, options, purpose="a profile")
     if trace_file is not None:
         _check_trace(trace_file, report_files)
     with ExitStack() as stack:

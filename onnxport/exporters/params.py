@@ -13,7 +13,7 @@ from onnxport.optimizers.params import Opset
 
 
 class ExportParams(Params):
-    """How a framework's model becomes ONNX."""
+    """The settings of an export to ONNX."""
 
     weights: Path | None = option(
         "State dict (.pt, .pth, .safetensors) or Keras weights (.weights.h5) for the model that a factory builds. Only "

@@ -37,7 +37,7 @@ Opset = Annotated[
 
 
 class OptimizeParams(Params):
-    """How an ONNX model becomes a current, small one."""
+    """The settings of an optimization."""
 
     opset: Opset = None
     simplify: bool = option("Fold, fuse and remove nodes, until nothing changes.", default=True)

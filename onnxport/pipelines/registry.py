@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from pydantic import BaseModel
 
 from onnxport.converters.params import CoremlParams, OrtParams, TfliteParams
 from onnxport.core.errors import UsageError
 from onnxport.core.plugins import Kind, installed
+from onnxport.formats.artifact import Format
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import RUNS_ON, require
@@ -16,57 +20,27 @@ from onnxport.pipelines.environment import TARGETS as TARGET_LIBRARIES
 from onnxport.pipelines.stages import Stage, Worker
 from onnxport.quantize.params import QuantizeParams
 
+
+def _stage(
+    name: str,
+    params: type[BaseModel],
+    libraries: tuple[str, ...],
+    gives: Format = "onnx",
+    *,
+    rewrites: bool = False,
+) -> Stage:
+    """Return one of our stages; its worker has its name."""
+    worker = f"onnxport.pipelines.workers:{name}"
+    return Stage(name, params, "onnx", gives, libraries, worker, rewrites)
+
+
 TARGETS: Mapping[str, Stage] = {
-    stage.name: stage
-    for stage in (
-        Stage(
-            "tflite",
-            TfliteParams,
-            takes="onnx",
-            gives="tflite",
-            libraries=TARGET_LIBRARIES["tflite"],
-            worker="onnxport.pipelines.workers:tflite",
-            rewrites=True,
-        ),
-        Stage(
-            "coreml",
-            CoremlParams,
-            takes="onnx",
-            gives="coreml",
-            libraries=TARGET_LIBRARIES["coreml"],
-            worker="onnxport.pipelines.workers:coreml",
-            rewrites=True,
-        ),
-        Stage(
-            "ort",
-            OrtParams,
-            takes="onnx",
-            gives="ort",
-            libraries=TARGET_LIBRARIES["ort"],
-            worker="onnxport.pipelines.workers:ort",
-        ),
-    )
+    "tflite": _stage("tflite", TfliteParams, TARGET_LIBRARIES["tflite"], "tflite", rewrites=True),
+    "coreml": _stage("coreml", CoremlParams, TARGET_LIBRARIES["coreml"], "coreml", rewrites=True),
+    "ort": _stage("ort", OrtParams, TARGET_LIBRARIES["ort"], "ort"),
 }
-
-QUANTIZE = Stage(
-    "quantize",
-    QuantizeParams,
-    takes="onnx",
-    gives="onnx",
-    libraries=RUNS_ON["onnx"],
-    worker="onnxport.pipelines.workers:quantize",
-    lowers=True,
-)
-
-OPTIMIZE = Stage(
-    "optimize",
-    OptimizeParams,
-    takes="onnx",
-    gives="onnx",
-    libraries=RUNS_ON["onnx"],
-    worker="onnxport.pipelines.workers:optimize",
-    checks_passes=True,
-)
+QUANTIZE = replace(_stage("quantize", QuantizeParams, RUNS_ON["onnx"]), lowers=True)
+OPTIMIZE = replace(_stage("optimize", OptimizeParams, RUNS_ON["onnx"]), checks_passes=True)
 
 # The steps that targets of a pipeline share.
 STAGES: Mapping[str, Stage] = {stage.name: stage for stage in (OPTIMIZE, QUANTIZE)}

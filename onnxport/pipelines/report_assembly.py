@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job made, and the verdict on it.
+    """The result of a job: its product and the verdict.
 
     Attributes:
         target: the name of the last stage.

@@ -13,7 +13,7 @@ from onnxport.runtimes.options import THREADS, OrtLevel
 
 
 class ProfileParams(FeedingParams):
-    """How a model is profiled."""
+    """The settings of a profile."""
 
     source: Path | None = option(
         "The .onnx file that MODEL was made from. The profile then shows its node names.",

@@ -52,7 +52,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker must have in common with the caller.
+    """The versions that worker and caller must share.
 
     Attributes:
         versions: by name.

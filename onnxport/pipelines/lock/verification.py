@@ -220,7 +220,7 @@ def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verifica
 
 
 def _bytes(artifact: Artifact, locked: LockedArtefact) -> Check:
-    """Of all files that the lock lists and, in a folder, of no others."""
+    """Compare all files with the lock; a folder may have no others."""
     root = artifact.path if artifact.is_folder else artifact.path.parent
     main = None if artifact.is_folder else next(iter(locked.made.files))
     wrong = []

@@ -85,7 +85,7 @@ _IN_FLOAT = {"precision": None, "io": "float"}
 
 @dataclass(frozen=True)
 class _Start:
-    """What the last step starts from: a model, with the notes and facts of the steps before."""
+    """The input of the last step: a model, with the notes and facts of the steps before."""
 
     model: Model
     notes: tuple[str, ...] = ()
