@@ -117,7 +117,7 @@ def activation_that_overflows_on_one_sample(sandbox: Sandbox) -> tuple[str | Pat
     return INT8
 
 
-@case(2, "the samples in samples look wrong", "1 of 12 samples repeat", "4.npz", "without --strict")
+@case(2, "the samples in samples look wrong", "1 of 12 samples repeat", "4.npz", "leave --strict out")
 def samples_that_repeat_with_strict(sandbox: Sandbox) -> tuple[str | Path, ...]:
     folder = samples(sandbox)
     (folder / "4.npz").write_bytes((folder / "2.npz").read_bytes())
@@ -131,7 +131,7 @@ def images_that_are_damaged(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
-@case(2, "--preprocess is for images, and samples holds none; prepare the arrays so, and leave it out")
+@case(2, "--preprocess is for images, and samples holds none; leave it out, and give preprocessed arrays")
 def preprocessing_of_arrays(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return (*INT8, "--preprocess", "scale=1/255")
