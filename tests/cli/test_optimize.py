@@ -23,7 +23,7 @@ case = registering(CASES)
 
 WIDTH = 64
 # Has weights of any size stay beside the model.
-LARGE = "import onnxport.formats.model\nonnxport.model._APART = 0\n"
+LARGE = "import onnxport.formats.model\nonnxport.formats.model._APART = 0\n"
 
 
 def chain(folder: Path, *, data: str = "chain.bin") -> Path:
