@@ -122,7 +122,7 @@ def check_absent(paths: Iterable[Path]) -> None:
     there = [str(path) for path in paths if path.exists() or path.is_symlink()]
     if there:
         verb = "is" if len(there) == 1 else "are"
-        raise UsageError(f"{' and '.join(there)} already {verb} there", fix="give --force to overwrite")
+        raise UsageError(f"{' and '.join(there)} {verb} already there", fix="give --force to overwrite")
 
 
 def write(texts: Mapping[Path, str]) -> None:
