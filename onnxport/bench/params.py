@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.errors import UsageError
 from onnxport.core.option_types import Params, Seconds, Seed, option
+from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 from onnxport.runtimes.options import THREADS, OrtLevel
-from onnxport.samples.params import Inputs, Preprocess, Shape, check_preprocess
 
 
 def _split(given: Any) -> tuple[Any, ...]:

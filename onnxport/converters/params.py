@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from onnxport.converters.app_metadata import Functions, Images, Labels, Normalizations
 from onnxport.core.named_values import Entries, Texts
 from onnxport.core.option_types import Params, option
-from onnxport.samples.params import Shape
+from onnxport.runtimes.feeding_options import Shape
 
 Layout = Literal["keep", "nhwc"]
 Route = Literal["auto", "direct", "onnx2tf"]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from onnxport.core.option_types import Params, option
-from onnxport.samples.params import Shape
+from onnxport.runtimes.feeding_options import Shape
 
 ALL = "all"
 TIMEOUT = 120.0  # seconds; for a model of 30 MB the slowest runtime needed a tenth of that

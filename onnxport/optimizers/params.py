@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, model_validator
 
 from onnxport.core.errors import UsageError
 from onnxport.core.option_types import Names, Params, option
-from onnxport.samples.params import Shape
+from onnxport.runtimes.feeding_options import Shape
 
 # The oldest opset that a model can be converted to, and the newest that ONNX Runtime (1.31) runs.
 LOWEST_OPSET, NEWEST_OPSET = 11, 26

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from onnxport.core.errors import UsageError
 from onnxport.core.option_types import MemoryLimit, Names, Params, Seed, internal, option
-from onnxport.samples.params import Preprocess
+from onnxport.runtimes.feeding_options import Preprocess
 
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
 Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]

@@ -11,7 +11,7 @@ from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.errors import UsageError
 from onnxport.core.named_values import Numbers, Settings, Texts
 from onnxport.core.option_types import MemoryLimit, Names, Params, Seconds, Seed, internal, option
-from onnxport.samples.params import Inputs, Preprocess, Shape, check_preprocess
+from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 
 GENERATED = 3  # one of each kind of input (samples/generator.py)
 READ = 20
