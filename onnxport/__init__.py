@@ -9,7 +9,7 @@
     with onnxport.load("model.tflite") as runtime:
         answers = runtime.run({"input": array})
 
-The names below are imported when they are first used: `import onnxport` itself loads no library.
+The names below are imported on first use: `import onnxport` itself loads no library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from __future__ import annotations
 import importlib
 import os
 
-# From 1.29 on ONNX Runtime reports every session to its makers, and keeps a device number in the home folder for
-# that, unless this is set before it is first imported. Who wants that sets the variable himself.
+# ONNX Runtime 1.29 and later sends telemetry of every session and stores a device number in the home folder, unless
+# this is set before its first import. A value of the user's stays.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 from onnxport.core.lazy_imports import defer
@@ -26,7 +26,7 @@ from onnxport.core.version import __version__
 
 defer()
 
-TYPE_CHECKING = False  # type checkers take it for true; the import of typing is saved
+TYPE_CHECKING = False  # type checkers read it as true; saves the import of typing
 if TYPE_CHECKING:
     from onnxport.api import (
         ConversionResult,

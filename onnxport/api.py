@@ -1,4 +1,4 @@
-"""The functions behind `import onnxport`: what the command line does, for Python callers."""
+"""The functions behind `import onnxport`: the commands for Python callers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Artifact, path_of
-from onnxport.pipelines import export_run, runner, validation_run
-from onnxport.pipelines.jobs import conversion, optimization, quantization
+from onnxport.pipelines import runner, validation_run
+from onnxport.pipelines.jobs import Export, Job, conversion, exportation, optimization, quantization
 from onnxport.pipelines.params import params_of
 from onnxport.pipelines.step_times import Progress
 from onnxport.reports.run_report import RunReport
@@ -22,7 +22,7 @@ from onnxport.validate.report import Report
 if TYPE_CHECKING:
     from onnxport.bench.report import BenchReport
     from onnxport.deployment.report import DeploymentReport
-    from onnxport.pipelines.executors.progress import Watcher
+    from onnxport.pipelines.executors.base import Watcher
     from onnxport.profiling.report import ProfileReport
     from onnxport.reports.pipeline_report import PipelineReport
     from onnxport.runtimes.base import Runtime
@@ -36,8 +36,8 @@ class ConversionResult:
 
     Attributes:
         path: the artefact's main file.
-        report: the verdict on it and its figures.
-        run: all of the run: sizes, timings, notes, versions; what `--json` prints.
+        report: the verdict with its figures.
+        run: the report of the whole run, as `--json` prints it: sizes, timings, notes, versions.
     """
 
     path: Path
@@ -56,28 +56,28 @@ def convert_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
-    """Converts an ONNX file and proves the result against ONNX Runtime's answers on the original.
+    """Convert an ONNX file and prove the result against ONNX Runtime's answers on the original.
 
     Args:
         model: an `.onnx` file.
         to: the target, "tflite", "coreml" or "ort".
-        output: where the artefact goes; beside the model, under the target's suffix, unless given.
-        validate: False lets the artefact out unproven; its report and its provenance say so.
-        keep_rejected: keeps a candidate that fails the proof, as <stem>.rejected<suffix>.
-        latency: False leaves a result of lower precision untimed.
-        progress: is told which step starts and ends.
-        **options: the fields of the target's params (converters.params) and of ValidateParams, as the options
-            of `onnxport convert` are spelled: shape, layout, level, samples, seed, rtol, atol, inputs.
+        output: the artefact's path; beside the model, under the target's suffix, unless given.
+        validate: False delivers the artefact without a proof; its report and its provenance say so.
+        keep_rejected: keep a candidate that fails the proof, as <stem>.rejected<suffix>.
+        latency: False skips the timing of a lower precision.
+        progress: receives the start and the end of each step.
+        **options: the fields of the target's params (converters.params) and of ValidateParams, spelled as the options
+            of `onnxport convert`: shape, layout, level, samples, seed, rtol, atol, inputs.
 
     Raises:
-        NotProvenError: the candidate differs from the model or nothing could prove that it does not; its
-            `report` has the figures. No artefact is left.
-        OnnxportError: what else prevents the conversion; see docs/exit-codes.md for its kinds.
+        NotProvenError: the candidate differs from the model, or the proof was inconclusive; its `report` has the
+            figures. No artefact is left.
+        OnnxportError: another error; see docs/exit-codes.md for its kinds.
     """
     job = conversion(
         model, to, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
-    return _passed(job.output, runner.run(job, "convert", progress))
+    return _run(job, "convert", progress)
 
 
 def quantize_model(
@@ -91,24 +91,21 @@ def quantize_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
-    """Brings an ONNX file to lower precision and measures what that costs against the original.
+    """Quantize an ONNX file and measure the loss against the original.
 
     Args:
         model: an `.onnx` file.
         precision: "int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights" or "int4-weights".
-        output: where the result goes; <stem>_<precision>.onnx beside the model unless given.
+        output: the result's path; <stem>_<precision>.onnx beside the model unless given.
         validate, keep_rejected, latency, progress: see convert_model.
-        **options: the fields of QuantizeParams (quantize.params) and of ValidateParams, as the options of
-            `onnxport quantize` are spelled: calib, method, budget, ...
+        **options: the fields of QuantizeParams (quantize.params) and of ValidateParams: calib, method, budget, ...
 
-    Raises:
-        NotProvenError: the result costs more than it may; its `report` has the figures. No artefact is left.
-        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    Raises: as convert_model.
     """
     job = quantization(
         model, precision, output, options, validate=validate, keep_rejected=keep_rejected, latency=latency
     )
-    return _passed(job.output, runner.run(job, "quantize", progress))
+    return _run(job, "quantize", progress)
 
 
 def export_model(
@@ -120,22 +117,19 @@ def export_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
-    """Exports a framework's model to ONNX and proves the result against the framework's own answers.
+    """Export a framework's model to ONNX and prove the result against the framework's own answers.
 
     Args:
         source: a file or folder of PyTorch, TensorFlow, scikit-learn, a boosting library or PaddlePaddle, or
             "package.module:function", which builds a model.
-        output: where the ONNX file goes; <name>.onnx in the current folder, or beside the file, unless given.
+        output: the ONNX file; beside the source file, or <name>.onnx in the current folder, unless given.
         validate, keep_rejected, progress: see convert_model.
-        **options: the fields of ExportParams (exporters.params) and of ValidateParams, as the options of
-            `onnxport export` are spelled: weights, input, dynamic, trust, ...
+        **options: the fields of ExportParams (exporters.params) and of ValidateParams: weights, input, dynamic, ...
 
-    Raises:
-        NotProvenError: the ONNX model computes something else; its `report` has the figures. No artefact is left.
-        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    Raises: as convert_model.
     """
-    job = export_run.export_job(source, output, options, validate=validate, keep_rejected=keep_rejected)
-    return _passed(job.output, export_run.run(job, "export", progress))
+    job = exportation(source, output, options, validate=validate, keep_rejected=keep_rejected)
+    return _run(job, "export", progress)
 
 
 def optimize_model(
@@ -147,39 +141,37 @@ def optimize_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> ConversionResult:
-    """Brings an ONNX file to another opset, simplifies it, and proves that it computes the same.
+    """Convert an ONNX file to another opset, simplify it, and prove that it computes the same.
 
     Args:
         model: an `.onnx` file.
-        output: where the result goes; <stem>_optimized.onnx beside the model unless given.
+        output: the result's path; <stem>_optimized.onnx beside the model unless given.
         validate, keep_rejected, progress: see convert_model.
-        **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams, as the options of
-            `onnxport optimize` are spelled: opset, simplify, level, fp16, ...
+        **options: the fields of OptimizeParams (optimizers.params) and of ValidateParams: opset, simplify, fp16, ...
 
-    Raises:
-        NotProvenError: the result computes something else; its `report` has the figures. No artefact is left.
-        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+    Raises: as convert_model.
     """
     job = optimization(model, output, options, validate=validate, keep_rejected=keep_rejected)
-    return _passed(job.output, runner.run(job, "optimize", progress))
+    return _run(job, "optimize", progress)
 
 
-def _passed(output: Path, run: RunReport) -> ConversionResult:
-    """What a run made; NotProvenError where that may not leave."""
+def _run(job: Job | Export, command: str, progress: Progress | None) -> ConversionResult:
+    """Run a job; NotProvenError if its result is not delivered."""
+    run = runner.run(job, command, progress)
     run.check()
-    return ConversionResult(output, run.artifacts[0].report, run)
+    return ConversionResult(job.output, run.artifacts[0].report, run)
 
 
 def validate_model(
     reference: StrPath, candidate: StrPath, *, progress: Progress | None = None, **options: Any
 ) -> Report:
-    """Compares what two model files compute; both may be `.onnx`, `.ort`, `.tflite` or `.mlpackage`.
+    """Compare what two model files compute; both may be `.onnx`, `.ort`, `.tflite` or `.mlpackage`.
 
     Args:
         **options: the fields of ValidateParams: samples, seed, rtol, atol, inputs, shape, ...
 
     Returns:
-        The verdict with its figures per output; `passed` is True if the candidate is equivalent.
+        The verdict with figures per output; `passed` is True if the candidate is equivalent.
     """
     params = params_of(ValidateParams, options, purpose="validation")
     run = validation_run.validate(Artifact.open(reference), Artifact.open(candidate), params, progress)
@@ -194,16 +186,16 @@ def debug_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> Report:
-    """Finds the ONNX node at which a candidate begins to differ.
+    """Find the ONNX node at which a candidate begins to differ.
 
     Args:
         reference: an `.onnx` file.
         candidate: an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file with the same inputs and outputs.
-        output: a folder that gets the node as a model of its own, with its inputs and both answers.
+        output: a folder for the node as a separate model, with its inputs and both answers.
         **options: the fields of DebugParams: those of ValidateParams, memory_limit, layers.
 
     Returns:
-        The verdict as `validate_model` gives it; its `diagnosis` names the node.
+        The verdict as from `validate_model`; its `diagnosis` names the node.
     """
     params = params_of(DebugParams, options, purpose="debugging")
     folder = None if output is None else path_of(output, "the output", fix="give the path of a folder")
@@ -214,71 +206,69 @@ def debug_model(
 def inspect_deployment(
     model: StrPath, runs_on: str | Iterable[str] = "all", **options: Any
 ) -> DeploymentReport:
-    """Which runtimes take a model, wholly or in part, which nodes fall back and why.
+    """Return which runtimes run a model, completely or in part, which nodes fall back and why.
 
     Args:
-        model: an `.onnx` file; some runtimes take other formats, too.
-        runs_on: names of runtimes, as `onnxport inspect --runs-on` has them, or "all".
+        model: an `.onnx` file; some runtimes take other formats too.
+        runs_on: names of runtimes as in `onnxport inspect --runs-on`, or "all".
         **options: the fields of DeploymentParams: shape, timeout, error_on_fallback.
 
     Raises:
-        MissingDependencyError: a runtime that was named is not here, and nothing is known of what it takes.
-        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+        MissingDependencyError: a named runtime is missing, and its operators are not known either.
+        OnnxportError: another error; see docs/exit-codes.md for its kinds.
     """
     from onnxport.deployment.analysis import deployment
     from onnxport.deployment.params import DeploymentParams
 
     words = runs_on if isinstance(runs_on, str) else tuple(runs_on)
     if not words:
-        raise UsageError("no runtime is named", fix='give runs_on="all", or names of runtimes')
+        raise UsageError("no runtime is given", fix='give runs_on="all", or names of runtimes')
     params = params_of(DeploymentParams, {"runs_on": words, **options}, purpose="inspection")
     return deployment(model, params)
 
 
 def profile_model(model: StrPath, *, progress: Progress | None = None, **options: Any) -> ProfileReport:
-    """Where the time of a run goes, in ONNX Runtime or LiteRT, told in nodes of the ONNX model.
+    """Measure the time of each ONNX node of a model in ONNX Runtime or LiteRT.
 
     Args:
         model: an `.onnx`, `.ort` or `.tflite` file.
         **options: the fields of ProfileParams: source, runs, warmup, threads, provider, level, shape, inputs, ...
 
     Raises:
-        MissingDependencyError: a package for Core ML, whose times only Xcode tells.
+        MissingDependencyError: a Core ML package, which only Xcode can profile.
         MachineError: the runtime crashed or hung.
-        OnnxportError: what else prevents it; see docs/exit-codes.md for its kinds.
+        OnnxportError: another error; see docs/exit-codes.md for its kinds.
     """
-    from onnxport.pipelines import profile_run
+    from onnxport.pipelines.runner import measurements
     from onnxport.profiling.params import ProfileParams
 
     params = params_of(ProfileParams, options, purpose="a profile")
-    return profile_run.profile(Artifact.open(model), params, progress).report
+    return measurements.profile(Artifact.open(model), params, progress).report
 
 
 def bench_models(
     models: StrPath | Iterable[StrPath], *, progress: Progress | None = None, **options: Any
 ) -> BenchReport:
-    """Measures how fast, how large and how hungry models are on this machine, each in a process of its own, in turns.
+    """Measure speed, size and memory use of models on this machine, in separate processes and in turns.
 
     Args:
         models: one or several `.onnx`, `.ort`, `.tflite` and `.mlpackage` files.
-        progress: is told which step starts and ends.
-        **options: the fields of BenchParams (bench.params), as the options of `onnxport bench` are spelled: runs,
-            warmup, threads, providers, levels, batch, inputs, shape, ...
+        progress: receives the start and the end of each step.
+        **options: the fields of BenchParams (bench.params): runs, warmup, threads, providers, levels, batch, ...
 
     Returns:
-        A row per model and setting. What could not be measured is a row that says why; its `exit_code` and the
-        report's are what the command would have ended with.
+        A row per model and setting. A failed measurement is a row with its reason; the `exit_code` of rows and report
+        are those of the command.
 
     Raises:
-        OnnxportError: nothing was measured: a file that is missing, an option that cannot be meant, a size that nobody
-            gave.
+        OnnxportError: nothing was measured: a missing file, an invalid option, or an open size without a value.
     """
     from onnxport.bench.params import BenchParams
-    from onnxport.pipelines import bench_run
+    from onnxport.pipelines.runner import measurements
 
     given = (models,) if isinstance(models, str | os.PathLike) else tuple(models)
     params = params_of(BenchParams, options, purpose="a bench")
-    return bench_run.bench([Artifact.open(model) for model in given], params, progress)
+    return measurements.bench([Artifact.open(model) for model in given], params, progress)
 
 
 def run_pipeline(
@@ -291,22 +281,22 @@ def run_pipeline(
     scheduler: str | None = None,
     progress: Watcher | None = None,
 ) -> PipelineReport:
-    """Makes the artefacts that a pipeline.yaml asks for, each proven; what is unchanged comes out of the cache.
+    """Make the artefacts of a pipeline.yaml, each proven; unchanged ones come from the cache.
 
     Args:
         pipeline: the file; paths in it are relative to its folder.
-        targets: names of those to make, as `phone`, `model/phone` or `model/phone/int8`; all unless given.
-        frozen: whether all has to be as pipeline.lock says.
-        jobs: how many products are made at a time, each in a process of its own from two on. Like all that starts
-            processes, it needs no `if __name__ == "__main__"`: they are no copies of the caller's.
-        memory_limit: what these may take together, as estimated: "8GB"; most of what is free unless given.
-        scheduler: of a Dask cluster whose workers make them instead, as tcp://host:8786.
-        progress: is told how each product comes along.
+        targets: names of targets, as `phone`, `model/phone` or `model/phone/int8`; all unless given.
+        frozen: whether everything must match pipeline.lock.
+        jobs: number of products made at a time; from two on in separate processes, which need no
+            `if __name__ == "__main__"`.
+        memory_limit: maximum estimated memory of these together, as "8GB"; most of the free memory unless given.
+        scheduler: a Dask scheduler whose workers make them instead, as tcp://host:8786.
+        progress: receives the progress of each product.
 
     Raises:
-        PipelineFailedError: something failed, which kept nothing else from being made; its `report` says what, its
-            `exit_code` what the command would have ended with.
-        OnnxportError: the file cannot be meant, and nothing was done.
+        PipelineFailedError: something failed, and the rest was made; its `report` has the details, its `exit_code` is
+            that of the command.
+        OnnxportError: the file is wrong; nothing was done.
     """
     from onnxport.core.memory import bytes_of
     from onnxport.pipelines.execution.run import run
@@ -332,18 +322,18 @@ def run_pipeline(
 
 
 def load(path: StrPath, *, runtime: str = "auto", function: str = "") -> Runtime:
-    """Loads an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file to run it; use the result as a context manager.
+    """Load an `.onnx`, `.ort`, `.tflite` or `.mlpackage` file to run it; use the result as a context manager.
 
-    `run({name: array})` takes and gives the ONNX model's names and dtypes, whatever the format.
+    `run({name: array})` takes and returns the ONNX model's names and dtypes in every format.
 
     Args:
-        runtime: who runs it, where that is a choice (docs/runtimes.md): "tract" for an `.onnx` file.
-        function: which function of an `.mlpackage` is to answer; its default one unless given.
+        runtime: the runtime, if there is a choice (docs/runtimes.md): "tract" for an `.onnx` file.
+        function: the function of an `.mlpackage`; its default one unless given.
 
     Raises:
-        InputError: no model, or one that the runtime refuses.
-        UsageError: a runtime that there is not.
-        MissingDependencyError: one that is not installed.
+        InputError: the file is no model, or the runtime refuses it.
+        UsageError: there is no such runtime.
+        MissingDependencyError: the runtime is not installed.
     """
     from onnxport import runtimes
     from onnxport.runtimes.settings import runtime_options

@@ -149,7 +149,7 @@ def check_imports(*arguments: str) -> None:
     names = dict.fromkeys(
         name if name.startswith("onnxport") else name.partition(".")[0] for name, _ in found
     )
-    assert {"onnx_ir", "onnxruntime", "onnxport.pipelines.runner"} <= set(names)
+    assert {"onnx_ir", "onnxruntime", "onnxport.pipelines.runner.steps"} <= set(names)
     # The same imports again, in one thread and nothing between them.
     program = (
         "import contextlib, importlib, sys, time\n"

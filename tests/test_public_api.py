@@ -258,7 +258,7 @@ def test_wrong_option_is_a_usage_error(options: dict[str, Any], says: str, tmp_p
 @pytest.mark.parametrize(
     ("precision", "options", "says"),
     [
-        ("int8", {}, "--int8 needs samples of what the model will meet"),
+        ("int8", {}, "--int8 needs samples of the model's inputs"),
         ("int8", {"calib": 5}, "option 'calib' has the value 5; give a path"),
         (
             "int8",
@@ -340,9 +340,9 @@ def test_wrong_option_of_a_pipeline_is_a_usage_error(
         ({"budget": {"sqnr": None}}, "has the value None; give a number"),
         ({"timeout": 0}, "give more than 0, 1000000 at most"),
         ({"inputs": 5}, "option 'inputs' has the value 5; give a path"),
-        ({"inputs": "a\0b"}, "give a path without a character 0"),
-        ({"report_tensors": "a\0b.npz"}, "give a path without a character 0"),
-        ({"inputs": ".", "report_tensors": "t.npz"}, "--report-tensors t.npz lies among the inputs"),
+        ({"inputs": "a\0b"}, "give a path without a NUL character"),
+        ({"report_tensors": "a\0b.npz"}, "give a path without a NUL character"),
+        ({"inputs": ".", "report_tensors": "t.npz"}, "--report-tensors t.npz lies in the folder of inputs"),
     ],
 )
 def test_wrong_option_of_the_judge_is_a_usage_error(options: dict[str, Any], says: str) -> None:

@@ -1,7 +1,4 @@
-"""The options of a bench: one model for the command line and for keyword arguments.
-
-Imports little, since every `--help` imports it: a field's description is its help text.
-"""
+"""The options of `onnxport bench`, and those that it shares with `profile`."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from onnxport.core.child_process import RUN_TIMEOUT
 from onnxport.core.errors import UsageError
-from onnxport.formats.input_shapes import Shapes
+from onnxport.core.option_types import Params, Seconds, Seed, option
+from onnxport.runtimes.feeding_options import Inputs, Preprocess, Shape, check_preprocess
 from onnxport.runtimes.options import THREADS, OrtLevel
-from onnxport.validate.params import Preprocess
 
 
 def _split(given: Any) -> tuple[Any, ...]:
@@ -28,15 +25,15 @@ def _split(given: Any) -> tuple[Any, ...]:
     return (given,)
 
 
-def _numbers(option: str, most: int) -> BeforeValidator:
-    """Return a validator of lists of whole numbers from 1 to `most`."""
+def _numbers(name: str, most: int) -> BeforeValidator:
+    """Return the validator of a list of whole numbers from 1 to `most`."""
 
     def read(given: Any) -> tuple[int, ...]:
         numbers = tuple(int(each) if str(each).isdecimal() else 0 for each in _split(given))
         for number, text in zip(numbers, _split(given), strict=True):
             if not 1 <= number <= most:
                 raise UsageError(
-                    f"{option} has the value {str(text)!r}", fix=f"give numbers from 1 to {most}, as 1,2"
+                    f"{name} has the value {str(text)!r}", fix=f"give numbers from 1 to {most}, as 1,2"
                 )
         return tuple(dict.fromkeys(numbers))
 
@@ -54,120 +51,95 @@ def _levels(given: Any) -> tuple[str, ...]:
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class FeedingParams(BaseModel):
-    """The inputs of measured models."""
+class FeedingParams(Params):
+    """The inputs of a measured model."""
 
-    # Deferred: --help imports this model and validates nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    inputs: Path | None = Field(
+    inputs: Inputs = option(
+        "Folder with your own inputs; the first one is used: images, .npz, .npy, .safetensors or .csv files, or ONNX "
+        "test_data_set_* folders; or one such file.",
         default=None,
-        description="Folder with your own inputs, of which the first is used: images, .npz, .npy, .safetensors or "
-        ".csv files, or ONNX test_data_set_* folders; or one such file.",
-        json_schema_extra={"metavar": "DIR"},
     )
-    preprocess: Preprocess = Field(
-        default={},
-        description="How images in --inputs become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
-        "scale, mean, std; a preprocess.yaml in the folder says the same.",
-        json_schema_extra={"metavar": "NAME=VALUE"},
+    preprocess: Preprocess = Field(default={})
+    shape: Shape = option(
+        "Size of an input with open dimensions, as NAME=1,3,224,224; ? keeps the batch open.", default={}
     )
-    shape: Shapes = Field(
-        default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves the batch open.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
-    )
-    seed: int = Field(
-        default=0, ge=0, description="Seed of the generated inputs.", json_schema_extra={"metavar": "S"}
-    )
+    seed: Seed = 0
 
     @model_validator(mode="after")
-    def _preprocesses_something(self) -> Self:
-        if self.preprocess and self.inputs is None:
-            raise UsageError("--preprocess is for images in --inputs", fix="give the folder: --inputs DIR")
+    def _has_inputs_to_preprocess(self) -> Self:
+        check_preprocess(self.preprocess, self.inputs)
         return self
 
 
 class BenchParams(FeedingParams):
-    """The rows of a bench, and how to measure them."""
+    """The settings of a measurement."""
 
-    runs: int = Field(
+    runs: int = option(
+        "Timed runs per row, at least. A fast model gets more runs, to fill 5 ms a round.",
         default=100,
+        metavar="N",
         ge=1,
         le=1_000_000,
-        description="Least number of timed runs of each row; a fast model has more, 5 ms of them a round.",
-        json_schema_extra={"metavar": "N"},
     )
-    warmup: int = Field(
+    warmup: int = option(
+        "Runs before the timed ones. A fast model is warmed up for 0.1 s.",
         default=10,
+        metavar="N",
         ge=0,
         le=1_000_000,
-        description="Untimed runs before; a fast model is warmed up for 0.1 s.",
-        json_schema_extra={"metavar": "N"},
     )
-    threads: Annotated[tuple[int, ...], _numbers("--threads", 256)] = Field(
+    threads: Annotated[tuple[int, ...], _numbers("--threads", 256)] = option(
+        f"Kernel threads, as 1,2,4: one row for each. [default: {THREADS}]",
         default=(THREADS,),
-        description=f"Kernel threads, as 1,2,4: a row for each. [default: {THREADS}]",
-        json_schema_extra={"metavar": "N,N"},
+        metavar="N,N",
     )
-    runtimes: Words = Field(
+    runtimes: Words = option(
+        "Runtimes, as ort,tract,openvino,ncnn,mnn: one row for each that runs the artefact's format. Unless given, "
+        "ONNX Runtime, LiteRT and Core ML run their own formats.",
         default=(),
-        description="Runtimes, as ort,tract,openvino,ncnn,mnn: a row for each that runs the artefact's format. "
-        "[default: ONNX Runtime, LiteRT or Core ML, by the format]",
-        json_schema_extra={"metavar": "NAME,NAME"},
+        metavar="NAME,NAME",
     )
-    providers: Words = Field(
+    providers: Words = option(
+        "Execution providers, delegates or compute units, as cpu,xnnpack,cuda: one row for each that the artefact's "
+        "runtime knows. Unless given, ONNX Runtime uses cpu, LiteRT xnnpack and Core ML all.",
         default=(),
-        description="Execution providers, delegates or compute units, as cpu,xnnpack,cuda: a row for each that the "
-        "artefact's runtime has. [default: cpu for ONNX Runtime, xnnpack for LiteRT, all for Core ML]",
-        json_schema_extra={"metavar": "NAME,NAME"},
+        metavar="NAME,NAME",
     )
-    levels: Annotated[tuple[OrtLevel, ...], BeforeValidator(_levels)] = Field(
+    levels: Annotated[tuple[OrtLevel, ...], BeforeValidator(_levels)] = option(
+        "Graph optimizations of ONNX Runtime, as disable,all: one row for each. [default: all]",
         default=("all",),
-        description="Graph optimizations of ONNX Runtime, as disable,all: a row for each. [default: all]",
-        json_schema_extra={"metavar": "LEVEL,LEVEL"},
+        metavar="LEVEL,LEVEL",
     )
-    batch: Annotated[tuple[int, ...], _numbers("--batch", 65536)] = Field(
-        default=(),
-        description="Size of the open batch, as 1,8: a row for each. [default: 1]",
-        json_schema_extra={"metavar": "N,N"},
+    batch: Annotated[tuple[int, ...], _numbers("--batch", 65536)] = option(
+        "Size of the open batch, as 1,8: one row for each; 1 unless given.", default=(), metavar="N,N"
     )
-    reference: Path | None = Field(
+    reference: Path | None = option(
+        "Model against which the accuracy of each row is measured; the first .onnx file unless given.",
         default=None,
-        description="Model whose outputs the accuracy of each row is measured against. [default: the first .onnx file]",
-        json_schema_extra={"metavar": "FILE"},
+        metavar="FILE",
     )
-    timeout: float = Field(
-        default=RUN_TIMEOUT,
-        gt=0,
-        le=1_000_000,
-        allow_inf_nan=False,
-        description="Most seconds of loading, or of one run.",
-        json_schema_extra={"metavar": "SECONDS"},
-    )
-    against: Path | None = Field(
+    timeout: Seconds = option("Maximum seconds for loading, or for one run.", default=RUN_TIMEOUT)
+    against: Path | None = option(
+        "JSON of an earlier bench on this machine, or an earlier model, which then runs in turns with the others. "
+        "Exit 1 if a row is slower than --max-slowdown allows.",
         default=None,
-        description="JSON of an earlier bench on this machine, or an earlier model, which runs in turns with the "
-        "others: exit 1 if a row is slower than --max-slowdown allows.",
-        json_schema_extra={"metavar": "FILE"},
+        metavar="FILE",
     )
-    max_slowdown: float | None = Field(
+    max_slowdown: float | None = option(
+        "Maximum time of a row, as a multiple of the baseline's. Only with --against. [default: 1.1]",
         default=None,
+        metavar="RATIO",
         ge=1,
         le=1000,
         allow_inf_nan=False,
-        description="Largest ratio of a row's time to the earlier one. Only with --against. [default: 1.1]",
-        json_schema_extra={"metavar": "RATIO"},
     )
-    force: bool = Field(
-        default=False, description="Compare with a baseline of another machine. Only with --against."
-    )
-    patience: float | None = Field(
+    force: bool = option("Compare with a baseline of another machine. Only with --against.", default=False)
+    patience: float | None = option(
+        "Seconds to go on measuring where a busy machine makes the result unclear. [default: 6, and none without "
+        "--against where --runs is below 100]",
         default=None,
+        metavar="SECONDS",
         ge=0,
         le=86_400,
         allow_inf_nan=False,
-        description="Most seconds of further measuring on a busy machine. [default: 6, and 0 without --against where "
-        "--runs is below 100]",
-        json_schema_extra={"metavar": "SECONDS"},
     )

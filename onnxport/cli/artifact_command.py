@@ -1,49 +1,33 @@
-"""What the commands that make an artefact have in common: where it goes, whether it is proven, how the run ends."""
+"""The options and the run of commands that make an artefact."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxport.cli.options import given, spelled
+from onnxport.cli.options import given_options, naming_options
 from onnxport.cli.output import PATH, Output, output_options, report_option
 
 if TYPE_CHECKING:
-    from onnxport.pipelines.step_times import Progress
-    from onnxport.reports.run_report import RunReport
+    from onnxport.pipelines.jobs import Export, Job
 
-J_contra = TypeVar("J_contra", contravariant=True)
-J = TypeVar("J")
 Command = Callable[..., int]
 
 
-class Run(Protocol[J_contra]):
-    """runner.run, or exporting.run."""
-
-    def __call__(
-        self,
-        job: J_contra,
-        command: str,
-        progress: Progress | None = None,
-        save: Callable[[RunReport], None] = ...,
-        arguments: Sequence[str] = (),
-    ) -> RunReport: ...
-
-
 @dataclass(frozen=True)
-class Making:
-    """How an artefact is to be made.
+class ArtifactRequest:
+    """The options of a command that makes an artefact.
 
     Attributes:
-        destination: where it goes; None for beside its source.
-        options: those of the params models that the user gave.
-        wishes: keyword arguments of the function that makes the job.
+        destination: its path; None for the default beside its source.
+        options: the given options of the params models.
+        wishes: keyword arguments of the function that builds the job.
     """
 
     destination: Path | None
@@ -52,42 +36,45 @@ class Making:
     report_files: tuple[Path, ...]
     output: Output
 
-    def run(self, command: str, job: Callable[..., J], run: Run[J], *subject: object) -> int:
-        """Makes the job of `subject` and runs it; returns the exit code.
+    def run(self, command: str, job: Callable[..., Job | Export], *subject: object) -> int:
+        """Run the job of `subject`; return the exit code.
 
         Args:
-            job: see pipelines.jobs; it is given `subject`, the destination, the options and the wishes.
+            job: a function of pipelines.jobs; called with `subject`, the destination, the options and the wishes.
         """
+        from onnxport.pipelines import runner
         from onnxport.reports import saving
 
         with saving(self.report_files, command) as save:
-            with spelled():
+            with naming_options():
                 made = job(*subject, self.destination, self.options, **self.wishes)
-            report = run(made, command, self.output.progress(), save, self.output.arguments)
+            report = runner.run(made, command, self.output.progress(), save, self.output.arguments)
         self.output.run(report)
         report.check()
         return report.exit_code
 
 
-def making(
+def makes_artifact(
     options: Callable[[Command], Command],
     *,
     where: str,
     rejected: str = "OUT.rejected.onnx",
     timed: bool = False,
 ) -> Callable[[Command], Command]:
-    """Adds the options of a command that makes an artefact, and hands them to it as one Making.
+    """Add the options of a command that makes an artefact; the command gets them as one ArtifactRequest.
 
     Args:
-        options: adds those of the params models (cli/options.py).
+        options: adds the options of the params models (cli/options.py).
         where: the help text of --output.
-        rejected: what --keep-rejected keeps.
-        timed: whether a result of lower precision is timed, which --no-latency leaves out.
+        rejected: the file that --keep-rejected keeps.
+        timed: whether to add --no-latency, for a result of lower precision.
     """
     further: tuple[Callable[[Command], Command], ...] = (
         click.option("-o", "--output", "destination", type=PATH, metavar="OUT", help=where),
         options,
-        click.option("--no-validate", is_flag=True, help="Let the result out unproven; its report says so."),
+        click.option(
+            "--no-validate", is_flag=True, help="Deliver the result without a proof; its report says so."
+        ),
         click.option(
             "--keep-rejected", is_flag=True, help=f"Keep a result that fails the proof, as {rejected}."
         ),
@@ -112,9 +99,9 @@ def making(
         ) -> int:
             wishes = {"validate": not no_validate, "keep_rejected": keep_rejected}
             wishes |= {"latency": not no_latency} if timed else {}
-            asked = given({name: value for name, value in named.items() if name not in own})
-            making = Making(destination, asked, wishes, report_files, output)
-            return function(**{name: named[name] for name in own if name in named}, making=making)
+            asked = given_options({name: value for name, value in named.items() if name not in own})
+            request = ArtifactRequest(destination, asked, wishes, report_files, output)
+            return function(**{name: named[name] for name in own if name in named}, request=request)
 
         command: Command = wrapped
         for option in reversed(further):
@@ -127,5 +114,5 @@ def making(
 _latency = click.option(
     "--no-latency",
     is_flag=True,
-    help="Do not time the model and the result of lower precision, which takes two seconds.",
+    help="Do not time the model and the result of lower precision. This saves two seconds.",
 )

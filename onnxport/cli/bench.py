@@ -10,7 +10,7 @@ import click
 from onnxport.bench.params import BenchParams
 from onnxport.cli.commands import subcommand
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import PROVEN, printable
 
@@ -27,16 +27,14 @@ from onnxport.core.errors import PROVEN, printable
 @output_options
 def command(models: tuple[Path, ...], report_files: tuple[Path, ...], output: Output, **options: Any) -> int:
     from onnxport.formats.artifact import Artifact
-    from onnxport.pipelines import bench_run
-    from onnxport.pipelines.params import params_of
+    from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
     from onnxport.reports.bench.terminal import bench_lines, failures, notes
 
-    with spelled():
-        params = params_of(BenchParams, given(options), purpose="a bench")
+    params = params_from(BenchParams, options, purpose="a bench")
     artifacts = [Artifact.open(model) for model in models]
     with saving(report_files, "bench", package="onnxport.reports.bench") as save:
-        report = bench_run.bench(artifacts, params, output.progress(), output.arguments)
+        report = measurements.bench(artifacts, params, output.progress(), output.arguments)
         save(report)
     output.result(lambda: report.model_dump_json(indent=2), lambda: bench_lines(report))
     if not output.quiet and not output.json:

@@ -17,7 +17,7 @@ from onnxport.core.errors import InputError
 
 if TYPE_CHECKING:
     from onnxport.pipelines.cache import Cache
-    from onnxport.pipelines.cache.store import Kept
+    from onnxport.pipelines.cache.store import EntrySummary
 
 _DAY = 86400
 
@@ -29,12 +29,12 @@ _DAY = 86400
     "--size",
     type=SIZE,
     metavar="SIZE",
-    help="prune: how much may stay, the most recently used. [default: $ONNXPORT_CACHE_SIZE, else 10GB]",
+    help="prune: size to keep, of the most recently used. [default: $ONNXPORT_CACHE_SIZE, else 10GB]",
 )
 @click.option(
     "--calibrations",
     is_flag=True,
-    help="clear: also those of quantize, which lie in $ONNXPORT_CACHE or the user's cache folder.",
+    help="clear: also drop the calibrations of quantize, in $ONNXPORT_CACHE or the user's cache folder.",
 )
 @output_options
 def command(action: str, pipeline: Path, size: int | None, calibrations: bool, output: Output) -> int:
@@ -45,10 +45,10 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
         if given and action != of:
             raise click.UsageError(f"{name} is for onnxport cache {of}", click.get_current_context())
     if str(pipeline) != "pipeline.yaml" and not pipeline.exists():
-        raise InputError(f"{pipeline} does not exist", fix="name the pipeline.yaml whose cache is meant")
+        raise InputError(f"{pipeline} does not exist", fix="give the pipeline.yaml of the cache")
     place = pipeline / "pipeline.yaml" if pipeline.is_dir() else pipeline
     folder = folder_beside(place)
-    dropped: list[Kept] = []
+    dropped: list[EntrySummary] = []
     with Cache(folder) as cache:
         if action != "list" and folder.is_dir():
             cache.check_writable()
@@ -58,22 +58,22 @@ def command(action: str, pipeline: Path, size: int | None, calibrations: bool, o
         if action == "clear":
             shutil.rmtree(timings_beside(place), ignore_errors=True)
             if calibrations:
-                shutil.rmtree(_calibrations(), ignore_errors=True)
+                shutil.rmtree(_calibration_folder(), ignore_errors=True)
         document = _document(action, cache, dropped)
     output.result(lambda: json.dumps(document, indent=2), lambda: _text(document))
     return 0
 
 
-def _calibrations() -> Path:
+def _calibration_folder() -> Path:
     from onnxport.quantize.calibration_store import cache_folder
 
     return cache_folder()
 
 
-def _document(action: str, cache: Cache, dropped: list[Kept]) -> dict[str, Any]:
+def _document(action: str, cache: Cache, dropped: list[EntrySummary]) -> dict[str, Any]:
     from onnxport.pipelines.cache.store import size_limit
 
-    calibrations = [file for file in _calibrations().glob("*") if file.is_file()]
+    calibrations = [file for file in _calibration_folder().glob("*") if file.is_file()]
     return {
         "command": f"cache {action}",
         "folder": str(cache.folder),
@@ -81,7 +81,7 @@ def _document(action: str, cache: Cache, dropped: list[Kept]) -> dict[str, Any]:
         "products": [_row(each) for each in cache.kept()],
         "dropped": [_row(each) for each in dropped],
         "calibrations": {
-            "folder": str(_calibrations()),
+            "folder": str(_calibration_folder()),
             "count": len(calibrations),
             "size": sum(file.stat().st_size for file in calibrations),
         },
@@ -89,7 +89,7 @@ def _document(action: str, cache: Cache, dropped: list[Kept]) -> dict[str, Any]:
     }
 
 
-def _row(kept: Kept) -> dict[str, Any]:
+def _row(kept: EntrySummary) -> dict[str, Any]:
     return {
         "key": kept.key,
         "node": kept.note.node if kept.note else None,

@@ -1,4 +1,4 @@
-"""The `onnxport` command and the table of its subcommands, each imported when it is used."""
+"""The `onnxport` command and the table of its subcommands, each imported on use."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from onnxport.cli import error_output, signals
 from onnxport.cli.output import ARGUMENTS
 from onnxport.core.version import __version__
 
-# Command to the one line that both `onnxport --help` and its own --help say of it; its module has its name.
+# Command to its line in `onnxport --help` and its own --help; its module has the same name.
 COMMANDS = {
     "export": "Export a model of PyTorch, TensorFlow, scikit-learn or another framework to ONNX, proven against it.",
-    "optimize": "Bring an ONNX model to another opset, simplify it, and prove that it computes the same.",
+    "optimize": "Convert an ONNX model to another opset, simplify it, and prove that it computes the same.",
     "convert": "Convert an ONNX model to TFLite, Core ML or ONNX Runtime format and prove the result.",
-    "quantize": "Make an ONNX model smaller and faster in lower precision, and measure what that costs.",
-    "init": "Write the first pipeline.yaml of a project, fitted to its model, and a workflow that runs it.",
+    "quantize": "Make an ONNX model smaller and faster in lower precision, and measure the loss of accuracy.",
+    "init": "Write a first pipeline.yaml for a model, and a CI workflow that runs it.",
     "schema": "Print the JSON Schema of pipeline.yaml, for editors that complete its keys.",
-    "run": "Run a pipeline: models, targets and precisions of one file, what is new or changed of it.",
-    "verify": "Show what a model file was made from, and whether that still holds.",
-    "plan": "Show what a run of a pipeline would make and why, and what is cached; nothing runs.",
-    "cache": "List, prune or clear what runs of a pipeline keep.",
+    "run": "Run a pipeline: make the new or changed artefacts of a pipeline.yaml.",
+    "verify": "Show what a model file was made from, and what changed since.",
+    "plan": "Show what a run of a pipeline would make and why, and what is cached. Nothing runs.",
+    "cache": "List, prune or clear the cache of a pipeline.",
     "validate": "Prove that a model file computes what another one computes.",
-    "bench": "Measure how fast, how large and how hungry model files are on this machine.",
+    "bench": "Measure speed, size and memory use of model files on this machine.",
     "debug": "Find the node at which a model file begins to differ from the ONNX model.",
-    "inspect": "Show what is in a model file and what is unusual about it.",
-    "profile": "Show where the time of a run goes, by node and by the ONNX node that it came from.",
-    "doctor": "Show which targets work on this machine, and what the others lack.",
+    "inspect": "Show the content of a model file and what is unusual about it.",
+    "profile": "Show the time of each node of a model, and of the ONNX node that it came from.",
+    "doctor": "Show which targets work on this machine, and what the others need.",
 }
 
 
 class Commands(click.Group):
-    """A group that imports a command when it is called, and shows every failure in one form."""
+    """A group that imports a command when it is called, and shows all errors in the same form."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -53,7 +53,7 @@ class Commands(click.Group):
     def main(
         self, args: Sequence[str] | None = None, *_: Any, standalone_mode: bool = True, **extra: Any
     ) -> Any:
-        """Runs the command line; ends the process with its exit code, or returns that if not standalone."""
+        """Run the command line; end the process with its exit code, or return the code if not standalone."""
         arguments = (sys.argv[1:] if args is None else list(args)) or ["--help"]
         code = self._exit_code(arguments, **extra)
         if standalone_mode:
@@ -62,7 +62,7 @@ class Commands(click.Group):
 
     def _exit_code(self, arguments: list[str], prog_name: str | None = None, **extra: Any) -> int:
         name = prog_name or "onnxport"
-        # Read from the words themselves: a command line that click refuses has to be answered in its form too.
+        # Read from the words themselves: the error about a refused command line has the same form.
         style = error_output.Style(
             json="--json" in arguments, verbose=not {"-v", "--verbose"}.isdisjoint(arguments)
         )
@@ -74,7 +74,7 @@ class Commands(click.Group):
         except click.exceptions.Exit as leaving:
             return leaving.exit_code
         except BaseException as error:
-            return error_output.show(signals.instead_of(error), style)
+            return error_output.show(signals.error_to_show(error), style)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,7 +89,7 @@ def cli() -> None:
 
 
 def subcommand(name: str, *examples: str) -> Callable[[Callable[..., int]], click.Command]:
-    """Makes a function the subcommand `name`; it returns its exit code."""
+    """Make a function the subcommand `name`; it returns its exit code."""
     shown = "\n".join(
         ["\b", "Example:" if len(examples) == 1 else "Examples:", *(f"  {e}" for e in examples)]
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onnxport.cli.artifact_command import Making, making
+from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
@@ -26,7 +26,7 @@ from onnxport.validate.params import ValidateParams
 )
 @click.argument("model", type=PATH)
 @click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="The format to make.")
-@making(
+@makes_artifact(
     options_of(
         ValidateParams,
         targets={name: stage.params for name, stage in TARGETS.items()},
@@ -36,8 +36,7 @@ from onnxport.validate.params import ValidateParams
     rejected="OUT.rejected.*",
     timed=True,
 )
-def command(model: Path, to: str, making: Making) -> int:
-    from onnxport.pipelines import runner
+def command(model: Path, to: str, request: ArtifactRequest) -> int:
     from onnxport.pipelines.jobs import conversion
 
-    return making.run("convert", conversion, runner.run, model, to)
+    return request.run("convert", conversion, model, to)

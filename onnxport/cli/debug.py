@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.validate.debug.params import DebugParams
@@ -27,7 +27,7 @@ from onnxport.validate.debug.params import DebugParams
     "destination",
     type=PATH,
     metavar="FOLDER",
-    help="Write the node at fault to FOLDER, as a model of its own with its inputs and both answers.",
+    help="Write the node at fault to FOLDER, as a separate model with its inputs and both answers.",
 )
 @options_of(DebugParams)
 @report_option
@@ -42,14 +42,12 @@ def command(
 ) -> int:
     from onnxport.formats.artifact import Artifact
     from onnxport.pipelines import validation_run
-    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
     from onnxport.reports.diagnosis import diagnosis_lines
 
     if destination is not None and destination.resolve() in {path.resolve() for path in report_files}:
         raise UsageError("-o and --report name one file", fix="give -o a folder of its own")
-    with spelled():
-        params = params_of(DebugParams, given(options), purpose="debugging")
+    params = params_from(DebugParams, options, purpose="debugging")
     with saving(report_files, "debug") as save:
         report = validation_run.debug(
             Artifact.open(reference),

@@ -21,13 +21,13 @@ from onnxport.runtimes.registry import KINDS, RESERVED
 @subcommand("doctor", "onnxport doctor")
 @output_options
 def command(output: Output) -> int:
-    found = _examined()
+    found = _examine()
     output.result(lambda: json.dumps(found, indent=2), lambda: _text(found))
     return int(found["exit_code"])
 
 
-def _examined() -> dict[str, Any]:
-    """The whole diagnosis, as its JSON document."""
+def _examine() -> dict[str, Any]:
+    """Return the diagnosis as its JSON document."""
     lacking_core = [library for library in missing(LIBRARIES) if is_core(library)]
     return {
         "onnxport": __version__,
@@ -45,7 +45,7 @@ def _examined() -> dict[str, Any]:
         ],
         "targets": {name: _state(needs) for name, needs in TARGETS.items()},
         "sources": {name: _state(needs) for name, needs in SOURCES.items()},
-        "runtimes": {kind.name: _state(kind.distributions) for kind in KINDS},
+        "runtimes": {kind.name: _state(kind.distributions, kind.system) for kind in KINDS},
         "plugins": [_plugin(each) for kind in plugins.GROUPS for each in plugins.installed(kind)],
         "remedies": _remedies(library for library in missing(LIBRARIES) if not library.extra),
         "extras": _remedies(library for library in missing(LIBRARIES) if library.extra),
@@ -54,17 +54,27 @@ def _examined() -> dict[str, Any]:
 
 
 def _remedies(libraries: Iterable[Library]) -> list[str]:
-    """What would bring them, each line once."""
+    """Return the lines that install them, each once."""
     return list(dict.fromkeys(library.remedy for library in libraries))
 
 
-def _state(needs: tuple[str, ...]) -> dict[str, Any]:
+_SYSTEMS = {"darwin": "macOS"}
+
+
+def _state(needs: tuple[str, ...], system: str = "") -> dict[str, Any]:
+    """Return whether something works here, and what it lacks.
+
+    Args:
+        system: the only `sys.platform` where it works; empty for all.
+    """
     lacking = [library.name for library in missing(needs)]
+    if system not in ("", sys.platform):
+        lacking.append(_SYSTEMS.get(system, system))
     return {"works": not lacking, "lacks": lacking}
 
 
 def _plugin(plugin: plugins.Plugin) -> dict[str, Any]:
-    """Who brings what, not imported: whether it works is known when it is named."""
+    """Describe a plugin without importing it."""
     reserved = RESERVED if plugin.kind == "runtime" else RESERVED_STAGES
     return {
         "name": plugin.name,
@@ -83,19 +93,19 @@ def _text(found: dict[str, Any]) -> str:
     ]
     for title, is_wanted in (
         ("libraries", False),
-        ("frameworks and runtimes of others, each optional", True),
+        ("optional frameworks and runtimes", True),
     ):
         lines += ["", title, *(_row(each) for each in found["libraries"] if bool(each["extra"]) == is_wanted)]
     for kind in ("targets", "sources", "runtimes"):
-        lines += ["", kind, *(f"  {name:<18} {_said(state)}" for name, state in found[kind].items())]
+        lines += ["", kind, *(f"  {name:<18} {_in_words(state)}" for name, state in found[kind].items())]
     if found["plugins"]:
-        lines += ["", "plugins", *map(_brought, found["plugins"])]
+        lines += ["", "plugins", *map(_plugin_row, found["plugins"])]
     if found["remedies"]:
-        lines += ["", "to mend what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
+        lines += ["", "to install what is missing", *(f"  {remedy}" for remedy in found["remedies"])]
     if found["extras"]:
         lines += [
             "",
-            "to export from or run in more of them",
+            "to install more frameworks and runtimes",
             *(f"  {remedy}" for remedy in found["extras"]),
         ]
     return "\n".join(lines)
@@ -105,14 +115,13 @@ def _row(library: Mapping[str, Any]) -> str:
     return f"  {library['name']:<18} {library['version'] or 'missing':<12} {library['purpose']}"
 
 
-def _said(state: dict[str, Any]) -> str:
-    return "works" if state["works"] else f"does not work here, it lacks {', '.join(state['lacks'])}"
+def _in_words(state: dict[str, Any]) -> str:
+    if state["works"]:
+        return "works"
+    verb = "is" if len(state["lacks"]) == 1 else "are"
+    return f"does not work here: {', '.join(state['lacks'])} {verb} missing"
 
 
-def _brought(plugin: Mapping[str, Any]) -> str:
+def _plugin_row(plugin: Mapping[str, Any]) -> str:
     line = f"  {plugin['name']:<18} {plugin['kind']:<12} {plugin['distribution']} {plugin['version']}"
-    return (
-        f"{line}, cannot be used beside that of {' and '.join(plugin['rivals'])}"
-        if plugin["rivals"]
-        else line
-    )
+    return f"{line}, conflicts with that of {' and '.join(plugin['rivals'])}" if plugin["rivals"] else line

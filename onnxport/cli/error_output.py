@@ -1,4 +1,4 @@
-"""Every way in which a command fails: one clear sentence, the exit code last, a traceback only on request."""
+"""Shows the errors of commands: one sentence, then the exit code; a traceback only with --verbose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any, TextIO
 import click
 
 from onnxport.cli import signals
-from onnxport.cli.workflow_commands import inert, inert_document
 from onnxport.core.errors import (
     INTERRUPTED,
     USAGE,
@@ -22,32 +21,32 @@ from onnxport.core.errors import (
     OnnxportError,
     printable,
 )
-from onnxport.pipelines.error_text import Failure, failure_of
+from onnxport.pipelines.failures import Failure, failure_of
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a failure is to be shown."""
+    """The output options of a failure."""
 
     json: bool
     verbose: bool
 
 
 def show(error: BaseException, style: Style) -> int:
-    """Shows `error` on stderr, with --json also as the document on stdout; returns the exit code."""
-    if isinstance(error, BrokenPipeError):  # who read the help text has gone; there is nobody to tell
+    """Show `error` on stderr, with --json also as a document on stdout; return the exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of the help text has gone
         _silence(sys.stdout)
         return INTERRUPTED
-    signals.answering()
+    signals.mark_answered()
     failure = explain(error)
     if style.verbose and not isinstance(error, click.ClickException):
         show_traceback(error)
-    if style.json and not isinstance(error, NotProvenError):  # its document is the report, printed before
+    if style.json and not isinstance(error, NotProvenError):  # its document, the report, is printed already
         try:
             show_on_stdout(inert_document(json.dumps(_document(error, failure), indent=2)))
-        except OSError:  # a full disk, which may be what is to be told
+        except OSError:  # a full disk, perhaps the error itself
             _silence(sys.stdout)
-    # Ours are the line breaks; names out of files may hold what moves a terminal's cursor.
+    # Line breaks are ours; names from files may have terminal control characters.
     message = "\n".join(printable(line) for line in failure.message.split("\n"))
     show_on_stderr(f"error: {message}")
     show_on_stderr(f"exit {failure.exit_code}")
@@ -55,14 +54,14 @@ def show(error: BaseException, style: Style) -> int:
 
 
 def show_traceback(error: BaseException) -> None:
-    """Shows on stderr where `error` comes from, and what a child process of it said last."""
+    """Print the traceback of `error`, and the last output of its child process."""
     show_on_stderr("".join(traceback.format_exception(error)).rstrip())
     if output := getattr(error, "output", ""):
         show_on_stderr(output)
 
 
 def explain(error: BaseException) -> Failure:
-    """The sentence and the exit code for `error`."""
+    """Return the message and the exit code for `error`."""
     if isinstance(error, click.ClickException):
         return Failure("UsageError", _usage(error), USAGE)
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
@@ -71,7 +70,7 @@ def explain(error: BaseException) -> Failure:
 
 
 def show_on_stdout(text: str) -> None:
-    """Prints a line on stdout; a reader that has gone away changes nothing about the run."""
+    """Print a line on stdout; ignore a closed pipe."""
     try:
         click.echo(inert(text))
     except BrokenPipeError:
@@ -79,12 +78,12 @@ def show_on_stdout(text: str) -> None:
 
 
 def show_on_stderr(text: str) -> None:
-    """The same on stderr."""
+    """Print a line on stderr; ignore a closed pipe."""
     _show_on_stderr(inert(text))
 
 
 def show_command(text: str) -> None:
-    """A line on stderr that a CI service is to take for a command of its own, control characters and all."""
+    """Print a line on stderr as a command for the CI service, with its control characters."""
     _show_on_stderr(text, color=True)
 
 
@@ -96,7 +95,7 @@ def _show_on_stderr(text: str, color: bool | None = None) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Points `stream` at nothing, so that the interpreter's last flush does not fail as well."""
+    """Redirect `stream` to os.devnull, so the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -115,3 +114,19 @@ def _document(error: BaseException, failure: Failure) -> dict[str, Any]:
     if isinstance(error, BadPipelineError):
         content["faults"] = [vars(failure_of(fault)) for fault in error.faults]
     return {"error": content, "exit_code": failure.exit_code}
+
+
+def inert(text: str) -> str:
+    """Escape commands of GitHub Actions in `text`, if this runs there: names in a model file could be one.
+
+    A command begins a line with ::, or has ##[ anywhere (actions/runner, src/Runner.Common/ActionCommand.cs).
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    lines = text.replace("##[", "## [").split("\n")
+    return "\n".join(f"> {line}" if line.lstrip().startswith("::") else line for line in lines)
+
+
+def inert_document(document: str) -> str:
+    """Escape commands in a JSON document, where # occurs in strings only."""
+    return document.replace("##[", "##\\u005b")

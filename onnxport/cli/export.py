@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnxport.cli.artifact_command import Making, making
+from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
 from onnxport.exporters.params import ExportParams
@@ -19,11 +19,11 @@ from onnxport.validate.params import ValidateParams
     "onnxport export pipeline.skops --inputs table.csv",
 )
 @click.argument("source")
-@making(
+@makes_artifact(
     options_of(ExportParams, ValidateParams),
     where="Where the ONNX file goes; beside SOURCE, or FUNCTION.onnx here, unless given.",
 )
-def command(source: str, making: Making) -> int:
-    from onnxport.pipelines import export_run
+def command(source: str, request: ArtifactRequest) -> int:
+    from onnxport.pipelines.jobs import exportation
 
-    return making.run("export", export_run.export_job, export_run.run, source)
+    return request.run("export", exportation, source)

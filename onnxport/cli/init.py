@@ -33,14 +33,14 @@ from onnxport.core.errors import printable
 @click.option(
     "--ci",
     type=click.Choice(["github", "gitlab", "none"]),
-    help="Whose workflow is written beside it; unless given, that of the host that the project is on.",
+    help="The CI whose workflow is written too. [default: that of the project's host]",
 )
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @output_options
 def command(model: str | None, destination: Path, ci: Any, force: bool, output: Output) -> int:
-    from onnxport.pipelines.init.project import begin
+    from onnxport.pipelines.init.project import create_project
 
-    begun = begin(model, destination, ci, force=force, progress=output.progress())
+    begun = create_project(model, destination, ci, force=force, progress=output.progress())
     document = {
         "written": [str(path) for path in begun.written],
         "models": begun.models,

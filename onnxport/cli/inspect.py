@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import given_options, options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError
 from onnxport.deployment.params import DeploymentParams
@@ -30,13 +30,13 @@ from onnxport.deployment.params import DeploymentParams
     type=PATH,
     multiple=True,
     metavar="FILE.ort",
-    help="Another .ort file that the same app has: the build of ONNX Runtime is for both. May be given often.",
+    help="Another .ort file of the same app: the build of ONNX Runtime is for both. May be given several times.",
 )
 @click.option(
     "--required-operators",
     type=PATH,
     metavar="FILE",
-    help="Where to write the list of operators that this build needs (build.sh --include_ops_by_config FILE).",
+    help="File for the list of operators that this build needs (build.sh --include_ops_by_config FILE).",
 )
 @report_option
 @output_options
@@ -49,20 +49,20 @@ def command(
     **options: Any,
 ) -> int:
     if not options["runs_on"]:
-        _belong_together([*given(options), *(["report"] if report_files else [])])
+        _belong_together([*given_options(options), *(["report"] if report_files else [])])
         return _inspection(model, others, required_operators, output)
     if others or required_operators:
         raise UsageError(
-            "--runs-on and a build of ONNX Runtime are two questions", fix="ask one after the other"
+            "--runs-on cannot be combined with --with or --required-operators", fix="run inspect twice"
         )
     return _deployment(model, output, report_files, options)
 
 
 def _belong_together(unused: list[str]) -> None:
-    """Refuses options about where a model runs where that is not asked."""
+    """Refuse options that need --runs-on (UsageError)."""
     for name in unused:
         raise UsageError(
-            f"--{name.replace('_', '-')} is about where a model runs",
+            f"--{name.replace('_', '-')} needs --runs-on",
             fix="give --runs-on all, or names of runtimes",
         )
 
@@ -82,12 +82,10 @@ def _inspection(model: Path, others: tuple[Path, ...], required: Path | None, ou
 
 def _deployment(model: Path, output: Output, files: tuple[Path, ...], options: dict[str, Any]) -> int:
     from onnxport.deployment.analysis import deployment
-    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
     from onnxport.reports.deployment import terminal
 
-    with spelled():
-        params = params_of(DeploymentParams, given(options), purpose="inspection")
+    params = params_from(DeploymentParams, options, purpose="inspection")
     with saving(files, "inspect", package=terminal.__package__) as save:
         report = deployment(model, params)
         save(report)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onnxport.cli.artifact_command import Making, making
+from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
@@ -21,12 +21,11 @@ from onnxport.validate.params import ValidateParams
     "onnxport optimize model.onnx --opset 13 --fp16",
 )
 @click.argument("model", type=PATH)
-@making(
+@makes_artifact(
     options_of(OptimizeParams, ValidateParams),
     where="Where the result goes; MODEL_optimized.onnx beside it unless given.",
 )
-def command(model: Path, making: Making) -> int:
-    from onnxport.pipelines import runner
+def command(model: Path, request: ArtifactRequest) -> int:
     from onnxport.pipelines.jobs import optimization
 
-    return making.run("optimize", optimization, runner.run, model)
+    return request.run("optimize", optimization, model)

@@ -1,4 +1,4 @@
-"""Command line options made from params models, so that the two cannot drift."""
+"""Builds command line options from params models."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from pydantic.fields import FieldInfo
 
 from onnxport.cli.output import PATH
 from onnxport.core.errors import UsageError
-from onnxport.pipelines.params import RefusedValue
+from onnxport.pipelines.params import RefusedValue, params_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = TypeVar("P", bound=BaseModel)
 
 
 def options_of(
@@ -25,12 +26,12 @@ def options_of(
     targets: Mapping[str, type[BaseModel]] | None = None,
     conditional: Mapping[str, Mapping[str, FieldInfo]] | None = None,
 ) -> Callable[[F], F]:
-    """One option per field of the models; a field that several models have is one option.
+    """Add one option per field of the models; a field of several models is one option.
 
     Args:
-        always: models that always apply; where two have a field, the first describes it.
-        targets: models that apply to one target only, by its name, for the help text.
-        conditional: fields that apply beside an option only, by its name; one that a model has is the model's.
+        always: models that always apply; the first with a field describes it.
+        targets: models of single targets, by name, for the help text.
+        conditional: fields that need another option, by its name; fields of the models take precedence.
     """
     fields: dict[str, dict[str, FieldInfo]] = {}
     for owner, model in (*(targets or {}).items(), *(("", model) for model in always)):
@@ -39,8 +40,8 @@ def options_of(
     for option, beside_it in (conditional or {}).items():
         for name, field in _optional(beside_it):
             if name not in fields:
-                beside = "" if _spelled(name) == option else f" Only with {option}."
-                fields[name] = {"": _ending(field, beside)}
+                beside = "" if _option_name(name) == option else f" Only with {option}."
+                fields[name] = {"": _with_ending(field, beside)}
 
     def decorate(function: F) -> F:
         for name, owners in reversed(fields.items()):
@@ -51,46 +52,54 @@ def options_of(
 
 
 def _optional(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, FieldInfo]]:
-    """Those of `fields` that are options."""
+    """Return the `fields` that are options."""
     for name, field in fields.items():
         if _extra(field).get("option", True):
             yield name, field
 
 
-def _ending(field: FieldInfo, end: str) -> FieldInfo:
-    """`field` with `end` behind its description."""
+def _with_ending(field: FieldInfo, end: str) -> FieldInfo:
+    """Return `field` with `end` behind its description."""
     ended = copy(field)
     ended.description = (field.description or "") + end
     return ended
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `options` that the user gave; the others are the params models' to fill in."""
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the user gave; the params models fill in the others."""
     return {name: value for name, value in options.items() if value is not None and value != ()}
 
 
 @contextmanager
-def spelled() -> Iterator[None]:
-    """Has a value that is refused inside named by its option instead of its keyword."""
+def naming_options() -> Iterator[None]:
+    """Name a refused value by its option instead of its keyword."""
     try:
         yield
     except RefusedValue as refusal:
-        raise UsageError(f"{_spelled(refusal.name)} has the value {refusal.value}", fix=refusal.fix) from None
+        raise UsageError(
+            f"{_option_name(refusal.name)} has the value {refusal.value}", fix=refusal.fix
+        ) from None
 
 
-def _spelled(name: str) -> str:
+def params_from(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
+    """Fill the params model from the given options of a command line."""
+    with naming_options():
+        return params_of(model, given_options(options), purpose=purpose)
+
+
+def _option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
 def _switch(name: str, owners: Mapping[str, FieldInfo]) -> str:
-    """The option of a field; of one that is on by default what switches it off as well."""
+    """Return the option of a field, with --no-... if it is on by default."""
     is_on = all(field.default is True for field in owners.values())
-    return _spelled(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
+    return _option_name(name) + (f"/--no-{name.replace('_', '-')}" if is_on else "")
 
 
 def _help(owners: Mapping[str, FieldInfo]) -> str:
-    """What a field means: once where it means the same to all that have it, else in one sentence for each."""
-    said = {owner: _described(field) for owner, field in owners.items()}
+    """Return the help text of a field: one sentence, or one per target if they differ."""
+    said = {owner: _description(field) for owner, field in owners.items()}
     if "" in said:
         return said[""]
     if _choices_differ(owners):
@@ -108,21 +117,21 @@ def _choices_differ(owners: Mapping[str, FieldInfo]) -> bool:
 
 
 def _choices(field: FieldInfo) -> tuple[str, ...]:
-    """What a field of fixed values takes; empty for others."""
+    """Return the choices of a Literal field; empty for others."""
     kind = _bare(field.annotation)
     return tuple(map(str, get_args(kind))) if get_origin(kind) is Literal else ()
 
 
-def _described(field: FieldInfo) -> str:
+def _description(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     shown = isinstance(default, str | int | float) and not isinstance(default, bool)
     return (field.description or "") + (f" [default: {default}]" if shown else "")
 
 
 def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """click's settings for a field, whatever each of its owners takes: a value that one refuses is its own to refuse.
+    """Return click's settings for a field: the choices of all its models, each of which checks its own.
 
-    No default is set: what the user leaves out is the model's to fill in.
+    No default is set: the model fills it in.
     """
     field = next(iter(owners.values()))
     settings: dict[str, Any] = {"default": None, "metavar": _extra(field).get("metavar")}
@@ -145,15 +154,15 @@ def _settings(owners: Mapping[str, FieldInfo]) -> dict[str, Any]:
 
 
 def _extra(field: FieldInfo) -> dict[str, Any]:
-    """What a field says of its option: a metavar; option=False for one that the command spells itself."""
+    """Return the settings of a field's option: its metavar; option=False for no option."""
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def _bare(annotation: Any) -> Any:
-    """The annotation without Annotated and without None; text where several kinds are left."""
+    """Return the annotation without Annotated and None; str for a union of several types."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-        return _bare(kinds[0]) if len(kinds) == 1 else str  # a number or a word: the model tells them apart
+        return _bare(kinds[0]) if len(kinds) == 1 else str  # a number or a word: the model decides
     return annotation

@@ -1,6 +1,6 @@
-"""What a command says, and the options that govern it: results on stdout, progress and notes on stderr.
+"""The output of commands and its options: results on stdout, progress and notes on stderr.
 
-Without pydantic, so that `onnxport doctor` can say that it is missing.
+It needs no pydantic, so `onnxport doctor` can report that it is missing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxport.cli import signals
-from onnxport.cli.error_output import show_on_stderr, show_on_stdout
-from onnxport.cli.workflow_commands import inert_document
+from onnxport.cli.error_output import inert_document, show_on_stderr, show_on_stdout
 from onnxport.core.errors import printable
 
 if TYPE_CHECKING:
@@ -27,26 +26,26 @@ if TYPE_CHECKING:
     from onnxport.reports.run_report import RunReport
 
 
-_TELLING = 1.0  # seconds after which the pace so far says something of the rest
+_MEANINGFUL = 1.0  # seconds after which the pace predicts the rest
 
 
 class GivenPath(click.Path):
-    """A path as given: what is wrong with it is said by whoever opens it, with the exit code that fits."""
+    """A path without checks: the code that opens it reports errors with the right exit code."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":  # pathlib takes it for the current folder
+        if value == "":  # pathlib reads it as the current folder
             self.fail("the path is empty", param, ctx)
         return super().convert(value, param, ctx)
 
 
-# Where a context keeps the words of the whole command line.
+# Key of a context's meta with the words of the whole command line.
 ARGUMENTS = "onnxport.arguments"
 PATH = GivenPath(path_type=Path, readable=False)
 
 
 @dataclass(frozen=True)
 class Output:
-    """The user's wishes about how a command speaks, and the words behind its name that said so."""
+    """The output options of a command, and the words behind its name."""
 
     json: bool = False
     quiet: bool = False
@@ -54,18 +53,17 @@ class Output:
     arguments: tuple[str, ...] = ()
 
     def result(self, document: Callable[[], str], text: Callable[[], str]) -> None:
-        """Prints the result on stdout, as its JSON document or as text."""
-        signals.answering()
+        """Print the result on stdout, as a JSON document or as text."""
+        signals.mark_answered()
         if self.json:
             show_on_stdout(inert_document(document()))
         elif not self.quiet:
             show_on_stdout(text())
 
     def run(self, report: RunReport, more: Callable[[], str] | None = None) -> None:
-        """Says how a run ended: the document, or a line per artefact with its notes.
+        """Print the result of a run: the document, or a line per artefact with its notes.
 
-        Behind the line stands `more`, or the figures of every output, where a proof failed or the user wants to read
-        more.
+        After a failed proof, or with --verbose, `more` or the figures of every output follow.
         """
         from onnxport.reports.terminal import notes, result_lines
 
@@ -82,7 +80,7 @@ class Output:
                 show_on_stderr(printable(note))
 
     def progress(self) -> Progress | None:
-        """The display that suits this terminal, None for silence."""
+        """Return the progress display for this terminal; None for --quiet."""
         if self.quiet:
             return None
         if sys.stderr.isatty() and not self.verbose and os.environ.get("TERM") != "dumb":
@@ -91,16 +89,16 @@ class Output:
 
 
 def output_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds --json, --quiet and --verbose, and hands them to `function` as one Output."""
+    """Add --json, --quiet and --verbose; `function` gets them as one Output."""
 
     @click.option("--json", "json", is_flag=True, help="Print one JSON document on stdout and nothing else.")
-    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-    @click.option("-v", "--verbose", is_flag=True, help="Say more: timings, and tracebacks of errors.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+    @click.option("-v", "--verbose", is_flag=True, help="Print more: timings, and tracebacks of errors.")
     @functools.wraps(function)
     def wrapped(*args: Any, json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> int:
         if quiet and verbose:
             raise click.UsageError("--quiet and --verbose exclude each other", click.get_current_context())
-        with _libraries_speak(verbose):
+        with _library_logs(verbose):
             output = Output(json=json, quiet=quiet, verbose=verbose, arguments=_arguments())
             return function(*args, output=output, **kwargs)
 
@@ -108,10 +106,10 @@ def output_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _arguments() -> tuple[str, ...]:
-    """What stood behind the command's name."""
+    """Return the words behind the command's name."""
     context = click.get_current_context()
     words: tuple[str, ...] = context.find_root().meta[ARGUMENTS]
-    # A path that is no UTF-8 has a place in no report.
+    # Reports cannot hold a path that is no UTF-8.
     return tuple(
         word.encode(errors="backslashreplace").decode()
         for word in words[words.index(context.info_name) + 1 :]
@@ -119,13 +117,13 @@ def _arguments() -> tuple[str, ...]:
 
 
 @contextmanager
-def _libraries_speak(allowed: bool) -> Iterator[None]:
-    """Unless `allowed`, drops what libraries log for want of a handler: it would stand between our own lines."""
+def _library_logs(allowed: bool) -> Iterator[None]:
+    """Drop messages that libraries log without a handler, unless `allowed`."""
     import logging
 
     kept = logging.lastResort
     logging.lastResort = kept if allowed else None
-    # Without a last resort, logging says once on stderr that there is no handler.
+    # Without a last resort, logging complains once on stderr about the missing handler.
     raised, logging.raiseExceptions = logging.raiseExceptions, allowed
     try:
         yield
@@ -139,20 +137,20 @@ report_option = click.option(
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="Write the whole report to FILE; its suffix says in which form. Once per form.",
+    help="Write the full report to FILE, in the form of its suffix. May be given several times.",
 )
 
 
 def remaining(seconds: float, done: int, left: int) -> str:
-    """ ", about 2:05 left" where `done` took `seconds`; empty while that tells nothing, and at the end."""
-    if not done or not left or seconds < _TELLING:
+    """Return ", about 2:05 left" if `done` took `seconds`; empty at the beginning and at the end."""
+    if not done or not left or seconds < _MEANINGFUL:
         return ""
     minutes, rest = divmod(round(seconds / done * left), 60)
     return f", about {minutes}:{rest:02} left"
 
 
 class PlainLines:
-    """A line as a step starts, for logs; with `timings` another as it ends."""
+    """Prints a line when a step starts, for logs; with `timings` another when it ends."""
 
     def __init__(self, *, timings: bool) -> None:
         self._timings = timings
@@ -163,7 +161,7 @@ class PlainLines:
         show_on_stderr(f"{step} ...")
 
     def progressed(self, step: str, done: int, total: int) -> None:
-        if step in self._said:  # a log wants no line per sample
+        if step in self._said:  # no line per sample in a log
             return
         self._said.add(step)
         show_on_stderr(f"{step} {done} of {total} ...")
@@ -174,7 +172,7 @@ class PlainLines:
 
 
 class Spinner:
-    """The current step and its elapsed time, on one line that vanishes."""
+    """Shows the current step and its time on one line, which disappears."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -193,7 +191,7 @@ class Spinner:
         now = time.monotonic()
         self._begun = self._begun or (now, done)
         left = remaining(now - self._begun[0], done - self._begun[1], total - done)
-        with suppress(KeyError):  # a step that another thread has ended meanwhile
+        with suppress(KeyError):  # another thread ended the step meanwhile
             self._display.update(self._task, description=f"{step} {done} of {total}{left}")
 
     def finished(self, step: str, seconds: float) -> None:

@@ -17,22 +17,26 @@ if TYPE_CHECKING:
 @subcommand("plan", "onnxport plan pipeline.yaml", "onnxport plan pipeline.yaml --target phone")
 @click.argument("pipeline", type=PATH)
 @click.option(
-    "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME",
+    help="Plan only this target. May be given several times.",
 )
-@click.option("--frozen", is_flag=True, help="Fail where a run would not make what pipeline.lock says.")
+@click.option("--frozen", is_flag=True, help="Fail if a run would differ from pipeline.lock.")
 @output_options
 def command(pipeline: Path, targets: tuple[str, ...], frozen: bool, output: Output) -> int:
     from onnxport.core.user_modules import importable_from
     from onnxport.pipelines.cache import Cache, folder_beside
     from onnxport.pipelines.config.reader import read
-    from onnxport.pipelines.execution.run import chosen
+    from onnxport.pipelines.execution.run import select_cells
     from onnxport.pipelines.graph.plan import Planner
-    from onnxport.pipelines.lock.enforcement import Keeper
+    from onnxport.pipelines.lock.enforcement import LockGuard
 
     found = read(pipeline)
-    cells = chosen(found, targets)
+    cells = select_cells(found, targets)
     with importable_from(found.folder):
-        Keeper(found, cells, frozen=frozen)  # refuses what differs from the lock
+        LockGuard(found, cells, frozen=frozen)  # refuses differences from the lock
         plan = Planner(found, cells, Cache(folder_beside(pipeline))).plan()
     output.result(lambda: plan.model_dump_json(indent=2), lambda: _text(plan))
     return plan.exit_code
@@ -62,7 +66,7 @@ def _text(plan: Plan) -> str:
     else:
         free = f", {human_size(plan.free)} free" if plan.free is not None else ""
         lines.append(
-            f"{made} of {count(len(plan.nodes), 'product')} would be made; estimated are {human_size(plan.memory)} of "
-            f"memory at a time and {human_size(plan.disk)} of disk{free}"
+            f"{made} of {count(len(plan.nodes), 'product')} would be made; estimated need: {human_size(plan.memory)} "
+            f"of memory at a time and {human_size(plan.disk)} of disk{free}"
         )
     return "\n".join(printable(line) for line in lines)

@@ -10,7 +10,7 @@ import click
 
 from onnxport.cli.commands import subcommand
 from onnxport.cli.error_output import show_on_stderr
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.core.errors import UsageError, printable
 from onnxport.profiling.params import ProfileParams
@@ -28,7 +28,7 @@ from onnxport.profiling.params import ProfileParams
     "trace_file",
     type=PATH,
     metavar="FILE.json",
-    help="Write every profiled run to FILE.json in the Trace Event Format, for Perfetto.",
+    help="Write all profiled runs to FILE.json in the Trace Event Format, for Perfetto.",
 )
 @options_of(ProfileParams)
 @report_option
@@ -37,19 +37,17 @@ def command(
     model: Path, trace_file: Path | None, report_files: tuple[Path, ...], output: Output, **options: Any
 ) -> int:
     from onnxport.formats.artifact import Artifact, Staging, writing
-    from onnxport.pipelines import profile_run
-    from onnxport.pipelines.params import params_of
+    from onnxport.pipelines.runner import measurements
     from onnxport.reports import saving
     from onnxport.reports.profile.terminal import profile_lines
 
-    with spelled():
-        params = params_of(ProfileParams, given(options), purpose="a profile")
+    params = params_from(ProfileParams, options, purpose="a profile")
     if trace_file is not None:
         _check_trace(trace_file, report_files)
     with ExitStack() as stack:
         save = stack.enter_context(saving(report_files, "profile", package="onnxport.reports.profile"))
         staging = stack.enter_context(Staging(trace_file, "--trace")) if trace_file is not None else None
-        found = profile_run.profile(Artifact.open(model), params, output.progress(), output.arguments)
+        found = measurements.profile(Artifact.open(model), params, output.progress(), output.arguments)
         save(found.report)
         if staging is not None and trace_file is not None:
             staged = staging.folder / trace_file.name

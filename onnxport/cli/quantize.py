@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from onnxport.cli.artifact_command import Making, making
+from onnxport.cli.artifact_command import ArtifactRequest, makes_artifact
 from onnxport.cli.commands import subcommand
 from onnxport.cli.options import options_of
 from onnxport.cli.output import PATH
@@ -18,8 +18,8 @@ from onnxport.validate.params import ValidateParams
 _MEANINGS = {
     "int8": "8-bit integers for weights and activations; needs --calib.",
     "int16x8": "16-bit activations with 8-bit weights; needs --calib.",
-    "dynamic": "8-bit weights, and 8-bit activations whose scales are found at run time.",
-    "fp16": "float16, but for what overflows in it.",
+    "dynamic": "8-bit weights, and 8-bit activations with scales computed at run time.",
+    "fp16": "float16, except for what overflows in it.",
     "bf16": "bfloat16.",
     "int8-weights": "8-bit weights only.",
     "int4-weights": "4-bit weights only, with a scale per block.",
@@ -27,7 +27,7 @@ _MEANINGS = {
 
 
 def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
-    """A flag for each precision."""
+    """Add a flag for each precision."""
     for name in reversed(PRECISIONS):
         function = click.option(
             f"--{name}", "precisions", flag_value=name, multiple=True, help=_MEANINGS[name]
@@ -44,17 +44,16 @@ def _precision_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 @click.argument("model", type=PATH)
 @_precision_options
-@making(
+@makes_artifact(
     options_of(QuantizeParams, ValidateParams),
     where="Where the result goes; MODEL_<precision>.onnx beside it unless given.",
     timed=True,
 )
-def command(model: Path, precisions: tuple[str, ...], making: Making) -> int:
-    from onnxport.pipelines import runner
+def command(model: Path, precisions: tuple[str, ...], request: ArtifactRequest) -> int:
     from onnxport.pipelines.jobs import quantization
 
     if len(precisions) > 1:
         raise UsageError(
             f"--{precisions[0]} and --{precisions[1]} exclude each other", fix="give one of them"
         )
-    return making.run("quantize", quantization, runner.run, model, precisions[0] if precisions else None)
+    return request.run("quantize", quantization, model, precisions[0] if precisions else None)

@@ -10,7 +10,7 @@ import click
 from onnxport.cli import signals
 from onnxport.cli.commands import subcommand
 from onnxport.cli.output import PATH, Output, output_options
-from onnxport.cli.run_output import Reporting, reporting
+from onnxport.cli.run_output import Reporting, reporting_options
 from onnxport.core.errors import UsageError
 
 
@@ -41,31 +41,35 @@ SIZE = Size()
 )
 @click.argument("pipeline", type=PATH)
 @click.option(
-    "--target", "targets", multiple=True, metavar="NAME", help="Only this target. Several times for several."
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME",
+    help="Make only this target. May be given several times.",
 )
 @click.option("--frozen", is_flag=True, help="Make exactly what pipeline.lock says, or fail.")
-@click.option("--no-cache", is_flag=True, help="Make all anew, and keep nothing but the artefacts.")
+@click.option("--no-cache", is_flag=True, help="Make everything again, and keep only the artefacts.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
     default=1,
     metavar="N",
-    help="Make so many products at a time, in processes. [default: 1]",
+    help="Number of products made at a time, in processes. [default: 1]",
 )
 @click.option(
     "--memory-limit",
     type=SIZE,
     metavar="SIZE",
-    help="How much these may take together, as estimated: 8GB. [default: most of what is free]",
+    help="Maximum estimated memory of all processes together, as 8GB. [default: most of the free memory]",
 )
 @click.option(
     "--executor",
     type=click.Choice(("local", "dask")),
     default="local",
-    help="Who makes them: this machine, or the workers of a Dask cluster. [default: local]",
+    help="Where to make them: on this machine, or on the workers of a Dask cluster. [default: local]",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="The cluster's scheduler: tcp://host:8786.")
-@reporting
+@reporting_options
 @output_options
 def command(
     pipeline: Path,
@@ -80,7 +84,7 @@ def command(
     output: Output,
 ) -> int:
     from onnxport.cli.error_output import explain, show_traceback
-    from onnxport.cli.run_progress import following
+    from onnxport.cli.run_progress import progress_display
     from onnxport.pipelines.execution.run import run
     from onnxport.reports.pipeline_report import FailureRecord
 
@@ -90,7 +94,7 @@ def command(
         return FailureRecord(**vars(explain(error)))
 
     _check_executor(executor, scheduler)
-    watcher = following(output)
+    watcher = progress_display(output)
     try:
         with reporting.refusals(pipeline):
             report = run(
@@ -107,20 +111,20 @@ def command(
                 reports=reporting.paths,
             )
     except BaseException as error:
-        if watcher is not None and isinstance(signals.instead_of(error), KeyboardInterrupt):
+        if watcher is not None and isinstance(signals.error_to_show(error), KeyboardInterrupt):
             watcher.interrupted()
         raise
     finally:
         if watcher is not None:
             watcher.close()
-    reporting.tell(report, output)
+    reporting.show(report, output)
     return report.exit_code
 
 
 def _check_executor(executor: str, scheduler: str | None) -> None:
-    """Refuses options that say nothing without each other (UsageError)."""
+    """Refuse options that need each other (UsageError)."""
     if executor == "local" and scheduler is not None:
-        raise UsageError("--scheduler is of a Dask cluster", fix="give --executor dask, or leave it out")
+        raise UsageError("--scheduler is for a Dask cluster", fix="give --executor dask, or leave it out")
     if executor == "dask" and scheduler is None:
         raise UsageError(
             "--executor dask needs a scheduler", fix="give its address: --scheduler tcp://HOST:8786"

@@ -1,4 +1,4 @@
-"""How `onnxport run` tells what came of it: its lines, the reports it was asked for, and what the CI service reads."""
+"""The output of `onnxport run`: its lines, its reports, and the annotations for a CI service."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ SERVICES = ("none", "github", "gitlab")
 
 @dataclass(frozen=True)
 class Reporting:
-    """Attributes:
-    paths: files and folders to write the report to.
-    service: whom to tell of failures.
+    """The report options of a run.
+
+    Attributes:
+        paths: files and folders for the report.
+        service: the CI service that gets annotations.
     """
 
     paths: tuple[Path, ...]
     service: Service
 
-    def tell(self, report: PipelineReport, output: Output) -> None:
-        """Says how a run ended: lines on stdout or the document; notes and failures on stderr, then the annotations."""
+    def show(self, report: PipelineReport, output: Output) -> None:
+        """Print the result of a run on stdout, notes and failures on stderr, then the annotations."""
         from onnxport.reports.pipeline import markdown, matrix, services, terminal
 
         folds = self.service == "gitlab"
@@ -56,7 +58,7 @@ class Reporting:
 
     @contextmanager
     def refusals(self, pipeline: Path) -> Iterator[None]:
-        """Annotates what a run never got beyond, at the line of the file that it names."""
+        """Annotate an error that kept the run from starting, at its line in the file."""
         try:
             yield
         except OnnxportError as error:
@@ -73,12 +75,12 @@ class Reporting:
         try:
             for line in services.tell(self.service, found, summary):
                 show_command(line)
-        except OnnxportError as error:  # what came of the run stands all the same
+        except OnnxportError as error:  # the result of the run is valid anyway
             show_on_stderr(printable(f"note: {error}"))
 
 
-def reporting(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds --report and --annotations, and hands them to `function` as one Reporting."""
+def reporting_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add --report and --annotations; `function` gets them as one Reporting."""
 
     @click.option(
         "--report",
@@ -86,12 +88,12 @@ def reporting(function: Callable[..., int]) -> Callable[..., int]:
         type=PATH,
         multiple=True,
         metavar="DIR|FILE",
-        help="Write the report of the run into DIR in every form, or to FILE in that of its suffix.",
+        help="Write the report of the run into DIR in all forms, or to FILE in the form of its suffix.",
     )
     @click.option(
         "--annotations",
         type=click.Choice(SERVICES),
-        help="Which CI service to tell of failures, at the lines of the file. [default: the one this runs in]",
+        help="CI service that gets failures as annotations at the lines of the file. [default: the one this runs in]",
     )
     @functools.wraps(function)
     def wrapped(
@@ -103,7 +105,7 @@ def reporting(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _detected() -> Service:
-    """The service that this process runs in, by the variables that each sets."""
+    """Detect the CI service by its environment variables."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         return "github"
     return "gitlab" if os.environ.get("GITLAB_CI") == "true" else "none"

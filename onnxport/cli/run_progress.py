@@ -1,4 +1,4 @@
-"""How a pipeline's run is shown while it goes: a line per node for logs, and on a terminal a list of those at work."""
+"""Shows the progress of a pipeline: a line per node for logs; on a terminal also a list of running nodes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from onnxport.reports.pipeline_report import NodeRecord
 
 
-def following(output: Output) -> Lines | None:
-    """The display that suits this terminal; None for silence."""
+def progress_display(output: Output) -> Lines | None:
+    """Return the display for this terminal; None for --quiet or --json."""
     if output.quiet or output.json:
         return None
     if sys.stderr.isatty() and not output.verbose and os.environ.get("TERM") != "dumb":
@@ -30,10 +30,10 @@ def following(output: Output) -> Lines | None:
 
 
 class Lines:
-    """See watching.Watcher. `[3/12] digits/phone: made, proven, 1.2 s` as each node is settled.
+    """A Watcher that prints `[3/12] digits/phone: made, proven, 1.2 s` when a node is done.
 
     Args:
-        phases: another line as each step of a node begins.
+        phases: print another line when a step of a node begins.
     """
 
     def __init__(self, *, phases: bool = False, say: Callable[[str], None] = show_on_stderr) -> None:
@@ -54,19 +54,21 @@ class Lines:
     def node(self, record: NodeRecord) -> None:
         self._settled += 1
         self._kept += record.status in ("made", "cached")
-        self._say(f"[{self._settled}/{self._total}] {printable(record.name)}: {printable(_said(record))}")
+        self._say(f"[{self._settled}/{self._total}] {printable(record.name)}: {printable(_describe(record))}")
 
     def close(self) -> None: ...
 
     def interrupted(self) -> None:
-        """Says how much of the run need not be done again."""
+        """Print how much of the run is kept."""
         self.close()
         if self._kept:
-            self._say(f"{self._kept} of {self._total} are made and kept; the same command goes on from there")
+            self._say(
+                f"{self._kept} of {self._total} nodes are cached; the same command continues from there"
+            )
 
 
-def _said(record: NodeRecord) -> str:
-    """What became of a node, on one line."""
+def _describe(record: NodeRecord) -> str:
+    """Describe the result of a node on one line."""
     if record.status == "not run":
         return f"not run, {record.why}"
     if record.failure is not None:
@@ -78,7 +80,7 @@ def _said(record: NodeRecord) -> str:
 
 
 @dataclass
-class _AtWork:
+class _RunningNode:
     """A node that is being made."""
 
     since: float = field(default_factory=time.monotonic)
@@ -87,7 +89,7 @@ class _AtWork:
 
 
 class Live(Lines):
-    """The lines, and below them a list of what is being made, with its step, its time and how much is left."""
+    """The lines, and below them the running nodes with their steps and times."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -95,9 +97,9 @@ class Live(Lines):
 
         console = Console(stderr=True)
         super().__init__(say=lambda line: console.print(line, markup=False, highlight=False))
-        self._at_work: dict[str, _AtWork] = {}
-        self._began: float | None = None  # when the first was started
-        self._made, self._last = 0, 0.0  # how many were, and when the last of them was ready
+        self._at_work: dict[str, _RunningNode] = {}
+        self._began: float | None = None  # when the first node started
+        self._made, self._last = 0, 0.0  # number of made nodes, and the time of the last
         self._display = RichLive(
             get_renderable=self._shown, console=console, transient=True, refresh_per_second=8
         )
@@ -108,7 +110,7 @@ class Live(Lines):
 
     def started(self, node: str) -> None:
         self._began = self._began or time.monotonic()
-        self._at_work[node] = _AtWork()
+        self._at_work[node] = _RunningNode()
 
     def phase(self, node: str, step: str) -> None:
         if node in self._at_work:
@@ -127,7 +129,7 @@ class Live(Lines):
         self._display.stop()
 
     def _shown(self) -> RenderableType:
-        """Is called by the display's own thread."""
+        """Render the display; called by its own thread."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -140,7 +142,7 @@ class Live(Lines):
         return Group(table, Text(f"{self._settled} of {self._total}{self._left(now)}", style="bold"))
 
     def _left(self, now: float) -> str:
-        """At the pace in which nodes were made so far, less what has gone by since the last."""
+        """Estimate the time left from the pace of the made nodes."""
         if not self._made or self._began is None:
             return ""
         pace = (self._last - self._began) / self._made

@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM: a KeyboardInterrupt for the main thread to unwind with, and an end by force if that fails.
+"""Ctrl-C and SIGTERM: raise a KeyboardInterrupt in the main thread, and end the process by force if that fails.
 
-An exception that a signal handler raises can get lost: Python drops it where it arises in a weakref callback or
-a `__del__`, a library may swallow it, and a native one that computes in the main thread never lets it arise.
-So a thread that the signals wake as well watches the way out.
+An exception from a signal handler can get lost: Python drops it in a weakref callback or a `__del__`, a library may
+swallow it, and a native library in the main thread may delay it. So a second thread, woken by the signals, enforces
+the end.
 
-Nothing here imports more than the interpreter has loaded anyway: it comes before everything else, and the
-watching thread must not wait for an import that the main thread was torn from.
+This module imports only what the interpreter has loaded: it runs before everything else, and the second thread must
+not wait for an interrupted import of the main thread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-CODE = 130  # errors.INTERRUPTED, whose module would be imported before the handlers stand
-PATIENCE = 1.0  # seconds for the cleaning up, which a second Ctrl-C does not break off before
+CODE = 130  # errors.INTERRUPTED; importing it would delay the handlers
+PATIENCE = 1.0  # seconds for the cleanup before a second Ctrl-C may stop it
 GRACE = 5.0  # seconds until the process ends without a second one
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -28,7 +28,7 @@ _DOCUMENT = f'{{"error": {{"kind": "Interrupted", "message": "interrupted"}}, "e
 
 
 class _State:
-    """What handlers, hook and threads know in common."""
+    """The common state of handlers, hook and threads."""
 
     asked = False
     lost = False
@@ -37,9 +37,9 @@ class _State:
 
 
 def install() -> None:
-    """From now on both signals interrupt the calling thread, which is the main one, and the process ends."""
+    """Make both signals interrupt the calling (main) thread and end the process."""
     _State.main = _thread.get_ident()
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = _on_unraisable
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     if os.name == "posix":  # elsewhere `select` takes sockets only
@@ -49,18 +49,18 @@ def install() -> None:
         _thread.start_new_thread(_watch, (waiting,))
 
 
-def answering() -> None:
-    """The answer is about to be printed: from here on an interruption comes too late to change it."""
+def mark_answered() -> None:
+    """Ignore interruptions from here on: the answer is about to be printed."""
     _State.answered = True
 
 
-def instead_of(error: BaseException) -> BaseException:
-    """What `error` is to be shown as: libraries turn a KeyboardInterrupt inside them into errors of their own."""
+def error_to_show(error: BaseException) -> BaseException:
+    """Return the error to show: libraries may turn a KeyboardInterrupt into errors of their own."""
     return KeyboardInterrupt() if _State.asked and not _State.answered else error
 
 
-def tell() -> None:
-    """Says that the command was interrupted, unless its answer or another error is being said already."""
+def report_interruption() -> None:
+    """Print that the command was interrupted, unless an answer or an error is printed already."""
     if _State.answered:
         return
     _State.answered = True
@@ -69,8 +69,8 @@ def tell() -> None:
     _write(2, f"error: interrupted\nexit {CODE}\n")
 
 
-def leave() -> NoReturn:
-    """Ends the process at once. A native library may still compute in a thread, which sys.exit would wait for."""
+def exit_now() -> NoReturn:
+    """End the process at once; sys.exit would wait for threads of native libraries."""
     artifact = sys.modules.get("onnxport.formats.artifact")
     staging = getattr(artifact, "Staging", None)  # absent while the module is being imported
     if staging is not None:
@@ -79,29 +79,29 @@ def leave() -> NoReturn:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raises once, and again if that got lost: a second Ctrl-C must not break off the cleaning up."""
-    if _State.answered or (_State.asked and not _State.lost) or _settled():
+    """Raise once, and again if that got lost: a second Ctrl-C must not stop the cleanup."""
+    if _State.answered or (_State.asked and not _State.lost) or _is_settled():
         return
     _State.asked, _State.lost = True, False
     raise KeyboardInterrupt
 
 
-def _settled() -> bool:
-    """Whether the result is moving to its place, after which the command has succeeded."""
+def _is_settled() -> bool:
+    """Whether the result is being delivered, after which the command has succeeded."""
     artifact = sys.modules.get("onnxport.formats.artifact")
     return bool(getattr(getattr(artifact, "Staging", None), "settled", False))
 
 
-def _unraisable(lost: sys.UnraisableHookArgs) -> None:
-    """Is called with every exception that Python drops."""
+def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """Handle an exception that Python drops."""
     if _State.asked and issubclass(lost.exc_type, KeyboardInterrupt):
         _State.lost = True
-        _thread.start_new_thread(_again, ())
+        _thread.start_new_thread(_interrupt_again, ())
     else:
         sys.__unraisablehook__(lost)
 
 
-def _again() -> None:
+def _interrupt_again() -> None:
     time.sleep(0.01)  # until the callback that lost it is over
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(_State.main, signal.SIGINT)
@@ -117,12 +117,12 @@ def _watch(waiting: int) -> None:
             os.read(waiting, 64)
             if time.monotonic() > asked + PATIENCE:
                 break
-    tell()
-    leave()
+    report_interruption()
+    exit_now()
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Writes past Python's streams, whose locks the main thread may hold; not to a reader that does not read."""
+    """Write to a descriptor without Python's streams, whose locks the main thread may hold; never block."""
     try:
         if select.select([], [descriptor], [], 0)[1]:
             os.write(descriptor, text.encode())

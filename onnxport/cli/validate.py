@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from onnxport.cli.commands import subcommand
-from onnxport.cli.options import given, options_of, spelled
+from onnxport.cli.options import options_of, params_from
 from onnxport.cli.output import PATH, Output, output_options, report_option
 from onnxport.validate.params import ValidateParams
 
@@ -28,11 +28,9 @@ def command(
 ) -> int:
     from onnxport.formats.artifact import Artifact
     from onnxport.pipelines import validation_run
-    from onnxport.pipelines.params import params_of
     from onnxport.reports import saving
 
-    with spelled():
-        params = params_of(ValidateParams, given(options), purpose="validation")
+    params = params_from(ValidateParams, options, purpose="validation")
     with saving(report_files, "validate") as save:
         report = validation_run.validate(
             Artifact.open(reference), Artifact.open(candidate), params, output.progress(), output.arguments

@@ -20,11 +20,9 @@ from onnxport.cli.output import PATH, Output, output_options
     "--lock",
     type=PATH,
     metavar="FILE",
-    help="The lock of its pipeline. [default: looked for beside it and in the folders above]",
+    help="The lock of its pipeline. [default: searched beside it and in the folders above]",
 )
-@click.option(
-    "--source", type=PATH, metavar="MODEL", help="The model, where that is not where the lock says."
-)
+@click.option("--source", type=PATH, metavar="MODEL", help="The model, if it is not where the lock says.")
 @output_options
 def command(artefact: Path, lock: Path | None, source: Path | None, output: Output) -> int:
     from onnxport.pipelines.lock.verification import verify

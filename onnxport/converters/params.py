@@ -1,7 +1,4 @@
-"""What a user may ask of each converter: the one source of its CLI options, Python keywords and YAML keys.
-
-Light on purpose, since every `--help` imports it: a field's description is its help text.
-"""
+"""The options of each target of `onnxport convert`."""
 
 from __future__ import annotations
 
@@ -9,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from onnxport.converters.app_metadata import Functions, Images, Labels, Normalizations
 from onnxport.core.named_values import Entries, Texts
-from onnxport.formats.input_shapes import Shapes
+from onnxport.core.option_types import Params, option
+from onnxport.runtimes.feeding_options import Shape
 
 Layout = Literal["keep", "nhwc"]
 Route = Literal["auto", "direct", "onnx2tf"]
@@ -22,7 +20,7 @@ Precision = Literal["fp32", "fp16", "int8-dynamic", "int8-weights", "int4-weight
 Io = Literal["float", "int8", "uint8"]
 CoremlPrecision = Literal["fp32", "fp16", "mixed", "int8", "int16x8"]
 AnyPrecision = Precision | CoremlPrecision
-# Those that keep the scales of activations that a model has.
+# Precisions that keep the scales of activations that a model has.
 QUANTIZED: frozenset[str] = frozenset(get_args(QuantizedPrecision))
 CoremlWeights = Literal[
     "int8", "int4", "palette8", "palette6", "palette4", "palette3", "palette2", "palette1", "sparse50", "sparse75",
@@ -34,147 +32,124 @@ OrtPrecision = Literal["fp16", "int8", "int16x8"]
 OrtLevel = Literal["disable", "basic", "extended", "all"]
 
 
-class TfliteParams(BaseModel):
+class TfliteParams(Params):
     """ONNX to TFLite."""
 
-    # Deferred: a --help imports this and validates nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    shape: Shapes = Field(
-        default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open, "
-        "1..8 within bounds, 224|320 for these sizes.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
-    )
-    layout: Layout = Field(
+    shape: Shape = Field(default={})
+    layout: Layout = option(
+        "Layout of image inputs and outputs: as in the model, or channels last, which saves the transposes at the "
+        "borders.",
         default="keep",
-        description="Layout of image inputs and outputs: as the model has them, or channels last, "
-        "which saves the transposes at the borders.",
     )
-    route: Route = Field(
+    route: Route = option(
+        "The converter: our own lowering (direct), onnx2tf out of process, or onnx2tf only for what ours refuses "
+        "(auto), if it is found.",
         default="auto",
-        description="Who converts: our own lowering (direct), onnx2tf out of process, or onnx2tf only for what "
-        "ours refuses (auto), where it is found.",
     )
-    allow_custom_ops: bool = Field(
+    allow_custom_ops: bool = option(
+        "Keep operators of unknown domains as TFLite custom operators. The result is not run, so it stays unproven.",
         default=False,
-        description="Keep operators of unknown domains as TFLite custom operators; the result is not run, so unproven.",
     )
-    onnx2tf: Path | None = Field(
+    onnx2tf: Path | None = option(
+        "The onnx2tf command of a separate environment; the one on PATH unless given.",
         default=None,
+        metavar="PATH",
         exclude=True,  # of the artefact's provenance: the same bytes wherever it lies
-        description="The onnx2tf command of an environment of its own; the one on PATH unless given.",
-        json_schema_extra={"metavar": "PATH"},
     )
-    precision: Precision | None = Field(
+    precision: Precision | None = option(
+        "Precision of weights and arithmetic; the model's own by default. fp16, int8-weights and int4-weights store "
+        "weights that way and compute in float32. int8-dynamic multiplies int8 weights in int8. int8 and int16x8 "
+        "quantize with --calib, or take a model that is already quantized that way.",
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default. fp16, int8-weights and "
-        "int4-weights store weights so and compute in float32; int8-dynamic multiplies int8 weights in int8; int8 and "
-        "int16x8 quantize with --calib, or take a model that is quantized so.",
     )
-    io: Io = Field(
+    io: Io = option(
+        "Float inputs and outputs of a quantized model: unchanged, or as the 8-bit integers that the model makes of "
+        "them, with their scales in the file.",
         default="float",
-        description="Float inputs and outputs of a quantized model: as they are, or as the 8-bit integers that it "
-        "makes of them, with their scales in the file.",
     )
-    labels: Labels = Field(
+    labels: Labels = option(
+        "File with one label per line, packed into the model with TFLite metadata for apps. Write OUTPUT=FILE if "
+        "several outputs have its length.",
         default={},
-        description="File with one label a line, packed into the model with TFLite metadata that apps read; "
-        "as OUTPUT=FILE where several outputs are of its length.",
-        json_schema_extra={"metavar": "[OUTPUT=]FILE"},
+        metavar="[OUTPUT=]FILE",
     )
-    normalization: Normalizations = Field(
+    normalization: Normalizations = option(
+        "How apps normalize an input, (x - mean) / std, for the TFLite metadata: INPUT=MEAN/STD, each one number or "
+        "one per channel. It changes no computation.",
         default={},
-        description="How apps normalize an input, (x - mean) / std, for the TFLite metadata: INPUT=MEAN/STD, each one "
-        "number or one for each channel. Nothing is computed with it.",
-        json_schema_extra={"metavar": "INPUT=MEAN/STD"},
+        metavar="INPUT=MEAN/STD",
     )
 
 
-class CoremlParams(BaseModel):
+class CoremlParams(Params):
     """ONNX to Core ML."""
 
-    # Deferred: a --help imports this and validates nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    shape: Shapes = Field(
-        default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open, "
-        "1..8 within bounds, 224|320 for these sizes.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
-    )
-    precision: CoremlPrecision | None = Field(
+    shape: Shape = Field(default={})
+    precision: CoremlPrecision | None = option(
+        "Precision of weights and arithmetic; the model's own by default. fp16 computes in float16, except for what "
+        "would overflow on the samples. mixed also keeps norms, powers and sums in float32. int8 and int16x8 quantize "
+        "with --calib, or take a model that is already quantized that way.",
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default. fp16 computes in float16 "
-        "but for what would overflow in it on the samples; mixed also keeps norms, powers and sums in float32; int8 "
-        "and int16x8 quantize with --calib, or take a model that is quantized so.",
     )
-    minimum_target: CoremlTarget = Field(
+    minimum_target: CoremlTarget = option(
+        "The oldest system that must run the model (iOS17 is macOS 14). It decides which operators are available.",
         default="iOS17",
-        description="The oldest system that is to run the model (iOS17 is macOS 14), which decides what it may use.",
     )
-    weights: CoremlWeights | None = Field(
+    weights: CoremlWeights | None = option(
+        "Weights in fewer bits: integers with a scale per channel (int8) or block (int4), palettes of 2^bits values "
+        "(palette8, 6, 4, 3, 2, 1), or that many % of them, the smallest, set to 0 (sparse50, 75, 90).",
         default=None,
-        description="Weights in fewer bits: integers with a scale per channel (int8) or block (int4), palettes of "
-        "2^bits values (palette8, 6, 4, 3, 2, 1), or that many % of them, the smallest, set to 0 (sparse50, 75, 90).",
-        json_schema_extra={"metavar": "WORD"},
+        metavar="WORD",
     )
-    image: Images = Field(
-        default={},
-        description="An input that apps give as a picture, as INPUT=scale:1/255,bias:-0.5,layout:RGB: the model takes "
+    image: Images = option(
+        "An input that apps give as a picture, as INPUT=scale:1/255,bias:-0.5,layout:RGB: the model takes "
         "scale * pixel + bias.",
-        json_schema_extra={"metavar": "INPUT=SETTINGS"},
-    )
-    labels: Labels = Field(
         default={},
-        description="File with one label a line: the package gives the label of the largest score, and every label's; "
-        "as OUTPUT=FILE where several outputs are of its length.",
-        json_schema_extra={"metavar": "[OUTPUT=]FILE"},
+        metavar="INPUT=SETTINGS",
     )
-    author: str | None = Field(default=None, description="The author, as Xcode shows it.")
-    license: str | None = Field(default=None, description="The license, as Xcode shows it.")
-    model_version: str | None = Field(default=None, description="The model's version, as Xcode shows it.")
-    description: str | None = Field(default=None, description="What the model does, as Xcode shows it.")
-    metadata: Entries = Field(
+    labels: Labels = option(
+        "File with one label per line: the package outputs the label of the largest score, and the score of each "
+        "label. Write OUTPUT=FILE if several outputs have its length.",
         default={},
-        description="An entry of your own for the package, as KEY=TEXT.",
-        json_schema_extra={"metavar": "KEY=TEXT"},
+        metavar="[OUTPUT=]FILE",
     )
-    compute_units: ComputeUnits | None = Field(
+    author: str | None = option("The author, as Xcode shows it.", default=None)
+    license: str | None = option("The license, as Xcode shows it.", default=None)
+    model_version: str | None = option("The model's version, as Xcode shows it.", default=None)
+    description: str | None = option("The model's description, as Xcode shows it.", default=None)
+    metadata: Entries = option("Your own entry in the package, as KEY=TEXT.", default={}, metavar="KEY=TEXT")
+    compute_units: ComputeUnits | None = option(
+        "Where the model should run, stored in the package as a hint. The app that loads it decides.",
         default=None,
-        description="Where the model is meant to run, kept in the package as a hint: the app that loads it chooses.",
     )
-    state: Texts = Field(
+    state: Texts = option(
+        "An input that is fed back from an output, as INPUT=OUTPUT. It becomes a Core ML state (iOS18), stored in "
+        "float16 between predictions.",
         default={},
-        description="An input that is fed back from an output, as INPUT=OUTPUT: a state of Core ML's (iOS18), which "
-        "keeps it in float16 between predictions.",
-        json_schema_extra={"metavar": "INPUT=OUTPUT"},
+        metavar="INPUT=OUTPUT",
     )
-    function: Functions = Field(
+    function: Functions = option(
+        "A further model that becomes a function of the same package (iOS18), as NAME=MODEL.onnx. The main model is "
+        "the function main. Equal weights are stored once.",
         default={},
+        metavar="NAME=MODEL",
         exclude=True,  # of the provenance: each function's note has the digest of its model
-        description="A further model that becomes a function of the same package (iOS18), as NAME=MODEL.onnx; the "
-        "model given first is the function main. Weights that are alike stand in the package once.",
-        json_schema_extra={"metavar": "NAME=MODEL"},
     )
 
 
-class OrtParams(BaseModel):
+class OrtParams(Params):
     """ONNX to ONNX Runtime format."""
 
-    # Deferred: a --help imports this and validates nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    precision: OrtPrecision | None = Field(
+    precision: OrtPrecision | None = option(
+        "Precision of weights and arithmetic; the model's own by default. fp16 is float16, except for what would "
+        "overflow on the samples. int8 and int16x8 quantize with --calib, or take a model that is already quantized "
+        "that way.",
         default=None,
-        description="Precision of weights and arithmetic, as the model has them by default; fp16 is float16 but for "
-        "what would overflow in it on the samples; int8 and int16x8 quantize with --calib, or take a model that is "
-        "quantized so.",
     )
-    level: OrtLevel = Field(
+    level: OrtLevel = option(
+        "ONNX Runtime's graph optimizations saved into the file. Optimizations for the CPU of this machine are left "
+        "out at every level.",
         default="all",
-        description="ONNX Runtime's graph optimizations saved into the file; what only suits "
-        "the CPU of this machine is left out at every level.",
     )
 
 

@@ -1,22 +1,20 @@
-"""Parameters of a deployment report: command line options and keyword arguments are this one model.
-
-A field's description is its help text. `inspect --help` imports this module, so it has to be light.
-"""
+"""The options of a deployment report (`onnxport inspect --runs-on`)."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator
 
-from onnxport.formats.input_shapes import Shapes
+from onnxport.core.option_types import Params, option
+from onnxport.runtimes.feeding_options import Shape
 
 ALL = "all"
-TIMEOUT = 120.0  # seconds; the slowest probe of a 30 MB model took a tenth of that
+TIMEOUT = 120.0  # seconds; for a model of 30 MB the slowest runtime needed a tenth of that
 
 
-def _split_words(given: object) -> object:
-    """Split "a,b", or several such texts, into words."""
+def _words(given: object) -> object:
+    """Split `a,b`, or several of these, into words."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         return given
@@ -24,28 +22,20 @@ def _split_words(given: object) -> object:
     return tuple(dict.fromkeys(word for word in words if word))
 
 
-class DeploymentParams(BaseModel):
-    """Which runtimes are checked, and under which conditions."""
+class DeploymentParams(Params):
+    """The runtimes that are checked, and the conditions."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    runs_on: Annotated[tuple[str, ...], BeforeValidator(_split_words)] = Field(
+    runs_on: Annotated[tuple[str, ...], BeforeValidator(_words)] = option(
+        "Show which of these runtimes run the model, which nodes fall back, and why. Give names separated by commas, "
+        "or all.",
         default=(),
-        description="Show which of these runtimes take the model, and which nodes fall back and why: names separated "
-        "by commas, or all.",
-        json_schema_extra={"metavar": "all|NAME,NAME"},
+        metavar="all|NAME,NAME",
     )
-    error_on_fallback: bool = Field(
-        default=False, description="Fail (exit 1) unless every runtime of --runs-on takes the whole model."
+    error_on_fallback: bool = option(
+        "Fail (exit 1) unless every runtime of --runs-on runs the whole model.", default=False
     )
-    shape: Shapes = Field(
+    shape: Shape = option(
+        "Size of an input with open dimensions, as NAME=1,3,224,224: the report is for these sizes.",
         default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; the answer is for these sizes.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
     )
-    timeout: float = Field(
-        default=TIMEOUT,
-        gt=0,
-        description="Time limit for each runtime, in seconds.",
-        json_schema_extra={"metavar": "SECONDS"},
-    )
+    timeout: float = option("Maximum seconds for one runtime.", default=TIMEOUT, metavar="SECONDS", gt=0)

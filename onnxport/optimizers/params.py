@@ -1,19 +1,17 @@
-"""What a user may set about an optimization: YAML keys, command line options and keyword arguments are this one model.
-
-Light on purpose, since every `--help` imports it: a field's description is its help text.
-"""
+"""The options of `onnxport optimize`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from onnxport.core.errors import UsageError
-from onnxport.formats.input_shapes import Shapes
+from onnxport.core.option_types import Names, Params, option
+from onnxport.runtimes.feeding_options import Shape
 
-# The oldest that a model may be brought down to, and the newest that ONNX Runtime (1.31) runs.
+# The oldest opset that a model can be converted to, and the newest that ONNX Runtime (1.31) runs.
 LOWEST_OPSET, NEWEST_OPSET = 11, 26
 
 
@@ -27,59 +25,46 @@ def _opset(given: object) -> object:
     return given
 
 
-Opset = Annotated[int | Literal["latest"] | None, BeforeValidator(_opset)]
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+Opset = Annotated[
+    int | Literal["latest"] | None,
+    BeforeValidator(_opset),
+    option(
+        "The opset to convert the model to, up or down, or 'latest' for the newest that ONNX Runtime runs; its own "
+        "unless given.",
+        metavar="N|latest",
+    ),
 ]
 
 
-class OptimizeParams(BaseModel):
-    """How an ONNX model becomes a current, small one."""
+class OptimizeParams(Params):
+    """The settings of an optimization."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    opset: Opset = Field(
-        default=None,
-        description="The opset to bring the model to, up or down, or 'latest' for the newest that ONNX Runtime runs; "
-        "its own unless given.",
-        json_schema_extra={"metavar": "N|latest"},
-    )
-    simplify: bool = Field(default=True, description="Fold, fuse and remove nodes, until nothing changes.")
-    level: Literal["basic", "extended", "ort-all"] = Field(
+    opset: Opset = None
+    simplify: bool = option("Fold, fuse and remove nodes, until nothing changes.", default=True)
+    level: Literal["basic", "extended", "ort-all"] = option(
+        "Which rewrites: to ONNX's own operators only; also to ONNX Runtime's fused operators; or all of ONNX "
+        "Runtime's, for this kind of machine.",
         default="basic",
-        description="Which rewritings: those to ONNX's own operators; ONNX Runtime's fused operators as well; "
-        "all that it does, for this kind of machine.",
     )
-    passes: Path | None = Field(
+    passes: Path | None = option(
+        "A YAML file with the names of the passes to run instead, in their order.",
         default=None,
-        description="A YAML file with the names of the passes to run instead, in their order.",
-        json_schema_extra={"metavar": "FILE"},
+        metavar="FILE",
     )
-    skip: Names = Field(
-        default=(),
-        description="A pass to leave out, by name.",
-        json_schema_extra={"metavar": "PASS"},
+    skip: Names = option("A pass to leave out, by name.", default=(), metavar="PASS")
+    prune_unused: bool = option(
+        "Remove inputs that no output depends on. This changes the signature.", default=False
     )
-    prune_unused: bool = Field(
+    shape: Shape = option(
+        "Size of an input with open dimensions, as NAME=1,3,224,224; ? keeps a dimension open.", default={}
+    )
+    drop_shapes: bool = option(
+        "Leave out the inner shapes that the file declares. With them, some engines run it at these sizes only.",
         default=False,
-        description="Remove inputs that no output depends on, which changes the signature.",
     )
-    shape: Shapes = Field(
-        default={},
-        description="Size of an input with open dimensions, as NAME=1,3,224,224; ? leaves a dimension open.",
-        json_schema_extra={"metavar": "NAME=DIMS"},
-    )
-    drop_shapes: bool = Field(
-        default=False,
-        description="Leave out the shapes that the file declares of what nodes compute: some engines take it at these "
-        "alone.",
-    )
-    fp16: bool = Field(
-        default=False, description="Float16, but for what overflows in it, as quantize --fp16."
-    )
-    io: Literal["float", "fp16"] = Field(
-        default="float",
-        description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
+    fp16: bool = option("Float16, except for what overflows in it, as quantize --fp16.", default=False)
+    io: Literal["float", "fp16"] = option(
+        "Float inputs and outputs of a float16 model: unchanged, or float16 as well.", default="float"
     )
 
     @model_validator(mode="after")
@@ -89,19 +74,16 @@ class OptimizeParams(BaseModel):
                 "--io fp16 is about a float16 model", fix="give --fp16 as well, or leave --io out"
             )
         if self.passes is not None and self.level != "basic":
-            raise UsageError(
-                "--passes and --level both say which passes run", fix="give the one or the other"
-            )
+            raise UsageError("--passes and --level both choose the passes", fix="give one of them")
         for name in _OF_SIMPLIFYING:
             if not self.simplify and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError(
-                    f"--{name} is about simplifying, which --no-simplify leaves out",
-                    fix="give the one or the other",
+                    f"--{name} is about simplifying, which --no-simplify leaves out", fix="give one of them"
                 )
         asked = (self.simplify, self.opset, self.prune_unused, self.shape, self.drop_shapes, self.fp16)
         if not any(asked):
             raise UsageError(
-                "nothing is asked for that would change the model",
+                "no option asks for a change of the model",
                 fix="leave --no-simplify out, or give --opset, --shape, --drop-shapes, --prune-unused or --fp16",
             )
         return self

@@ -1,7 +1,7 @@
-"""Which libraries this machine has, which targets and sources work with them, and what would mend the rest.
+"""The installed libraries, the targets and sources that they enable, and how to install the others.
 
-The standard library only, so that `onnxport doctor` answers where everything else is missing; its slow parts
-are imported where they are used, since every command imports this module.
+It needs the standard library only, so `onnxport doctor` works if everything else is missing. Slow modules are imported
+where they are used, since every command imports this module.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Library:
 
     Attributes:
         purpose: what we use it for.
-        module: its import name, where that differs.
+        module: its import name, if different.
         platforms: (system, machine) pairs that it has wheels for; empty for all.
-        before: the first Python that it has no wheels for; None where there is none yet.
-        builds: other distributions that hold the same module, one of which may stand in its place.
-        extra: the extra of ours that it comes with; empty for what comes always.
+        before: the first Python version without wheels; None if there is none yet.
+        builds: other distributions with the same module, one of which may replace it.
+        extra: our extra that installs it; empty if it is always installed.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Library:
 
     @property
     def version(self) -> str | None:
-        """The installed version, found without importing it; None if it is not here."""
+        """The installed version, found without an import; None if it is missing."""
         import importlib.metadata
 
         for name in (self.name, *self.builds):
@@ -66,7 +66,7 @@ class Library:
 
     @property
     def remedy(self) -> str:
-        """What to do where it is missing."""
+        """How to get it."""
         if self.before is not None and self.fits_this_platform and not self.fits_this_python:
             newest = f"{self.before[0]}.{self.before[1] - 1}"
             return f"{self.name} has wheels up to Python {newest} only: do this step with such a Python"
@@ -145,7 +145,7 @@ LIBRARIES: Mapping[str, Library] = {
     )
 }
 
-# What each format needs: to be read as a source, to be written as a target.
+# The libraries that each source and each target needs.
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnx-ir"),
     "pytorch": ("torch", "onnxscript"),
@@ -162,7 +162,7 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "ort": ("onnx", "onnx-ir", "onnxruntime"),
 }
 
-# What it takes to run a file of a format.
+# The libraries that run a file of a format.
 RUNS_ON: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "onnx-ir", "onnxruntime"),
     "ort": ("onnxruntime",),
@@ -172,24 +172,24 @@ RUNS_ON: Mapping[str, tuple[str, ...]] = {
 
 
 def engines(params: ValidateParams) -> tuple[str, ...]:
-    """The distributions of the runtimes that a comparison names, beside those of RUNS_ON."""
+    """Return the distributions of the runtimes that a comparison names, beside those of RUNS_ON."""
     from onnxport.runtimes import registry
     from onnxport.runtimes.options import AUTO
 
     found: dict[str, None] = {}
     for given in (params.reference_runtime, params.candidate_runtime):
-        with contextlib.suppress(MissingDependencyError):  # said when it is to run
+        with contextlib.suppress(MissingDependencyError):  # raised when it runs
             found |= dict.fromkeys(registry.distributions(given.get("runtime", AUTO)))
     return tuple(found)
 
 
 def is_core(library: Library) -> bool:
-    """Whether nothing works without it; what only some platforms have is needed by its targets alone."""
+    """Whether nothing works without it; libraries of some platforms only are needed for their targets."""
     return not library.platforms and not library.extra
 
 
 def library(name: str) -> Library:
-    """The distribution of that name, which need not be one of ours: a plugin has libraries of its own."""
+    """Return the distribution of that name; unknown ones are a plugin's."""
     return LIBRARIES.get(name) or Library(name, "a plugin")
 
 
@@ -198,7 +198,7 @@ def missing(names: Iterable[str]) -> list[Library]:
 
 
 def require(names: Iterable[str], purpose: str) -> None:
-    """Refuses to start what lacks a library (MissingDependencyError with the line that mends it)."""
+    """Refuse to start without a library (MissingDependencyError with the command that installs it)."""
     absent = missing(names)
     if absent:
         listed = ", ".join(each.name for each in absent)
@@ -209,13 +209,13 @@ def require(names: Iterable[str], purpose: str) -> None:
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:
-    """onnxport's own version and those of the installed ones among `names`."""
+    """Return the versions of onnxport and of the installed ones among `names`."""
     found = {name: library(name).version for name in names}
     return {"onnxport": __version__} | {name: version for name, version in found.items() if version}
 
 
 def describe(names: Iterable[str]) -> dict[str, str]:
-    """The environment of a run, for its report: Python, platform, CPU, and the versions of what took part."""
+    """Describe a run's environment for its report: Python, platform, CPU and versions."""
     import platform
 
     about = {"python": platform.python_version(), "platform": platform.platform(), "cpu": instruction_sets()}
@@ -223,7 +223,7 @@ def describe(names: Iterable[str]) -> dict[str, str]:
 
 
 def processor() -> str:
-    """What the CPU calls itself; what the machine is called where it says nothing."""
+    """Return the name of the CPU, or of the machine."""
     import platform
 
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -233,8 +233,8 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-# What int8 products are computed with: without one of the x86 sets of the second line, ONNX Runtime's sums of uint8 and
-# int8 saturate at 16 bits, and its answers to a quantized model are others.
+# Instruction sets of int8 products: without one of the x86 sets of the second line, ONNX Runtime's sums of uint8 and
+# int8 saturate at 16 bits, which changes the answers of a quantized model.
 _INSTRUCTION_SETS = (
     *("avx2", "avx512f", "asimd"),
     *("avx_vnni", "avx512_vnni", "avx_vnni_int8", "amx_int8", "asimddp", "i8mm", "sve"),
@@ -242,7 +242,7 @@ _INSTRUCTION_SETS = (
 
 
 def instruction_sets() -> str:
-    """The machine and those of its instruction sets that a quantized model's answers depend on."""
+    """Return the machine type and the instruction sets that affect a quantized model's answers."""
     import platform
 
     flags = _cpu_flags()
@@ -250,7 +250,7 @@ def instruction_sets() -> str:
 
 
 def _cpu_flags() -> set[str]:
-    """Linux's names of what the CPU can do; nothing elsewhere."""
+    """Return the CPU's features by their Linux names; nothing on other systems."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             lines = [line for line in file if line.lower().startswith(("flags", "features"))]

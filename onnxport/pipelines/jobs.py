@@ -1,4 +1,4 @@
-"""What a run is asked to do: a source, the steps, where the result goes, and how it is judged."""
+"""Jobs of the runner: a source, its steps, the output and the proof."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
 from onnxport.converters.params import OrtParams
 from onnxport.core.errors import InputError, UsageError
+from onnxport.exporters.params import BELONGS, ExportParams
+from onnxport.exporters.sources import CONTAINERS, KINDS, Source
 from onnxport.formats.artifact import FOLDERS, SUFFIXES, Artifact, path_of, writing
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.params import check_known, params_of
@@ -20,13 +22,17 @@ from onnxport.pipelines.stages import Stage
 from onnxport.quantize.params import CALIBRATED, PRECISIONS, QuantizeParams, calibrated_fields
 from onnxport.validate.params import ValidateParams
 
+StrPath = str | os.PathLike[str]
+# Options of the proof that make no sense without one.
+_NEED_PROOF = ("budget", "metric", "report_tensors")
+
 
 @dataclass(frozen=True)
 class Step:
     """A stage with its params.
 
     Attributes:
-        made: its product, where another run made and proved it already; never of the last step.
+        made: its product, if another run made and proved it; never of the last step.
     """
 
     stage: Stage
@@ -39,9 +45,9 @@ class Job:
     """One artefact to make.
 
     Attributes:
-        validation: how to judge it; None to let it out unproven.
-        keep_rejected: whether a candidate that fails stays, as <stem>.rejected<suffix>.
-        latency: whether a lower precision is timed.
+        validation: the options of the proof; None to deliver it unproven.
+        keep_rejected: whether to keep a candidate that fails, as <stem>.rejected<suffix>.
+        latency: whether to time a lower precision.
     """
 
     source: Artifact
@@ -63,7 +69,7 @@ class Job:
                 if self.output.is_dir():
                     raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
             raise UsageError(
-                f"the output {self.output} does not end in {suffix}", fix="its name has to tell its format"
+                f"the output {self.output} does not end in {suffix}", fix=f"give a name that ends in {suffix}"
             )
         with writing(self.output):
             self._check_replaceable()
@@ -72,12 +78,12 @@ class Job:
                 raise UsageError(f"the output {self.output} is the input", fix="give another path")
             if self.output.resolve() in self.source.path.resolve().parents:
                 raise UsageError(
-                    f"the output {self.output}, which is replaced as a whole, holds the input",
+                    f"the output {self.output} contains the input and would replace it",
                     fix="give another path",
                 )
 
     def _check_replaceable(self) -> None:
-        """Refuses an output whose place is taken by something that is no artefact of its format (UsageError)."""
+        """Refuse to replace something that is no artefact of the output's format (UsageError)."""
         mark = FOLDERS.get(self.target.gives)
         if mark is None and self.output.is_dir():
             raise UsageError(f"the output {self.output} is a directory", fix="give -o a file name")
@@ -91,7 +97,7 @@ class Job:
             )
 
     def check_spares(self, source: Artifact) -> None:
-        """Refuses an output whose weights would take the place of the source's own (UsageError).
+        """Refuse an output that would overwrite weights of the source (UsageError).
 
         Args:
             source: with all its files.
@@ -104,14 +110,23 @@ class Job:
                 taken = place.exists() and any(place.samefile(file) for file in source.files)
             if taken:
                 raise UsageError(
-                    f"the output {self.output} would take the place of {place}, which holds weights of the input",
+                    f"the output {self.output} would overwrite {place}, which has weights of the input",
                     fix="give -o another name",
                 )
 
     @property
     def target(self) -> Stage:
-        """The stage that makes the artefact."""
+        """The last stage, which makes the artefact."""
         return self.steps[-1].stage
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the artefact is a folder."""
+        return self.target.gives in FOLDERS
+
+    def destination(self, *, passed: bool) -> Path | None:
+        """Return where the product goes; None if it is dropped."""
+        return _destination(self, passed)
 
     @property
     def functions(self) -> Mapping[str, Path]:
@@ -126,142 +141,205 @@ class Job:
 
     @property
     def rewrites(self) -> bool:
-        """Whether a step runs passes on the graph, which can be checked one by one when the result is wrong."""
+        """Whether a step runs passes, which can be checked one by one if the result is wrong."""
         return any(step.stage.rewrites for step in self.steps)
 
 
-def conversion(
-    model: str | os.PathLike[str],
-    to: str,
-    output: str | os.PathLike[str] | None,
-    options: Mapping[str, Any],
-    *,
-    validate: bool = True,
-    keep_rejected: bool = False,
-    latency: bool = True,
-) -> Job:
-    """The job of `onnxport convert` and `convert_model`: one target, beside the input unless `output` is given.
+@dataclass(frozen=True)
+class Export:
+    """One ONNX file to make from a framework's model; see Job.
 
-    With `calib` and a precision that takes samples it is two steps, and judged as a quantization is.
+    Attributes:
+        consults: whether the report records the model's code and the files that it reads.
+    """
+
+    source: Source
+    params: ExportParams
+    output: Path
+    validation: ValidateParams | None
+    keep_rejected: bool = False
+    consults: bool = False
+    is_folder: ClassVar[bool] = False
+
+    def destination(self, *, passed: bool) -> Path | None:
+        """Return where the product goes; None if it is dropped."""
+        return _destination(self, passed)
+
+
+def _destination(job: Job | Export, passed: bool) -> Path | None:
+    if passed:
+        return job.output
+    return job.output.with_suffix(f".rejected{job.output.suffix}") if job.keep_rejected else None
+
+
+def conversion(
+    model: StrPath, to: str, output: StrPath | None, options: Mapping[str, Any], **wishes: bool
+) -> Job:
+    """Return the job of `onnxport convert` and `convert_model`; its default output is beside the model.
+
+    With `calib` and a calibrated precision it has two steps, and is judged as a quantization is.
+
+    Args:
+        wishes: validate, keep_rejected, latency; see `_job`.
 
     Raises:
-        UsageError: an unknown target or option, or a value that an option refuses.
+        UsageError: an unknown target or option, or a refused value.
         InputError: the model file is missing, unreadable or of another format.
     """
     stage = target(to)
     purpose = f"converting to {to}"
     check_known(options, stage.params, ValidateParams, purpose=purpose, further=calibrated_fields())
     steps = steps_to(stage, options, purpose)
-    validation = params_of(ValidateParams, judged_on(steps, options), purpose=purpose)
-    if not validate:
-        check_waivable(options)
-    source = Artifact.open(model)
-    return Job(
-        source=source,
-        steps=steps,
-        output=source.path.with_suffix(SUFFIXES[stage.gives])
-        if output is None
-        else path_of(output, "the output", fix="give the path of the file to write"),
-        validation=validation if validate else None,
-        keep_rejected=keep_rejected,
-        latency=latency,
-    )
+    return _job(model, steps, output, options, purpose, SUFFIXES[stage.gives], **wishes)
 
 
 def quantization(
-    model: str | os.PathLike[str],
-    precision: str | None,
-    output: str | os.PathLike[str] | None,
+    model: StrPath, precision: str | None, output: StrPath | None, options: Mapping[str, Any], **wishes: bool
+) -> Job:
+    """Return the job of `onnxport quantize` and `quantize_model`; its default output is <stem>_<precision>.onnx.
+
+    It is judged on `inputs`, or on the samples that calibration holds back. Args and Raises: see `conversion`.
+    """
+    if precision is None:
+        raise UsageError(
+            "no precision is given", fix=f"give one of {', '.join(f'--{each}' for each in PRECISIONS)}"
+        )
+    purpose = "quantization"
+    check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
+    asked = fields_of(QuantizeParams, options) | {"precision": precision}
+    steps = (Step(QUANTIZE, params_of(QuantizeParams, asked, purpose=purpose)),)
+    return _job(model, steps, output, options, purpose, f"_{precision.replace('-', '_')}.onnx", **wishes)
+
+
+def optimization(model: StrPath, output: StrPath | None, options: Mapping[str, Any], **wishes: bool) -> Job:
+    """Return the job of `onnxport optimize` and `optimize_model`; its default output is <stem>_optimized.onnx.
+
+    Args and Raises: see `conversion`.
+    """
+    purpose = "optimization"
+    check_known(options, OptimizeParams, ValidateParams, purpose=purpose)
+    params = params_of(OptimizeParams, fields_of(OptimizeParams, options), purpose=purpose)
+    return _job(model, (Step(OPTIMIZE, params),), output, options, purpose, "_optimized.onnx", **wishes)
+
+
+def _job(
+    model: StrPath,
+    steps: Sequence[Step],
+    output: StrPath | None,
     options: Mapping[str, Any],
+    purpose: str,
+    ending: str,
     *,
     validate: bool = True,
     keep_rejected: bool = False,
     latency: bool = True,
 ) -> Job:
-    """The job of `onnxport quantize` and `quantize_model`: <stem>_<precision>.onnx beside the input unless `output`
-    is given. It is judged on `inputs`, or on what calibration holds back of the samples.
+    """Return the job that runs `steps` on a model file; <stem><ending> beside it is the default output.
 
-    Raises:
-        UsageError: an unknown precision or option, or a value that an option refuses.
-        InputError: the model file is missing, unreadable or of another format.
+    Args:
+        validate: False lets the result out unproven.
+        keep_rejected, latency: see Job.
     """
-    purpose = "quantization"
-    if precision is None:
-        raise UsageError(
-            "quantize to what?", fix=f"give one of {', '.join(f'--{each}' for each in PRECISIONS)}"
-        )
-    check_known(options, QuantizeParams, ValidateParams, purpose=purpose)
-    asked = fields_of(QuantizeParams, options) | {"precision": precision}
-    params = params_of(QuantizeParams, asked, purpose=purpose)
-    steps = (Step(QUANTIZE, params),)
-    validation = params_of(ValidateParams, judged_on(steps, options), purpose=purpose)
-    if not validate:
-        check_waivable(options)
+    validation = _validation(proof_options(steps, options), options, purpose, validate=validate)
     source = Artifact.open(model)
-    beside = source.path.with_name(f"{source.path.stem}_{precision.replace('-', '_')}.onnx")
-    return Job(
-        source=source,
-        steps=steps,
-        output=beside
-        if output is None
-        else path_of(output, "the output", fix="give the path of the file to write"),
-        validation=validation if validate else None,
-        keep_rejected=keep_rejected,
-        latency=latency,
-    )
+    chosen = _output(output) or source.path.with_name(f"{source.path.stem}{ending}")
+    return Job(source, steps, chosen, validation, keep_rejected=keep_rejected, latency=latency)
 
 
-def optimization(
-    model: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None,
+def exportation(
+    source: StrPath,
+    output: StrPath | None,
     options: Mapping[str, Any],
     *,
     validate: bool = True,
     keep_rejected: bool = False,
-) -> Job:
-    """The job of `onnxport optimize` and `optimize_model`: <stem>_optimized.onnx beside the input unless `output` is
-    given.
+) -> Export:
+    """Return the job of `onnxport export` and `export_model`.
 
     Raises:
-        UsageError: an unknown option, or a value that an option refuses.
-        InputError: the model file is missing, unreadable or of another format.
+        UsageError: an unknown option, a refused value, or an option that does not apply to this kind of model.
+        InputError: the source is missing, unreadable or of an unknown kind.
     """
-    purpose = "optimization"
-    check_known(options, OptimizeParams, ValidateParams, purpose=purpose)
-    params = params_of(OptimizeParams, fields_of(OptimizeParams, options), purpose=purpose)
-    validation = params_of(ValidateParams, fields_of(ValidateParams, options), purpose=purpose)
-    if not validate:
-        check_waivable(options)
-    source = Artifact.open(model)
-    return Job(
-        source=source,
-        steps=(Step(OPTIMIZE, params),),
-        output=source.path.with_name(f"{source.path.stem}_optimized.onnx")
-        if output is None
-        else path_of(output, "the output", fix="give the path of the file to write"),
-        validation=validation if validate else None,
-        keep_rejected=keep_rejected,
-    )
+    purpose = "export"
+    check_known(options, ExportParams, ValidateParams, purpose=purpose)
+    params = params_of(ExportParams, fields_of(ExportParams, options), purpose=purpose)
+    validation = _validation(fields_of(ValidateParams, options), options, purpose, validate=validate)
+    found = Source.of(source, params.weights)
+    check_export(found, params)
+    chosen = (_output(output) if output else None) or _beside(found)
+    if chosen.suffix.lower() != ".onnx":
+        raise UsageError(f"the output {chosen} does not end in .onnx", fix="give a name that ends in .onnx")
+    return Export(found, params, chosen, validation, keep_rejected)
+
+
+def _beside(source: Source) -> Path:
+    """Return <file>.onnx beside a file or folder; <function>.onnx in the current folder for a factory."""
+    if source.is_factory:
+        return Path(f"{source.name.partition(':')[2].rpartition('.')[2]}.onnx")
+    return source.path.with_suffix(".onnx")
+
+
+def check_export(source: Source, params: ExportParams) -> None:
+    """Refuse options that do not apply to the source, as far as its kind is known before it is loaded (UsageError)."""
+    if params.arg and not source.is_factory:
+        raise UsageError(
+            f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out"
+        )
+    if source.kind not in CONTAINERS:
+        check_belongs(params, source.kind)
+
+
+def check_belongs(params: ExportParams, kind: str) -> None:
+    """Refuse options that do not apply to a kind of model (UsageError)."""
+    for name in params.model_fields_set & set(BELONGS):
+        if kind not in BELONGS[name]:
+            raise UsageError(
+                f"{_option(name)} has no effect on {KINDS[kind]}",
+                fix=f"leave it out: it is for {' and '.join(sorted(BELONGS[name]))}",
+            )
+
+
+def _output(given: StrPath | None) -> Path | None:
+    return None if given is None else path_of(given, "the output", fix="give the path of the file to write")
+
+
+def _validation(
+    values: Mapping[str, Any], options: Mapping[str, Any], purpose: str, *, validate: bool
+) -> ValidateParams | None:
+    """Return how a result is judged; None to let it out unproven.
+
+    Raises:
+        UsageError: a refused value, or an option that needs the proof which `validate` leaves out.
+    """
+    params = params_of(ValidateParams, values, purpose=purpose)
+    if validate:
+        return params
+    for name in _NEED_PROOF:
+        if options.get(name):
+            raise UsageError(
+                f"{_option(name)} needs the proof, which --no-validate leaves out", fix="give one of them"
+            )
+    return None
 
 
 def steps_to(stage: Stage, options: Mapping[str, Any], purpose: str) -> tuple[Step, ...]:
-    """The steps that make a target: its own, behind a quantization where `options` have samples for one.
+    """Return the steps of a target: its own, behind a quantization if `options` have calibration samples.
 
     Raises:
-        UsageError: a value that an option refuses, or one that says nothing beside the others.
+        UsageError: a refused value, or an option that has no effect beside the others.
     """
     params = params_of(stage.params, fields_of(stage.params, options), purpose=purpose)
-    quantizing = _quantizing(params, options, purpose)
+    quantizing = _quantize_params(params, options, purpose)
     return (*([Step(QUANTIZE, quantizing)] if quantizing else ()), Step(stage, params))
 
 
-def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
-    """How a conversion quantizes a float model on the way; None where it does not.
+def _quantize_params(params: BaseModel, options: Mapping[str, Any], purpose: str) -> QuantizeParams | None:
+    """Return how a conversion quantizes a float model; None if it does not.
 
     Raises:
-        UsageError: options of quantization without samples, or with a precision that takes none.
+        UsageError: options of quantization without samples, or with a precision that needs none.
     """
-    # A name that the target has as well is the target's: TFLite's --io is not that of --fp16.
+    # A shared name is the target's: TFLite's --io is not that of quantize --fp16.
     names = [name for name in calibrated_fields() if name not in type(params).model_fields]
     given = {name: options[name] for name in names if options.get(name) is not None}
     asked = [name for name in given if name not in ValidateParams.model_fields]
@@ -270,27 +348,27 @@ def _quantizing(params: BaseModel, options: Mapping[str, Any], purpose: str) -> 
         return None
     if "calib" not in asked:
         raise UsageError(
-            f"{_option(asked[0])} is about quantizing, which needs samples of what the model will meet",
+            f"{_option(asked[0])} is about quantization, which needs samples of the model's inputs",
             fix="give a folder of them, --calib DIR, with --precision int8 or int16x8",
         )
     if precision not in CALIBRATED:
         raise UsageError(
-            "--calib has samples that tell the ranges of int8 and int16x8"
-            + (f", --precision {precision} needs none" if precision else ""),
+            "--calib is for --precision int8 and int16x8"
+            + (f"; --precision {precision} needs no samples" if precision else ""),
             fix="give --precision int8, or leave --calib out",
         )
     if getattr(params, "function", {}):
         raise UsageError(
-            "--calib quantizes one model, --function names further ones",
-            fix="quantize each with onnxport quantize first, and convert the results",
+            "--calib quantizes one model, but --function names further ones",
+            fix="quantize each model with onnxport quantize, then convert the results",
         )
-    # ONNX Runtime alone saturates, and of a step's product only the target leaves.
+    # Only ONNX Runtime saturates, and only the target's product is delivered.
     chosen = {} if isinstance(params, OrtParams) or precision != "int8" else {"for_cpu": "arm"}
     return params_of(QuantizeParams, {**chosen, **given, "precision": precision}, purpose=purpose)
 
 
-def judged_on(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the proof: on `inputs`, or on what calibration holds back of its samples."""
+def proof_options(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the proof: with `inputs`, or with the samples that calibration holds back."""
     wanted = fields_of(ValidateParams, options)
     quantizing = next((step.params for step in steps if isinstance(step.params, QuantizeParams)), None)
     if quantizing is None:
@@ -301,34 +379,20 @@ def judged_on(steps: Sequence[Step], options: Mapping[str, Any]) -> dict[str, An
 
 
 def _is_same(calib: Path, inputs: object) -> bool:
-    """Whether the judge is to be fed from the folder of calibration, of which he then gets what is held back."""
+    """Whether the proof uses the folder of calibration, and so the held-back samples."""
     if not isinstance(inputs, str | os.PathLike):
         return inputs is None
     try:
         return os.path.samefile(calib, inputs)
-    except (OSError, ValueError):  # there is no such folder, which is for those to say who read it
+    except (OSError, ValueError):  # a missing folder is reported by its reader
         return False
 
 
 def holds_back(params: QuantizeParams, validation: ValidateParams | None) -> bool:
-    """Whether samples are kept out of calibration: for the judge, who has none of his own, or for choices."""
+    """Whether calibration holds samples back: for the proof, or to choose between methods."""
     if validation is None:
         return params.method == "auto"
     return validation.part == "held-back" or params.method == "auto" or bool(validation.budget)
-
-
-# What a user demands of a proof; without one, nobody would check or write it.
-_DEMANDS = ("budget", "metric", "report_tensors")
-
-
-def check_waivable(options: Mapping[str, Any]) -> None:
-    """Refuses demands on the proof of an artefact that is to leave without one (UsageError)."""
-    for name in _DEMANDS:
-        if options.get(name):
-            raise UsageError(
-                f"{_option(name)} asks of the proof what --no-validate leaves out",
-                fix="give the one or the other",
-            )
 
 
 def _option(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Model files as a run meets them: read, with a clear word where that fails, and identified for the report."""
+"""Reads model files with clear errors, guards them against changes, and identifies them for the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading(artifact: Referent) -> Iterator[None]:
-    """Turns the operating system's refusal to read one of the artefact's files into an InputError."""
+    """Turn the operating system's error about a file of the artefact into an InputError."""
     try:
         yield
     except OSError as error:
@@ -27,9 +27,9 @@ def reading(artifact: Referent) -> Iterator[None]:
 
 @contextmanager
 def unchanged(*artifacts: Referent) -> Iterator[None]:
-    """Refuses what was found out meanwhile (InputError) if somebody writes one of the files in the block.
+    """Refuse the result of the block if one of the files changes meanwhile (InputError).
 
-    Each is read more than once, by children too, and a verdict on a mixture would be one about nothing.
+    Each file is read more than once, also by child processes; a verdict on a mixture would be worthless.
     """
     before = [artifact.stamp for artifact in artifacts]
     try:
@@ -50,7 +50,7 @@ def _stamp(artifact: Referent) -> object:
 
 
 def load(source: Artifact) -> tuple[Model, Artifact]:
-    """The model, and its artefact with all the files that belong to it."""
+    """Return the model, and its artefact with all its files."""
     from onnxport.formats.model import Model
 
     model = Model.load(source.path)

@@ -1,4 +1,4 @@
-"""Options as a params model takes them, and what is said of those that it refuses."""
+"""Fills params models from options, and explains refused options."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ P = TypeVar("P", bound=BaseModel)
 def check_known(
     options: Mapping[str, Any], *models: type[BaseModel], purpose: str, further: Collection[str] = ()
 ) -> None:
-    """Raises UsageError for an option that is a field of none of `models`, naming the nearest one that is.
+    """Refuse an option that is a field of none of `models`, with a suggestion (UsageError).
 
     Args:
-        further: single fields that are known as well.
+        further: further known fields.
     """
     known = {*further, *(name for model in models for name in model.model_fields)}
     for name in options:
         if name not in known:
-            raise UsageError(f"{purpose} has no option {name!r}", fix=nearest(name, known))
+            raise UsageError(f"{purpose} has no option {name!r}", fix=suggest(name, known))
 
 
 def params_of(model: type[P], options: Mapping[str, Any], *, purpose: str) -> P:
-    """The params model filled from `options`.
+    """Fill the params model from `options`.
 
     Raises:
-        UsageError: an option that it does not have, or a value that it refuses.
+        UsageError: an unknown option, or a refused value.
     """
     check_known(options, model, purpose=purpose)
     try:
         return model.model_validate(options)
     except ValidationError as error:
-        raise _refused(model, error) from None
+        raise _refusal(model, error) from None
 
 
 class RefusedValue(UsageError):
-    """A value that the option `name` cannot have; `place` is the way to it, from the option on."""
+    """A refused value of the option `name`; `place` is the path to it, from the option on."""
 
     def __init__(self, name: str, value: object, fix: str, place: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"option {name!r} has the value {value!r}", fix=fix)
         self.name, self.value, self.place = name, value, place or (name,)
 
 
-# pydantic's kinds of refusal in our words.
+# pydantic's kinds of refusal as ways out.
 _WANTED = {
     "finite_number": "give a finite number",
     "literal_error": "give {expected}",
@@ -66,17 +66,19 @@ _WANTED = {
 }
 
 
-def _refused(model: type[BaseModel], error: ValidationError) -> UsageError:
+def _refusal(model: type[BaseModel], error: ValidationError) -> UsageError:
     refusal = error.errors(include_url=False)[0]
     name, *inner = refusal["loc"]
     if refusal["type"] == "missing":
-        return UsageError(f"option {name!r} has to be given", fix="it has no default")
+        return UsageError(f"option {name!r} is missing", fix="it has no default")
     where = "".join(f"[{part!r}]" for part in inner)
-    return RefusedValue(f"{name}{where}", refusal["input"], wanted(model, refusal, str(name)), refusal["loc"])
+    return RefusedValue(
+        f"{name}{where}", refusal["input"], expected_value(model, refusal, str(name)), refusal["loc"]
+    )
 
 
-def wanted(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
-    """What the field `name` of `model` takes instead of a value that it refused, as the way out."""
+def expected_value(model: type[BaseModel], refusal: ErrorDetails, name: str) -> str:
+    """Return the way out for a refused value: what the field `name` of `model` takes."""
     kind = refusal["type"]
     if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
         return _bounds(model.model_fields[name])
@@ -97,7 +99,7 @@ def _bounds(field: FieldInfo) -> str:
     return f"give {least} or more" if most is None else f"give {most} or less"
 
 
-def nearest(name: str, known: Collection[str], beside: Collection[str] = ()) -> str:
-    """The way out for a name that is none of `known`, nor of the keys that may stand `beside` these."""
+def suggest(name: str, known: Collection[str], beside: Collection[str] = ()) -> str:
+    """Return the way out for an unknown name: the nearest of `known` and `beside`, or all of `known`."""
     close = difflib.get_close_matches(name, (*known, *beside), n=1)
     return f"did you mean {close[0]!r}?" if close else f"its options are {', '.join(sorted(known))}"

@@ -1,6 +1,6 @@
-"""Stages and targets that other distributions bring: found by their entry points, imported when a pipeline names one.
+"""Stages and targets of plugins: found by their entry points, imported when a pipeline names one.
 
-The standard library only at import, so that `onnxport doctor` lists them where everything else is missing.
+At import it needs the standard library only, so `onnxport doctor` can list plugins if everything else is missing.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.pipelines.stages import Product, Stage, Work, Worker
 
-# What these names mean in a pipeline or a report is settled; onnx is the target that only hands out, export no stage.
+# Names with a fixed meaning in pipelines and reports; onnx is the target without a stage, export is no stage.
 RESERVED = frozenset(("optimize", "quantize", "tflite", "coreml", "ort", "onnx", "export"))
-# Of these the machine is guilty, whoever met with them.
+# Errors of the machine, not of the plugin.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def find(kind: Kind, name: str) -> Stage | None:
-    """The plugin's stage of that name; None where nobody brings one.
+    """Return the plugin's stage of that name; None if there is none.
 
     Raises:
-        MissingDependencyError: two claim the name, or the one that has it cannot be used.
+        MissingDependencyError: two plugins have the name, or the plugin cannot be used.
     """
     plugin = plugins.named(kind, name, RESERVED)
     return None if plugin is None else load(plugin)
@@ -42,10 +42,10 @@ def find(kind: Kind, name: str) -> Stage | None:
 
 @functools.cache
 def load(plugin: Plugin) -> Stage:
-    """Imports a plugin's stage and holds it to the contract.
+    """Import a plugin's stage and check it against the contract.
 
     Raises:
-        MissingDependencyError: it fails to import, or gives what is no stage for its place.
+        MissingDependencyError: the import fails, or the object breaks the contract.
     """
     from onnxport.pipelines.stages import Provider
 
@@ -54,7 +54,7 @@ def load(plugin: Plugin) -> Stage:
         raise unusable(plugin, fault)
     modules = (plugin.module, stage.params.__module__, stage.worker.partition(":")[0])
     try:
-        provider = Provider(plugin.distribution, plugin.version, modules, sources_of(modules))
+        provider = Provider(plugin.distribution, plugin.version, modules, source_digest(modules))
     except (ImportError, OSError) as error:
         raise unusable(plugin, f"its code cannot be read: {said(error)}") from error
     found: Stage = replace(
@@ -64,7 +64,7 @@ def load(plugin: Plugin) -> Stage:
 
 
 def _fault(plugin: Plugin, stage: Any) -> str:
-    """What keeps `stage` from being one; empty for nothing."""
+    """Describe how `stage` breaks the contract; empty if it does not."""
     from pydantic import BaseModel
 
     from onnxport.formats.artifact import SUFFIXES
@@ -72,11 +72,11 @@ def _fault(plugin: Plugin, stage: Any) -> str:
 
     what = plugin.place
     if not isinstance(stage, Stage):
-        return (
-            f"{what} is of type {type(stage).__name__}, where a Stage of onnxport.pipelines.stages has to be"
-        )
+        return f"{what} is of type {type(stage).__name__}, not a Stage of onnxport.pipelines.stages"
     if stage.name != plugin.name:
-        return f"{what} is called {stage.name!r} and its entry point {plugin.name!r}; the two have to be the same"
+        return (
+            f"{what} has the name {stage.name!r}, but its entry point {plugin.name!r}; they must be the same"
+        )
     if not isinstance(stage.params, type) or not issubclass(stage.params, BaseModel):
         return f"the params of {what} are no pydantic model"
     if getattr(sys.modules.get(stage.params.__module__), stage.params.__qualname__, None) is not stage.params:
@@ -84,30 +84,32 @@ def _fault(plugin: Plugin, stage: Any) -> str:
             f"the params of {what} cannot be imported by their name; define the class at a module's top level"
         )
     if taken := _keys(plugin.kind) & stage.params.model_fields.keys():
-        return f"{what} has the option {min(taken)!r}, which every {plugin.kind} of a pipeline has already"
+        return f"{what} has the option {min(taken)!r}, which is a key of every {plugin.kind} of a pipeline"
     if stage.takes != "onnx":
-        return f"{what} takes {stage.takes!r}; a stage takes onnx"
+        return f"{what} takes {stage.takes!r}; a stage must take onnx"
     if plugin.kind == "stage" and stage.gives != "onnx":
-        return f"{what} gives {stage.gives!r}; what does not give onnx is a target, of the group {GROUPS['target']}"
+        return (
+            f"{what} gives {stage.gives!r}; a stage must give onnx, a target has the group {GROUPS['target']}"
+        )
     if stage.gives not in SUFFIXES:
         return f"{what} gives {stage.gives!r}; formats that can be proven are {', '.join(SUFFIXES)}"
     if not isinstance(stage.libraries, tuple) or not all(isinstance(each, str) for each in stage.libraries):
-        return f"the libraries of {what} are no tuple of names of distributions"
+        return f"the libraries of {what} are no tuple of distribution names"
     if not isinstance(stage.worker, str) or not all(stage.worker.partition(":")):
         return f"the worker of {what} is {stage.worker!r}; write module:function"
     return ""
 
 
 def _keys(kind: Kind) -> set[str]:
-    """What a pipeline.yaml says of every stage or target, beside its options."""
+    """Return the keys of every stage or target in a pipeline.yaml beside its options."""
     from onnxport.pipelines.config.schema import StageSpec, TargetSpec
 
     fields = (StageSpec if kind == "stage" else TargetSpec).model_fields
     return {field.alias or name for name, field in fields.items()}
 
 
-def sources_of(modules: tuple[str, ...]) -> str:
-    """SHA-256 of the files of the packages that `modules` are in, or of modules that are in none.
+def source_digest(modules: tuple[str, ...]) -> str:
+    """Return the SHA-256 of the packages of `modules`, or of single modules.
 
     Raises:
         ImportError: there is no such module.
@@ -127,7 +129,7 @@ def sources_of(modules: tuple[str, ...]) -> str:
 
 
 def _home(module: str) -> str:
-    """The outermost package of a module that is no namespace, which others share."""
+    """Return the outermost package of a module that is no namespace package."""
     parts = module.split(".")
     for count in range(1, len(parts)):
         name = ".".join(parts[:count])
@@ -138,29 +140,29 @@ def _home(module: str) -> str:
 
 
 @contextlib.contextmanager
-def guarded(stage: Stage) -> Iterator[Worker]:
-    """A plugin's worker, whose failures are told as the plugin's and whose product is looked at.
+def guard_worker(stage: Stage) -> Iterator[Worker]:
+    """Run a plugin's worker; attribute its failures to the plugin and check its product.
 
     Raises:
-        MachineError: it raised what is no error of ours, or gave no product.
+        MachineError: it raised a foreign error, or returned no product.
     """
     with contextlib.ExitStack() as stack:
-        with _blamed(stage):
+        with _blame_plugin(stage):
             worker = stack.enter_context(stage.started())
 
         def make(model: Model, params: Any, work: Work) -> Product:
-            with _blamed(stage):
-                return _checked(worker(model, params, work), stage, work)
+            with _blame_plugin(stage):
+                return _check_product(worker(model, params, work), stage, work)
 
         yield make
 
 
-def _checked(product: Any, stage: Stage, work: Work) -> Product:
-    """Raises TypeError for what is no product of `stage`."""
+def _check_product(product: Any, stage: Stage, work: Work) -> Product:
+    """Return the product; TypeError if it is none of `stage`."""
     from onnxport.pipelines.stages import Product
 
     if not isinstance(product, Product):
-        raise TypeError(f"its worker gave {type(product).__name__}, where a Product has to be")
+        raise TypeError(f"its worker returned {type(product).__name__}, not a Product")
     artifact = product.artifact
     if artifact.format != stage.gives or artifact.path != work.output or not artifact.path.exists():
         raise TypeError(f"its worker left no {stage.gives} model at work.output")
@@ -168,7 +170,7 @@ def _checked(product: Any, stage: Stage, work: Work) -> Product:
 
 
 @contextlib.contextmanager
-def _blamed(stage: Stage) -> Iterator[None]:
+def _blame_plugin(stage: Stage) -> Iterator[None]:
     try:
         with quiet():
             yield
@@ -180,5 +182,5 @@ def _blamed(stage: Stage) -> Iterator[None]:
         raise MachineError(
             f"the step {stage.name!r} of the plugin {stage.provider} failed",
             why=said(error),
-            fix="tell its authors, with the model",
+            fix="report it to its authors, with the model",
         ) from error

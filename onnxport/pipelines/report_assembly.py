@@ -1,19 +1,20 @@
-"""The report of a run, put together from what it made, what the judge said and how long it took."""
+"""The report of a run: its product, the verdict and the times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxport.formats.artifact import FORMATS, Artifact
+from onnxport.formats.artifact import FORMATS, Artifact, Staging
 from onnxport.formats.manifest import MAIN
 from onnxport.pipelines.environment import describe
 from onnxport.pipelines.stages import Product
 from onnxport.pipelines.step_times import Clock
 from onnxport.reports.run_report import (
     ArtifactRecord,
+    ConsultedRecord,
     FileRecord,
     RunReport,
     SourceRecord,
@@ -25,8 +26,61 @@ if TYPE_CHECKING:
     from onnxport.validate.report import Report
 
 
-def placed(file: Path, artifact: Artifact, final: Path) -> Path:
-    """Where `file` is when the main file is at `final`: beside it, and with its stem if it had that before."""
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a job: its product and the verdict.
+
+    Attributes:
+        target: the name of the last stage.
+        libraries: distributions that took part.
+        functions: the reports on the further functions of a package, by name.
+        speedup: the time of a lower precision beside float.
+        consulted: the user's code that took part in an export.
+    """
+
+    origin: SourceRecord
+    target: str
+    product: Product
+    report: Report
+    libraries: Collection[str]
+    functions: Mapping[str, Report] = field(default_factory=dict)
+    speedup: Worth | None = None
+    consulted: ConsultedRecord | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.report.passed and all(report.passed for report in self.functions.values())
+
+    def renamed(self, final: Path | None) -> Outcome:
+        """Return the outcome with the name of its final file: a large ONNX model names its data file after itself.
+
+        Its digest changes with the names.
+        """
+        artifact = self.product.artifact
+        if (
+            final is None
+            or artifact.format != "onnx"
+            or not artifact.companions
+            or final.name == artifact.path.name
+        ):
+            return self
+        from onnxport.formats.model import renamed
+
+        artifact = renamed(artifact, final.name)
+        candidate = self.report.candidate.model_copy(update={"digest": artifact.digest()})
+        report = self.report.model_copy(update={"candidate": candidate})
+        return replace(self, product=replace(self.product, artifact=artifact), report=report)
+
+    def run_report(self, command: Sequence[str], final: Path | None, clock: Clock) -> RunReport:
+        """Return the report of the run; `final` is None if the product is dropped."""
+        record = record_of(self.product, final, self.target, self.report, self.origin, clock, self.speedup)
+        records = _function_records(record, self.functions)
+        report = run_report(command, self.origin, records, self.libraries, clock)
+        return report if self.consulted is None else report.model_copy(update={"consulted": self.consulted})
+
+
+def final_path(file: Path, artifact: Artifact, final: Path) -> Path:
+    """Return where `file` goes when the main file goes to `final`: beside it, with its stem if it had that before."""
     name, stem = file.name, artifact.path.stem
     if name.startswith(stem):
         name = final.stem + name.removeprefix(stem)
@@ -34,29 +88,16 @@ def placed(file: Path, artifact: Artifact, final: Path) -> Path:
 
 
 def moves(artifact: Artifact, final: Path) -> dict[Path, Path]:
-    """Each file of a staged artefact and where it goes, the main file last."""
-    files = (*artifact.companions, artifact.path)
-    return {file: placed(file, artifact, final) for file in files}
+    """Return each file of a staged artefact with its final path, the main file last."""
+    return {file: final_path(file, artifact, final) for file in (*artifact.companions, artifact.path)}
 
 
-def named_for(product: Product, report: Report, final: Path | None) -> tuple[Product, Report]:
-    """A product under the name that its main file is to have: a large ONNX model names its data file, called after it.
-
-    The report has another digest then, since that is of names as well.
-    """
-    artifact = product.artifact
-    if (
-        final is None
-        or artifact.format != "onnx"
-        or not artifact.companions
-        or final.name == artifact.path.name
-    ):
-        return product, report
-    from onnxport.formats.model import renamed
-
-    artifact = renamed(artifact, final.name)
-    candidate = report.candidate.model_copy(update={"digest": artifact.digest()})
-    return replace(product, artifact=artifact), report.model_copy(update={"candidate": candidate})
+def commit(staging: Staging, artifact: Artifact, final: Path) -> None:
+    """Move a staged artefact to its place."""
+    if artifact.is_folder:
+        staging.commit_folder(artifact.path, final)
+    else:
+        staging.commit(moves(artifact, final))
 
 
 def record_of(
@@ -68,7 +109,7 @@ def record_of(
     clock: Clock,
     worth: Worth | None = None,
 ) -> ArtifactRecord:
-    """The record of a product under the name that it is to have; `final` is None if it is dropped."""
+    """Return the record of a product under its final name; `final` is None if it is dropped."""
     artifact = product.artifact
     place = final or Path(artifact.path.name)
     candidate = report.candidate.model_copy(update={"path": str(place)})
@@ -80,7 +121,7 @@ def record_of(
         ratio=round(artifact.size / origin.size, 4) if origin.size else None,
         digest=report.candidate.digest,
         companions=tuple(
-            FileRecord(path=str(placed(file, artifact, place)), size=file.stat().st_size)
+            FileRecord(path=str(final_path(file, artifact, place)), size=file.stat().st_size)
             for file in artifact.companions
         ),
         report=report.model_copy(update={"candidate": candidate}),
@@ -91,8 +132,8 @@ def record_of(
     )
 
 
-def function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tuple[ArtifactRecord, ...]:
-    """The record of a package, once for each of its functions; `further` are the reports on those beside `main`."""
+def _function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tuple[ArtifactRecord, ...]:
+    """Return the record of a package once per function; `further` are the reports on the others than `main`."""
     if not further:
         return (main,)
     place = main.report.candidate.path
@@ -105,30 +146,30 @@ def function_records(main: ArtifactRecord, further: Mapping[str, Report]) -> tup
     return (main.model_copy(update={"function": MAIN}), *others)
 
 
-def located(
+def relocate(
     report: RunReport, place: Path, origin: Path, *, is_there: bool, digest: str | None = None
 ) -> RunReport:
-    """The report of a run that was another's, as if it had been this one's.
+    """Return the report of another run with the paths of this one.
 
     Args:
-        place: where the artefact is now, or would have come to be.
+        place: where the artefact is now, or would be.
         origin: the model that it was made of.
         is_there: whether it is at `place`.
-        digest: of the artefact where it has another one there, as of an ONNX file that names its data file.
+        digest: of the artefact, if its files name each other and so differ at `place`.
     """
     source = report.source.model_copy(update={"path": str(origin)})
     return report.model_copy(
         update={
             "source": source,
             "artifacts": tuple(
-                _located(each, report.source.path, place, origin, is_there, digest or each.digest)
+                _relocate_record(each, report.source.path, place, origin, is_there, digest or each.digest)
                 for each in report.artifacts
             ),
         }
     )
 
 
-def _located(
+def _relocate_record(
     record: ArtifactRecord, before: str, place: Path, origin: Path, is_there: bool, digest: str
 ) -> ArtifactRecord:
     report = record.report
@@ -144,7 +185,7 @@ def _located(
             "digest": digest,
             "companions": tuple(
                 each.model_copy(
-                    update={"path": str(placed(main.parent / Path(each.path).name, artifact, place))}
+                    update={"path": str(final_path(main.parent / Path(each.path).name, artifact, place))}
                 )
                 for each in record.companions
             ),

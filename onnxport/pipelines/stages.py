@@ -1,8 +1,8 @@
-"""The Stage contract: what a pipeline is made of, for single commands and for whole pipelines alike.
+"""The Stage contract: the building blocks of single commands and of whole pipelines.
 
-A stage declares its name, its params model, the format it takes and the one it gives, and the libraries that
-shape its bytes. Its worker is pure: the same model and params give the same files on the same versions. The
-worker lives in another module and is imported when the stage starts.
+A stage declares its name, its params model, its input and output formats, and the libraries that determine its bytes.
+Its worker is pure: the same model and params give the same files with the same versions. The worker's module is
+imported when the stage starts.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ P = TypeVar("P", bound=BaseModel)
 
 
 class Phases(Protocol):
-    """Where a worker says what it is doing, for the progress display and the timings."""
+    """Receives a worker's progress, for the display and the timings."""
 
     def phase(self, name: str) -> AbstractContextManager[None]: ...
 
     def progress(self, done: int, total: int) -> None:
-        """How far the phase that runs has come."""
+        """Report the progress of the current phase."""
         ...
 
 
 @dataclass(frozen=True)
 class UsersInputs:
-    """See `--inputs` and `--preprocess`."""
+    """The values of `--inputs` and `--preprocess`."""
 
     folder: Path
     preprocess: Mapping[str, str]
@@ -47,16 +47,15 @@ class UsersInputs:
 
 @dataclass(frozen=True)
 class Work:
-    """What the runner hands to a worker beside the model and the params.
+    """The input of a worker beside the model and the params.
 
     Attributes:
-        output: the file to write, in a private folder; what belongs to it goes beside it.
-        manifest: what the artefact is to say of itself, but for its ports and taps.
-        equivalence: the judge's opinion on an intermediate graph; None when the user asked for no proof.
-        phases: steps worth a line of their own in the progress and the timings.
-        inputs: the user's folder of inputs and how its images are preprocessed, for workers that measure; None where
-            there is none.
-        validation: how the result will be judged; None for not at all.
+        output: the file to write, in a private folder; companion files go beside it.
+        manifest: the note for the artefact, without its ports and taps.
+        equivalence: the judge's check of an intermediate graph; None without a proof.
+        phases: receives the steps that the display and the timings show.
+        inputs: the user's folder of inputs with its preprocessing, for workers that measure; None without one.
+        validation: the options of the proof; None for no proof.
     """
 
     output: Path
@@ -69,13 +68,13 @@ class Work:
 
 @dataclass(frozen=True)
 class Product:
-    """What a worker made.
+    """The result of a worker.
 
     Attributes:
-        notes: sentences for the user, the same from run to run.
+        notes: sentences for the user, the same in every run.
         facts: figures about the artefact for the report ("transposes": 1).
-        unrunnable: why no runtime here can run it, so that nothing can be proven; empty where one can.
-        is_ours: whether passes of ours made it, which can be checked one by one when the result is wrong.
+        unrunnable: why no runtime can run it here, so it stays unproven; empty if one can.
+        is_ours: whether our own passes made it, which can be checked one by one if the result is wrong.
     """
 
     artifact: Artifact
@@ -93,9 +92,9 @@ class Provider:
     """The distribution that a stage comes from.
 
     Attributes:
-        modules: in which the stage's object, params and worker are.
-        sources: SHA-256 of the packages of these, as hexadecimal text. It is part of what a product follows from, since
-            code under development changes between two versions.
+        modules: of the stage's object, params and worker.
+        sources: hexadecimal SHA-256 of their packages, a part of the cache key: code under development changes
+            between versions.
     """
 
     distribution: str
@@ -116,14 +115,14 @@ class Stage:
         params: the pydantic model of its options, in <room>/params.py.
         takes, gives: formats.
         libraries: distributions that it needs; their versions are part of an artefact's provenance.
-        worker: "module:function"; the function returns a context manager of the Worker. Entering it begins
-            what needs no model yet, such as a child process that imports its compiler.
-        rewrites: whether the worker runs optimizer passes, and checks each where it is given an equivalence, as it is
-            when its product was found to be wrong.
-        checks_passes: whether it is given one from the start.
-        lowers: whether its result rounds what its source does not: the steps behind it are held to the result, and
-            only the loss is asked of the source.
-        provider: the distribution that brings it; None for ours. plugins.py fills it in.
+        worker: "module:function"; the function returns a context manager of the Worker. Entering it starts what needs
+            no model yet, such as a child process that imports its compiler.
+        rewrites: whether the worker runs optimizer passes, and checks each if `equivalence` is given. The runner gives
+            it after a wrong product.
+        checks_passes: whether it is given from the start.
+        lowers: whether it lowers the precision: the following steps are compared with its result, and only the loss of
+            quality is measured against the source.
+        provider: the distribution that brings it; None for our own. plugins.py sets it.
     """
 
     name: str
@@ -138,7 +137,7 @@ class Stage:
     provider: Provider | None = None
 
     def started(self) -> AbstractContextManager[Worker]:
-        """The worker as a context manager; `registry.open_worker` checks first what it needs."""
+        """Return the worker as a context manager; `registry.open_worker` checks its libraries first."""
         module, _, function = self.worker.partition(":")
         started: AbstractContextManager[Worker] = getattr(importlib.import_module(module), function)()
         return started

@@ -1,4 +1,4 @@
-"""What a run is doing and how long each step of it took."""
+"""The steps of a run: their progress and their times."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 
 from onnxport.reports.run_report import Timing
 
-# The step that times models: whoever runs several tasks at once has nothing else compute meanwhile.
+# The step that times models: nothing else of the run may compute meanwhile.
 TIMED = "latency"
 
 
 class Progress(Protocol):
-    """How a run tells what it is doing; every `started` is followed by a `finished`, failed or not."""
+    """Receives the steps of a run; every `started` is followed by a `finished`, even after a failure."""
 
     def started(self, step: str) -> None: ...
 
@@ -24,7 +24,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """No progress display."""
+    """Shows nothing."""
 
     def started(self, step: str) -> None: ...
 
@@ -34,7 +34,7 @@ class Silent:
 
 
 class Clock:
-    """Times steps and tells the progress display of them."""
+    """Times steps and reports them to the progress display."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress or Silent()
@@ -45,7 +45,7 @@ class Clock:
     @contextmanager
     def phase(self, step: str) -> Iterator[None]:
         self._step = step
-        self._progress.started(step)  # which may have to wait for others
+        self._progress.started(step)  # may wait for other tasks
         started = time.perf_counter()
         try:
             yield
@@ -55,15 +55,15 @@ class Clock:
             self.timings.append(Timing(step=step, seconds=round(seconds, 4)))
 
     def progress(self, done: int, total: int) -> None:
-        """Tells how far the phase that runs has come."""
+        """Report the progress of the current phase."""
         self._progress.progressed(self._step, done, total)
 
     def searching(self, done: int, total: int) -> None:
-        """Tells, from any thread, how many seconds of `total` a search for sizes has taken."""
+        """Report, from any thread, the seconds of `total` that a search for sizes took."""
         self._progress.progressed(f"{self._step}: searching sizes, second", done, total)
 
     def aside(self, step: str, seconds: float) -> None:
-        """Records a step that ran beside the others."""
+        """Record a step that ran in parallel."""
         self.timings.append(Timing(step=step, seconds=round(seconds, 4), parallel=True))
 
     @property

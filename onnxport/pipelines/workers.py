@@ -1,7 +1,7 @@
-"""The workers of our own stages: each joins functions of the rooms below into one step of a pipeline.
+"""The workers of our own stages: each combines functions of the rooms below into one step.
 
-Imports stand inside the functions where their order matters: a child process starts before the parent loads
-libraries of its own, and no target pays for another's.
+Imports are inside the functions: a child process starts before the parent loads its own libraries, and no target loads
+the libraries of another.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from onnxport.core.errors import CannotConvertError, MachineError, MissingDepend
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.manifest import MAIN
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines import functions
 from onnxport.pipelines.jobs import holds_back
+from onnxport.pipelines.runner import functions
 from onnxport.pipelines.stages import Product, Work, Worker
 from onnxport.quantize.params import QuantizeParams
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.quantize.contract import QuantizationInputs
 
-# How many of the user's inputs a conversion to float16 measures values on.
+# Number of the user's inputs on which a conversion to float16 measures values.
 _MEASURED = 8
 _FUNCTIONS_SINCE = 18  # iOS
 
@@ -76,10 +76,9 @@ def quantize() -> Iterator[Worker]:
     """ONNX to ONNX of lower precision."""
 
     def make(model: Model, params: QuantizeParams, work: Work) -> Product:
-        from onnxport.quantize.precisions import find_quantization
 
         setting = _setting(model, params, work)
-        notes, facts = _linted(model, params, setting)
+        notes, facts = _check_samples(model, params, setting)
         quantized = find_quantization(params.precision)(model, params, setting)
         with work.phases.phase("write"):
             artifact = quantized.model.noted(work.manifest, model).save(work.output, model)
@@ -89,7 +88,7 @@ def quantize() -> Iterator[Worker]:
 
 
 def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationInputs:
-    """What a quantization needs beside model and params: the user's samples, found and not yet read."""
+    """Return the setting of a quantization: the user's samples, found but not read."""
     from onnxport.quantize.contract import QuantizationInputs
     from onnxport.samples.preprocessing import preprocessing
     from onnxport.samples.readers import holds_images
@@ -114,17 +113,17 @@ def _setting(model: Model, params: QuantizeParams, work: Work) -> QuantizationIn
         ):
             raise UsageError(
                 f"--preprocess is for images, and {params.calib} holds none",
-                fix="prepare the arrays so, and leave it out",
+                fix="leave it out, and give preprocessed arrays",
             )
     folder = work.output.parent / "scratch"
     folder.mkdir()
     return QuantizationInputs(parts.calibration, parts.held_back, folder, work.phases, work.validation)
 
 
-def _linted(
+def _check_samples(
     model: Model, params: QuantizeParams, setting: QuantizationInputs
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Notes on what looks wrong with the samples, and the facts behind them; with --strict they are a UsageError."""
+    """Return notes on suspicious samples with their facts; with --strict they are a UsageError."""
     if not setting.calibration:
         return (), {}
     from onnxport.quantize.calibration.sample_checks import check_samples
@@ -136,7 +135,7 @@ def _linted(
         raise UsageError(
             f"the samples in {params.calib} look wrong",
             why="; ".join(found.findings),
-            fix="mend them, or calibrate on them as they are without --strict",
+            fix="correct them, or leave --strict out",
         )
     return tuple(f"samples: {finding}" for finding in found.findings), {"lint": found.facts}
 
@@ -149,11 +148,11 @@ def coreml() -> Iterator[Worker]:
     with CoremlConverter() as converter:
 
         def make(model: Model, params: CoremlParams, work: Work) -> Product:
-            models = functions.loaded(model, params.function)
+            models = functions.load_models(model, params.function)
             _check_functions(params)
             notes: list[str] = []
             for name in models:
-                found = _lowered(converter, name, models, params, work)
+                found = _lower(converter, name, models, params, work)
                 notes += [each if name == MAIN else f"function {name}: {each}" for each in found]
             with work.phases.phase("convert"):
                 compiled = converter.write(work.output, params)
@@ -164,27 +163,27 @@ def coreml() -> Iterator[Worker]:
 
 
 def _check_functions(params: CoremlParams) -> None:
-    """Refuses several functions where the target has one (UsageError)."""
+    """Refuse several functions for a target system without them (UsageError)."""
     if params.function and int(params.minimum_target.removeprefix("iOS")) < _FUNCTIONS_SINCE:
         raise UsageError(
-            f"Core ML has packages of several functions from iOS18 on, not in {params.minimum_target}",
+            f"packages with several functions need iOS18, not {params.minimum_target}",
             fix="give --minimum-target iOS18, or convert each model to a package of its own",
         )
 
 
-def _lowered(
+def _lower(
     converter: CoremlConverter, name: str, models: Mapping[str, Model], params: CoremlParams, work: Work
 ) -> tuple[str, ...]:
-    """Prepares and lowers the model of one function; gives sentences for the report."""
+    """Prepare and lower the model of one function; return its notes."""
     from onnxport.optimizers.canonical_form import prepare
 
-    is_main, model, params = name == MAIN, models[name], functions.portion(params, name, models)
+    is_main, model, params = name == MAIN, models[name], functions.options_for(params, name, models)
     with work.phases.phase("prepare"):
         prepared = prepare(
             model,
             shapes=params.shape,
             native=converter.native_ops,
-            equivalence=work.equivalence if is_main else None,  # which knows the main model's answers
+            equivalence=work.equivalence if is_main else None,  # it has the main model's answers only
             unrolls=True,
         )
     with work.phases.phase("convert"):
@@ -196,7 +195,7 @@ def _lowered(
 
 
 def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
-    """A few of the user's inputs; none where there are none."""
+    """Return a few of the user's inputs, if there are any."""
     if work.inputs is None:
         return ()
     from onnxport.samples.preprocessing import preprocessing
@@ -209,7 +208,7 @@ def _samples(model: Model, work: Work) -> tuple[dict[str, Any], ...]:
 
 
 def _states(model: Model, work: Work) -> frozenset[str]:
-    """The inputs that are fed back from an output, which the user's samples may lack."""
+    """Return the inputs that are fed back from an output; the user's samples may lack them."""
     from onnxport.samples.states import state_inputs
 
     return state_inputs(model, work.validation.state if work.validation is not None else {})
@@ -235,11 +234,11 @@ def tflite() -> Iterator[Worker]:
 
         def make(model: Model, params: TfliteParams, work: Work) -> Product:
             if params.route == "onnx2tf":
-                return _by_onnx2tf(model, params, work)
+                return _convert_by_onnx2tf(model, params, work)
             try:
                 return direct(model, params, work)
             except CannotConvertError as refusal:
-                if params.route == "direct" or _of_our_own_route(params):
+                if params.route == "direct" or _own_route_option(params):
                     raise
                 return _second_route(refusal, model, params, work)
 
@@ -252,15 +251,15 @@ def _tflite_product(work: Work, compiled: Compiled, notes: tuple[str, ...], rout
     transposes = compiled.operators.get("TRANSPOSE", 0)
     facts = {"operators": compiled.operators, "transposes": transposes, "route": route}
     custom = custom_names(compiled.operators)
-    named = f"its custom operators ({', '.join(custom)}) are known to no runtime here" if custom else ""
+    named = f"no runtime here knows its custom operators ({', '.join(custom)})" if custom else ""
     return Product(Artifact(work.output, "tflite"), notes, facts, unrunnable=named, is_ours=route == "direct")
 
 
-def _by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -> Product:
+def _convert_by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -> Product:
     from onnxport.converters.tflite.second_route.onnx2tf import Onnx2tf
 
-    if named := _of_our_own_route(params):
-        raise UsageError(f"--{named} is of our own route", fix="give --route direct, or leave it out")
+    if named := _own_route_option(params):
+        raise UsageError(f"--{named} needs our own route", fix="give --route direct, or leave it out")
     tool = Onnx2tf.find(params.onnx2tf)
     with work.phases.phase("onnx2tf"):
         compiled = tool.convert(model, work.output, params, work.manifest)
@@ -268,29 +267,29 @@ def _by_onnx2tf(model: Model, params: TfliteParams, work: Work, why: str = "") -
     return _tflite_product(work, compiled, (note, *compiled.notes), "onnx2tf")
 
 
-def _of_our_own_route(params: TfliteParams) -> str:
-    """The first option among those given that onnx2tf does not honour; empty for none."""
+def _own_route_option(params: TfliteParams) -> str:
+    """Return the first given option that onnx2tf ignores; empty for none."""
     if params.io != "float":
         return "io"
     return next((name for name in ("precision", "labels", "normalization") if getattr(params, name)), "")
 
 
 def _second_route(refusal: CannotConvertError, model: Model, params: TfliteParams, work: Work) -> Product:
-    """What onnx2tf makes of a model that we refuse.
+    """Convert a model that we refuse by onnx2tf.
 
     Raises:
-        CannotConvertError: onnx2tf cannot either, or is not here: our refusal, which then says so.
+        CannotConvertError: our refusal, if onnx2tf refuses it too or is missing; the message says so.
     """
     from onnxport.converters.tflite.second_route.onnx2tf import HOW_TO_GET
 
     first = refusal.refusals[0] if refusal.refusals else None
     cause = f"{first.op} {first.node!r}: {first.why}" if first else refusal.why or refusal.what
     try:
-        return _by_onnx2tf(model, params, work, f", our own route refuses the model: {cause}")
+        return _convert_by_onnx2tf(model, params, work, f", our own route refuses the model: {cause}")
     except MissingDependencyError as missing:
         if params.onnx2tf is not None:
             raise
-        way_out = f"onnx2tf may do better; {missing.fix}" if missing.fix == HOW_TO_GET else missing.fix
+        way_out = f"onnx2tf may convert it; {missing.fix}" if missing.fix == HOW_TO_GET else missing.fix
     except (CannotConvertError, MachineError) as failure:
         way_out = f"the second route does not help: {failure}"
     fix = "; ".join(part for part in (refusal.fix, way_out) if part)

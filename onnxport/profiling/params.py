@@ -1,58 +1,40 @@
-"""Parameters of a profile: command line options and keyword arguments are this one model."""
+"""The options of `onnxport profile`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from onnxport.bench.params import FeedingParams
 from onnxport.core.child_process import RUN_TIMEOUT
+from onnxport.core.option_types import Seconds, option
 from onnxport.runtimes.options import THREADS, OrtLevel
 
 
 class ProfileParams(FeedingParams):
-    """Settings of a profile."""
+    """The settings of a profile."""
 
-    source: Path | None = Field(
+    source: Path | None = option(
+        "The .onnx file that MODEL was made from. The profile then shows its node names.",
         default=None,
-        description="The .onnx file that MODEL was made from; the profile then names its nodes.",
-        json_schema_extra={"metavar": "FILE.onnx"},
+        metavar="FILE.onnx",
     )
-    runs: int = Field(
-        default=50,
-        ge=3,
-        le=10_000,
-        description="Number of runs with the profiler, and of as many runs without it.",
-        json_schema_extra={"metavar": "N"},
+    runs: int = option(
+        "Runs with the profiler, and as many without it.", default=50, metavar="N", ge=3, le=10_000
     )
-    warmup: int = Field(
-        default=5,
-        ge=1,
-        le=10_000,
-        description="Number of warm-up runs of each kind.",
-        json_schema_extra={"metavar": "N"},
+    warmup: int = option(
+        "Warm-up runs before each of the two series.", default=5, metavar="N", ge=1, le=10_000
     )
-    threads: int = Field(
-        default=THREADS, ge=1, le=256, description="Kernel threads.", json_schema_extra={"metavar": "N"}
-    )
-    provider: str | None = Field(
+    threads: int = option("Kernel threads.", default=THREADS, metavar="N", ge=1, le=256)
+    provider: str | None = option(
+        "ONNX Runtime's execution provider, cpu unless given. For a .tflite file its delegate: xnnpack unless given, "
+        "or cpu for LiteRT's own kernels.",
         default=None,
-        description="ONNX Runtime's execution provider (default: cpu); for a .tflite file the delegate: "
-        "xnnpack (default), or cpu for LiteRT's own kernels.",
-        json_schema_extra={"metavar": "NAME"},
+        metavar="NAME",
     )
-    level: OrtLevel = Field(
-        default="all", description="ONNX Runtime's graph optimizations, for an .onnx file."
-    )
-    timeout: float = Field(
-        default=RUN_TIMEOUT,
-        gt=0,
-        le=1_000_000,
-        allow_inf_nan=False,
-        description="Time limit for loading, and for all runs together, in seconds.",
-        json_schema_extra={"metavar": "SECONDS"},
-    )
+    level: OrtLevel = option("ONNX Runtime's graph optimizations, for an .onnx file.", default="all")
+    timeout: Seconds = option("Maximum seconds for loading, or for all runs together.", default=RUN_TIMEOUT)
 
     @field_validator("source")
     @classmethod

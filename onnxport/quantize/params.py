@@ -1,7 +1,4 @@
-"""What a user may ask of quantization: the one source of its CLI options, Python keywords and YAML keys.
-
-Light on purpose, since every `--help` imports it: a field's description is its help text.
-"""
+"""The options of `onnxport quantize`."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, model_validator
 from pydantic.fields import FieldInfo
 
 from onnxport.core.errors import UsageError
-from onnxport.core.memory import Size
-from onnxport.validate.params import Preprocess
+from onnxport.core.option_types import MemoryLimit, Names, Params, Seed, internal, option
+from onnxport.runtimes.feeding_options import Preprocess
 
 Precision = Literal["int8", "int16x8", "dynamic", "fp16", "bf16", "int8-weights", "int4-weights"]
 Method = Literal["auto", "minmax", "percentile", "mse", "entropy"]
@@ -26,11 +23,11 @@ Io = Literal["float", "fp16"]
 ForCpu = Literal["any", "vnni", "arm"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# Those whose grids come from samples of the user's.
+# Precisions whose scales come from the user's samples.
 CALIBRATED: frozenset[Precision] = frozenset(("int8", "int16x8"))
-# The sizes of blocks that MatMulNBits has kernels for.
+# Block sizes that MatMulNBits has kernels for.
 _KERNELS = (16, 32, 64, 128, 256)
-# Options to the precisions that they say something about; what is not listed goes with all.
+# Options that apply to some precisions only.
 _WEIGHTS: frozenset[Precision] = frozenset(("int8-weights", "int4-weights"))
 _CALIBRATING = CALIBRATED | _WEIGHTS
 BELONGS: Mapping[str, frozenset[Precision]] = {
@@ -43,138 +40,115 @@ BELONGS: Mapping[str, frozenset[Precision]] = {
     "reduce_range": frozenset(("dynamic", "int8")),
     "for_cpu": frozenset(("int8",)),
 }
-# Of these, those that say how samples are read.
+# Options about calibration samples.
 _OF_CALIB = ("calib_samples", "strict", "jobs", "scheduler")
-# The most sets of inputs that are read unless the user says otherwise.
+# The default limit of calibration samples.
 CALIBRATION_SAMPLES = 300
 
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
-]
 
-
-def checked_address(address: str) -> str:
+def check_address(address: str) -> str:
+    """Return the address of a Dask scheduler; UsageError for a text of another form."""
     if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://.+", address):
         raise UsageError(f"{address!r} is no address of a Dask scheduler", fix="write tcp://HOST:8786")
     return address
 
 
-class QuantizeParams(BaseModel):
+class QuantizeParams(Params):
     """ONNX to ONNX of lower precision."""
 
-    # Deferred: a --help imports this and validates nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    precision: Precision = Field(
-        description="What to store and compute in.", json_schema_extra={"option": False}
-    )
-    calib: Path | None = Field(
+    precision: Precision = internal("The precision to store and compute in.")
+    calib: Path | None = option(
+        "Folder with calibration samples, or one file of many: images, .npz, .npy or .safetensors files, or ONNX "
+        "test_data_set_* folders.",
         default=None,
+        metavar="DIR",
         exclude=True,  # of the provenance: the same bytes wherever the samples lie
-        description="Folder with samples to calibrate on, or one file of many: images, .npz, .npy or .safetensors "
-        "files, or ONNX test_data_set_* folders.",
-        json_schema_extra={"metavar": "DIR"},
     )
-    calib_samples: int = Field(
+    calib_samples: int = option(
+        "Maximum number of calibration samples; if there are more, this many are drawn with --seed.",
         default=CALIBRATION_SAMPLES,
+        metavar="N",
         ge=1,
-        description="The most samples to calibrate on; of more, as many are drawn with --seed.",
-        json_schema_extra={"metavar": "N"},
     )
-    seed: int = Field(
-        default=0, ge=0, description="Seed of what is drawn.", json_schema_extra={"metavar": "S"}
+    seed: Seed = option("Seed of the random draws.", default=0)
+    strict: bool = option(
+        "Fail if the samples look wrong, instead of printing a note.", default=False, exclude=True
     )
-    strict: bool = Field(
-        default=False,
-        exclude=True,
-        description="Fail when something looks wrong with the samples, which is a note otherwise.",
-    )
-    preprocess: Preprocess = Field(
+    preprocess: Preprocess = option(
+        "How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, scale, mean, std. A "
+        "preprocess.yaml in the folder can say the same.",
         default={},
-        description="How images become arrays, as NAME=VALUE: resize, interpolation, crop, layout, color, "
-        "scale, mean, std; a preprocess.yaml in the folder says the same.",
-        json_schema_extra={"metavar": "NAME=VALUE"},
     )
-    method: Method = Field(
+    method: Method = option(
+        "How the range of an activation follows from its values. auto tries what is known to help and keeps what does, "
+        "on held-back samples.",
         default="mse",
-        description="How the range of an activation follows from its values; auto tries what is known to help and "
-        "keeps what does, on samples held back.",
     )
-    per_tensor: bool = Field(default=False, description="One scale for a whole weight, not one per channel.")
-    activations: Activations = Field(
-        default="u8", description="Integers that activations become: 8 bits without or with a sign, or 16."
+    per_tensor: bool = option("One scale for a whole weight, not one per channel.", default=False)
+    activations: Activations = option(
+        "Integer type of activations: 8 bits without or with a sign, or 16.", default="u8"
     )
-    bias_correction: bool = Field(
-        default=True, description="Take what the weights' rounding shifts on average out of the biases."
+    bias_correction: bool = option(
+        "Correct biases for the average shift that the rounding of weights causes.", default=True
     )
-    block: int | None = Field(
+    block: int | None = option(
+        "Weight-only: how many neighbouring weights share a scale. Unless given: 32 for 4 bits, the whole output "
+        "channel for 8 bits.",
         default=None,
+        metavar="N",
         ge=2,
-        description="Weight-only: how many neighbouring weights share a scale; 32 for 4 bits unless given, for 8 bits "
-        "all of an output channel.",
-        json_schema_extra={"metavar": "N"},
     )
-    weights_method: WeightsMethod = Field(
+    weights_method: WeightsMethod = option(
+        "Weight-only: round to nearest (rtn), with robust scales (hqq), or so that the results of products stay close "
+        "on the --calib samples (gptq). auto is gptq with samples and rtn without.",
         default="auto",
-        description="Weight-only: round to nearest (rtn), with robust scales (hqq), or so that the products' results "
-        "stay near on the samples of --calib (gptq); auto is gptq with samples and rtn without.",
     )
-    weights_format: WeightsFormat = Field(
+    weights_format: WeightsFormat = option(
+        "Weight-only: ONNX's DequantizeLinear in front of the products, or ONNX Runtime's own MatMulNBits and "
+        "GatherBlockQuantized.",
         default="dequantize",
-        description="Weight-only: ONNX's DequantizeLinear in front of the products, or ONNX Runtime's own MatMulNBits "
-        "and GatherBlockQuantized.",
     )
-    reduce_range: bool = Field(
-        default=False,
-        description="Weights of 7 bits, for x86 CPUs without VNNI, where sums of products of 8 bits saturate.",
+    reduce_range: bool = option(
+        "Use 7-bit weights, for x86 CPUs without VNNI, where sums of 8-bit products saturate.", default=False
     )
-    for_cpu: ForCpu = Field(
+    for_cpu: ForCpu = option(
+        "The CPUs that ONNX Runtime runs the file on. With any, weights whose products saturate on x86 without VNNI "
+        "get steps that do not. vnni and arm use all 8 bits.",
         default="any",
-        description="CPUs that ONNX Runtime is to run the file on: with any, weights of products that saturate on x86 "
-        "without VNNI get steps that do not; vnni and arm take all 8 bits.",
     )
-    exclude: Names = Field(
-        default=(),
-        description="A node, by name or by operator type, that stays in float.",
-        json_schema_extra={"metavar": "NAME|OP"},
+    exclude: Names = option(
+        "A node that stays in float, by name or by operator type.", default=(), metavar="NAME|OP"
     )
-    io: Io = Field(
-        default="float",
-        description="Float inputs and outputs of a float16 model: as they are, or float16 as well.",
+    io: Io = option(
+        "Float inputs and outputs of a float16 model: unchanged, or float16 as well.", default="float"
     )
-    jobs: int = Field(
-        default=1,
-        ge=1,
-        le=256,
+    jobs: int = option(
+        "Calibration processes, each on one core.", default=1, metavar="N", ge=1, le=256, exclude=True
+    )
+    scheduler: Annotated[str, AfterValidator(check_address)] | None = option(
+        "A Dask scheduler, as tcp://HOST:8786, whose workers calibrate instead. They need onnxport, but no file of "
+        "yours. Needs pip install 'onnxport[distributed]'.",
+        default=None,
+        metavar="ADDRESS",
         exclude=True,
-        description="Processes that calibrate, each on one core.",
-        json_schema_extra={"metavar": "N"},
     )
-    scheduler: Annotated[str, AfterValidator(checked_address)] | None = Field(
+    memory_limit: MemoryLimit = option(
+        "Maximum memory for a step, as 800MB or 2GB. To stay within it, calibration uses fewer processes, then runs "
+        "each sample several times with a part of the tensors. The proof refuses larger inputs. [default: none for "
+        "calibration; for the proof a quarter of the machine's memory, at most 4GB]",
         default=None,
         exclude=True,
-        description="A Dask scheduler, as tcp://HOST:8786, whose workers calibrate instead; they need onnxport, and no "
-        "file of yours. Needs pip install 'onnxport[distributed]'.",
-        json_schema_extra={"metavar": "ADDRESS"},
     )
-    memory_limit: Size | None = Field(
-        default=None,
-        exclude=True,
-        description="Memory that a step may take, as 800MB or 2GB. Calibration keeps it with fewer processes, then by "
-        "running each sample several times with a part of the tensors; the proof refuses larger inputs. "
-        "[default: none for calibration; for the proof a quarter of the machine's memory, at most 4GB]",
-        json_schema_extra={"metavar": "SIZE"},
-    )
-    cache: bool = Field(
+    cache: bool = option(
+        "Keep calibrations in $ONNXPORT_CACHE or the user's cache folder, to reuse them and to continue after a "
+        "Ctrl-C.",
         default=True,
         exclude=True,
-        description="Keep calibrations in $ONNXPORT_CACHE or the user's cache folder, to find them again and to go on "
-        "after a Ctrl-C.",
     )
 
     @property
     def rounding(self) -> Literal["rtn", "hqq", "gptq"]:
-        """How weights are rounded where only weights are."""
+        """How weight-only quantization rounds."""
         if self.weights_method == "auto":
             return "rtn" if self.calib is None else "gptq"
         return self.weights_method
@@ -183,7 +157,7 @@ class QuantizeParams(BaseModel):
     def _has_weight_options_that_go_together(self) -> Self:
         if self.rounding == "gptq" and self.calib is None:
             raise UsageError(
-                "--weights-method gptq needs samples of what the model will meet",
+                "--weights-method gptq needs samples of the model's inputs",
                 fix="give a folder of them: --calib DIR; rtn and hqq need none",
             )
         if self.weights_format == "nbits" and self.block not in (None, *_KERNELS):
@@ -196,15 +170,16 @@ class QuantizeParams(BaseModel):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         for name in (each for each in BELONGS if each in self.model_fields_set):
-            option = _option(name, getattr(self, name))
+            spelled = _spelled(name, getattr(self, name))
             if self.precision not in BELONGS[name]:
                 others = " and ".join(f"--{each}" for each in PRECISIONS if each in BELONGS[name])
                 raise UsageError(
-                    f"{option} says nothing to --{self.precision}", fix=f"leave it out: it is for {others}"
+                    f"{spelled} has no effect with --{self.precision}",
+                    fix=f"leave it out: it is for {others}",
                 )
             if name in _OF_CALIB and self.calib is None and self.precision not in CALIBRATED:
                 raise UsageError(
-                    f"{option} is about samples to calibrate on", fix="give their folder: --calib DIR"
+                    f"{spelled} is about calibration samples", fix="give their folder: --calib DIR"
                 )
         return self
 
@@ -220,16 +195,16 @@ class QuantizeParams(BaseModel):
     def _has_samples(self) -> Self:
         if self.precision in CALIBRATED and self.calib is None:
             raise UsageError(
-                f"--{self.precision} needs samples of what the model will meet",
-                why="they tell the range of every activation",
-                fix="give a folder of them: --calib DIR; without any, --dynamic finds ranges at run time",
+                f"--{self.precision} needs samples of the model's inputs",
+                why="they give the range of every activation",
+                fix="give a folder of them: --calib DIR; without samples, --dynamic finds ranges at run time",
             )
         return self
 
 
 def calibrated_fields() -> dict[str, FieldInfo]:
-    """The fields that say something to a precision whose grids come from samples: what a conversion takes too."""
-    others = ("precision", "io")  # which it is; and a target's own
+    """Return the fields that apply to a calibrated precision, which a conversion takes too."""
+    others = ("precision", "io")  # a target has its own
     return {
         name: field
         for name, field in QuantizeParams.model_fields.items()
@@ -237,6 +212,6 @@ def calibrated_fields() -> dict[str, FieldInfo]:
     }
 
 
-def _option(name: str, value: object) -> str:
-    """How the option of a field is spelled."""
+def _spelled(name: str, value: object) -> str:
+    """Return the command line option of a field."""
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"

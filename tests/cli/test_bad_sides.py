@@ -120,7 +120,7 @@ def one_report_under_two_spellings(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*VALIDATE, "--report", "r.html", "--report", "sub/../r.html")
 
 
-@case(2, "--report-tensors samples/a.npz lies among the inputs", "another folder")
+@case(2, "--report-tensors samples/a.npz lies in the folder of inputs", "another folder")
 def tensors_onto_an_input(sandbox: Sandbox) -> tuple[str | Path, ...]:
     array_in(sandbox, "a.npz")
     return (*VALIDATE, "--inputs", "samples", "--report-tensors", "samples/a.npz")

@@ -111,8 +111,8 @@ def test_read_only_cache_serves_and_refuses_what_it_would_have_to_keep(read_only
     refused = read_only.run("run", "pipeline.yaml", before_exec=unprivileged)
     assert refused.code == 6
     assert (
-        "the cache .onnxport/stages cannot be written: Permission denied; give $ONNXPORT_CACHE a folder with room that "
-        "you may write to, or run with --no-cache"
+        "the cache .onnxport/stages cannot be written: Permission denied; set $ONNXPORT_CACHE to a writable folder "
+        "with free space, or run with --no-cache"
     ) in refused.stderr
     assert read_only.contents() == before
     refused = read_only.run("cache", "clear", before_exec=unprivileged)

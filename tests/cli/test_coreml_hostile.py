@@ -200,7 +200,7 @@ def report_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
     return ("convert", "model.onnx", "--to", "coreml", "--report", f"{PACKAGE}/run.json")
 
 
-@case(2, "the output model.mlpackage, which is replaced as a whole, holds the input")
+@case(2, "the output model.mlpackage contains the input and would replace it")
 def input_inside_the_output(sandbox: Sandbox) -> tuple[str, ...]:
     shutil.move(sandbox.folder / "model.onnx", package(sandbox) / "model.onnx")
     return ("convert", f"{PACKAGE}/model.onnx", "--to", "coreml", "-o", PACKAGE)

@@ -46,8 +46,8 @@ def test_a_missing_framework_is_optional_and_named_with_its_extra(monkeypatch: p
     assert line.endswith("-m pip install 'onnxport[torch]'")
     assert found["sources"]["pytorch"] == {"works": False, "lacks": ["torch", "onnxscript"]}
     text = CliRunner().invoke(cli, ["doctor"]).stdout
-    assert f"to export from or run in more of them\n  {line}" in text
-    assert "to mend what is missing" not in text
+    assert f"to install more frameworks and runtimes\n  {line}" in text
+    assert "to install what is missing" not in text
 
 
 def test_remedy_on_a_platform_without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +56,21 @@ def test_remedy_on_a_platform_without_wheels(monkeypatch: pytest.MonkeyPatch) ->
     remedy = environment.LIBRARIES["litert-converter"].remedy
     assert remedy.startswith("litert-converter has wheels for Linux x86_64, macOS arm64 only")
     assert "pip install" not in remedy
+
+
+@pytest.mark.parametrize(
+    ("platform", "state"),
+    [("linux", {"works": False, "lacks": ["macOS"]}), ("darwin", {"works": True, "lacks": []})],
+)
+def test_a_runtime_of_one_system_works_only_there(
+    platform: str, state: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    found = json.loads(CliRunner().invoke(cli, ["doctor", "--json"]).stdout)
+    assert found["runtimes"]["predict"] == state
+    assert found["runtimes"]["evaluator"] == {"works": True, "lacks": []}
+    works = "works" if state["works"] else "does not work here: macOS is missing"
+    assert f"  predict            {works}\n" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
 def test_missing_core_library_is_exit_5(monkeypatch: pytest.MonkeyPatch) -> None:

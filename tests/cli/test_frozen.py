@@ -134,7 +134,7 @@ def test_other_versions_are_named(here: Path, capsys: pytest.CaptureFixture[str]
 
 def test_what_is_unproven_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit("pipeline.lock", "verdict: proven", "verdict: unproven")
-    refused(here, capsys, ["verdict unproven: only what is proven or measured can be frozen   build/"])
+    refused(here, capsys, ["verdict unproven: --frozen accepts only proven or measured artefacts   build/"])
 
 
 def test_only_what_is_asked_for_is_compared(here: Path) -> None:
@@ -175,7 +175,7 @@ def test_other_bytes_are_not_delivered(sandbox: Sandbox, made: Path) -> None:
     assert outcome.code == 1
     cells = {cell["target"]: cell for cell in outcome.document["cells"]}
     assert cells["server"]["path"] is None
-    assert f"has other bytes than the lock says, ffffffffffff -> {digest[:12]}" in cells["server"]["reason"]
+    assert f"has other bytes than the lock, ffffffffffff -> {digest[:12]}" in cells["server"]["reason"]
     assert not (folder / "build" / "digits" / "server.ort").exists()
     assert (folder / "build" / "digits" / "plain.onnx").exists(), "the others are made"
     assert lock.read_bytes() == before

@@ -19,8 +19,8 @@ from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.init.files import Plan, pipeline_text, workflow_text
 from onnxport.pipelines.init.hosts import project_of
-from onnxport.pipelines.init.model_summary import Look, look
-from onnxport.pipelines.init.samples import Samples, samples_for
+from onnxport.pipelines.init.model_summary import ModelSummary, summarize
+from onnxport.pipelines.init.samples import Samples, find_samples_of
 from onnxport.pipelines.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,8 @@ def called(*arguments: str) -> int:
 
 def plan_of(folder: Path, *sources: str, **changes: Any) -> Plan:
     """What init knows of models in `folder` before it tries them."""
-    looks = tuple(look(str(folder / source), folder)[0] for source in sources)
-    samples = samples_for(looks[0], folder) if len(looks) == 1 else Samples()
+    looks = tuple(summarize(str(folder / source), folder)[0] for source in sources)
+    samples = find_samples_of(looks[0], folder) if len(looks) == 1 else Samples()
     return Plan(**{"file": folder / "pipeline.yaml", "looks": looks, "samples": samples} | NOTHING | changes)
 
 
@@ -88,7 +88,7 @@ def test_it_is_fitted_to_the_model_and_names_the_next_command(
     ]
     before = Path("pipeline.yaml").read_bytes()
     assert called("digits.onnx") == 2
-    assert "pipeline.yaml and .github/workflows/onnxport.yml are there already" in capsys.readouterr().err
+    assert "pipeline.yaml and .github/workflows/onnxport.yml are already there" in capsys.readouterr().err
     assert Path("pipeline.yaml").read_bytes() == before
 
 
@@ -98,7 +98,7 @@ def test_without_a_model_it_writes_a_template_and_overwrites_nothing_unasked(
     assert called("--ci", "none", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["written"] == ["pipeline.yaml", "pipeline.schema.json"]
-    assert document["notes"] == ["no .onnx file is here: name your model in pipeline.yaml"]
+    assert document["notes"] == ["there is no .onnx file here: name your model in pipeline.yaml"]
     text = Path("pipeline.yaml").read_text()
     assert yaml.safe_load(text)["model"] == "model.onnx"
     Path("pipeline.yaml").write_text("mine")
@@ -190,7 +190,7 @@ def test_what_is_missing_here_is_switched_off_with_the_remedy(tmp_path: Path) ->
 def test_a_factory_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nets.py").write_text("def build(): ...\n")
     monkeypatch.chdir(tmp_path)
-    found, artifact = look("nets:build", tmp_path)
+    found, artifact = summarize("nets:build", tmp_path)
     assert (found.name, found.kind, artifact) == ("build", "python", None)
     text = pipeline_text(Plan(tmp_path / "pipeline.yaml", (found,), Samples(), **NOTHING))
     (tmp_path / "pipeline.yaml").write_text(uncommented(text))
@@ -276,7 +276,7 @@ def test_the_host_is_the_projects(project: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_workflow_installs_the_locks_versions_and_the_models_extras(project: Path) -> None:
-    found = Look("m", "m.pt2", "pytorch")
+    found = ModelSummary("m", "m.pt2", "pytorch")
     text = workflow(project, "github", looks=(found,), samples=Samples(3, images=True))
     (job,) = yaml.safe_load(text)["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if step.get("name") == "Install"]

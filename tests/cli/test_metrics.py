@@ -185,5 +185,5 @@ def test_a_demand_that_no_validate_would_never_check_is_refused(
 ) -> None:
     outcome = sandbox.run("convert", "model.onnx", "--to", "ort", "--no-validate", *option)
     assert outcome.code == errors.USAGE
-    assert f"{option[0]} asks of the proof what --no-validate leaves out" in outcome.stderr
+    assert f"{option[0]} needs the proof, which --no-validate leaves out" in outcome.stderr
     assert not (sandbox.folder / "model.ort").exists()

@@ -23,7 +23,7 @@ case = registering(CASES)
 
 WIDTH = 64
 # Has weights of any size stay beside the model.
-LARGE = "import onnxport.formats.model\nonnxport.model._APART = 0\n"
+LARGE = "import onnxport.formats.model\nonnxport.formats.model._APART = 0\n"
 
 
 def chain(folder: Path, *, data: str = "chain.bin") -> Path:
@@ -142,7 +142,7 @@ def output_in_place(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("optimize", "model.onnx", "-o", "model.onnx")
 
 
-@case(2, "would take the place of out.onnx.data, which holds weights of the input", "give -o another name")
+@case(2, "would overwrite out.onnx.data, which has weights of the input", "give -o another name")
 def output_whose_data_file_is_the_inputs(sandbox: Sandbox) -> tuple[str | Path, ...]:
     chain(sandbox.folder, data="out.onnx.data")
     return ("optimize", "chain.onnx", "-o", "out.onnx")

@@ -45,7 +45,7 @@ def saved(
 # ---- the samples
 
 
-@case(2, "--int8 needs samples of what the model will meet", "--calib DIR; without any, --dynamic")
+@case(2, "--int8 needs samples of the model's inputs", "--calib DIR; without samples, --dynamic")
 def no_samples(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int8")
 
@@ -117,7 +117,7 @@ def activation_that_overflows_on_one_sample(sandbox: Sandbox) -> tuple[str | Pat
     return INT8
 
 
-@case(2, "the samples in samples look wrong", "1 of 12 samples repeat", "4.npz", "without --strict")
+@case(2, "the samples in samples look wrong", "1 of 12 samples repeat", "4.npz", "leave --strict out")
 def samples_that_repeat_with_strict(sandbox: Sandbox) -> tuple[str | Path, ...]:
     folder = samples(sandbox)
     (folder / "4.npz").write_bytes((folder / "2.npz").read_bytes())
@@ -131,7 +131,7 @@ def images_that_are_damaged(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return INT8
 
 
-@case(2, "--preprocess is for images, and samples holds none; prepare the arrays so, and leave it out")
+@case(2, "--preprocess is for images, and samples holds none; leave it out, and give preprocessed arrays")
 def preprocessing_of_arrays(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return (*INT8, "--preprocess", "scale=1/255")
@@ -179,7 +179,7 @@ def model_of_another_format(sandbox: Sandbox) -> tuple[str | Path, ...]:
 # ---- options
 
 
-@case(2, "quantize to what?", "give one of --int8, --int16x8, --dynamic, --fp16")
+@case(2, "no precision is given", "give one of --int8, --int16x8, --dynamic, --fp16")
 def no_precision(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx")
 
@@ -189,18 +189,18 @@ def two_precisions(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int8", "--dynamic")
 
 
-@case(2, "--calib says nothing to --dynamic; leave it out")
+@case(2, "--calib has no effect with --dynamic; leave it out")
 def samples_where_none_are_needed(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return ("quantize", "model.onnx", "--dynamic", "--calib", "samples")
 
 
-@case(2, "--method says nothing to --fp16; leave it out: it is for --int8 and --int16x8")
+@case(2, "--method has no effect with --fp16; leave it out: it is for --int8 and --int16x8")
 def method_where_no_range_is_sought(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--fp16", "--method", "entropy")
 
 
-@case(2, "--no-bias-correction says nothing to --int4-weights")
+@case(2, "--no-bias-correction has no effect with --int4-weights")
 def bias_correction_of_weights_alone(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("quantize", "model.onnx", "--int4-weights", "--no-bias-correction")
 
@@ -225,7 +225,7 @@ def memory_that_is_no_size(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*INT8, "--memory-limit", "plenty")
 
 
-@case(2, "--budget asks of the proof what --no-validate leaves out")
+@case(2, "--budget needs the proof, which --no-validate leaves out")
 def budget_without_a_proof(sandbox: Sandbox) -> tuple[str | Path, ...]:
     samples(sandbox)
     return (*INT8, "--no-validate", "--budget", "sqnr=20")

@@ -95,7 +95,7 @@ def test_bfloat16_stores_weights_and_says_so(sandbox: Sandbox) -> None:
 def test_float16_at_the_border_goes_with_float16_alone(sandbox: Sandbox) -> None:
     done = sandbox.run("quantize", sandbox.model, "--bf16", "--io", "fp16")
     assert done.code == 2
-    assert "--io says nothing to --bf16" in done.stderr
+    assert "--io has no effect with --bf16" in done.stderr
 
 
 def test_a_float16_model_is_not_converted_again(sandbox: Sandbox) -> None:

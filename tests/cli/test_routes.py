@@ -169,12 +169,12 @@ def none_on_the_path(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return ("convert", "model.onnx", "--to", "tflite", "--route", "onnx2tf")
 
 
-@case(2, "--precision is of our own route", "--route direct")
+@case(2, "--precision needs our own route", "--route direct")
 def an_option_that_it_does_not_honour(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*ROUTE, "--precision", "fp16")
 
 
-@case(2, "--io is of our own route", "--route direct")
+@case(2, "--io needs our own route", "--route direct")
 def integer_ports_which_it_does_not_make(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*ROUTE, "--io", "uint8")
 

@@ -101,7 +101,7 @@ def test_interrupted_report_ends_its_probes_and_leaves_no_files(sandbox: Sandbox
 def test_options_of_a_deployment_report_want_runtimes(option: list[str], sandbox: Sandbox) -> None:
     outcome = sandbox.run("inspect", "model.onnx", *option)
     assert outcome.code == 2
-    assert f"{option[0]} is about where a model runs" in outcome.stderr
+    assert f"{option[0]} needs --runs-on" in outcome.stderr
 
 
 def test_the_report_is_the_document(sandbox: Sandbox) -> None:

@@ -15,7 +15,7 @@ from onnxport.exporters.missing_modules import EXTRAS
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import KINDS, LOADERS, Source
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
-from onnxport.pipelines.export_run import export_job
+from onnxport.pipelines.jobs import exportation
 
 # A module of a user's; the lines of its functions are named by the messages.
 MODELS = """\
@@ -194,13 +194,13 @@ def test_weights_are_looked_for_before_anything_runs(project: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("model.txt", {"exporter": "dynamo"}, "--exporter says nothing to a LightGBM model"),
-        ("model.txt", {"weights": "model.txt"}, "--weights says nothing to a LightGBM model"),
-        ("model.pt2", {"float64": True}, "--float64 says nothing to a PyTorch model"),
-        ("model.cbm", {"signature": "serve"}, "--signature says nothing to a CatBoost model"),
-        ("model.json", {"dynamic": "x=batch,_"}, "--dynamic says nothing to an XGBoost model"),
-        ("model.cbm", {"output_names": ("y",)}, "--output-names says nothing to a CatBoost model"),
-        ("model.json", {"paddle2onnx": "/bin/true"}, "--paddle2onnx says nothing to an XGBoost model"),
+        ("model.txt", {"exporter": "dynamo"}, "--exporter has no effect on a LightGBM model"),
+        ("model.txt", {"weights": "model.txt"}, "--weights has no effect on a LightGBM model"),
+        ("model.pt2", {"float64": True}, "--float64 has no effect on a PyTorch model"),
+        ("model.cbm", {"signature": "serve"}, "--signature has no effect on a CatBoost model"),
+        ("model.json", {"dynamic": "x=batch,_"}, "--dynamic has no effect on an XGBoost model"),
+        ("model.cbm", {"output_names": ("y",)}, "--output-names has no effect on a CatBoost model"),
+        ("model.json", {"paddle2onnx": "/bin/true"}, "--paddle2onnx has no effect on an XGBoost model"),
         ("model.json", {"arg": "width=3"}, "--arg is for a factory, and model.json is an XGBoost model"),
     ],
 )
@@ -209,7 +209,7 @@ def test_options_for_other_kinds_are_refused(
 ) -> None:
     (project / name).write_bytes(b"x")
     with pytest.raises(UsageError, match=says):
-        export_job(name, None, options)
+        exportation(name, None, options)
 
 
 def test_every_kind_has_a_loader_and_every_framework_an_extra() -> None:

@@ -150,8 +150,8 @@ def test_float16_is_measured_on_samples_that_have_more_inputs_than_the_model_now
         ({"simplify": False, "skip": "x", "opset": 13}, "--skip is about simplifying"),
         ({"simplify": False, "passes": "p.yaml", "opset": 13}, "--passes is about simplifying"),
         ({"simplify": False, "level": "extended", "opset": 13}, "--level is about simplifying"),
-        ({"level": "extended", "passes": "p.yaml"}, "--passes and --level both say"),
-        ({"simplify": False}, "nothing is asked for that would change the model"),
+        ({"level": "extended", "passes": "p.yaml"}, "--passes and --level both choose"),
+        ({"simplify": False}, "no option asks for a change of the model"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], says: str) -> None:

@@ -26,8 +26,8 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.graph import cache_keys
-from onnxport.pipelines.graph.cache_keys import described, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, whole
+from onnxport.pipelines.graph.cache_keys import describe_params, inputs_of, key_of
+from onnxport.pipelines.graph.digests import digest_of, with_external_data
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
 from onnxport.quantize.params import QuantizeParams
@@ -298,7 +298,7 @@ def test_the_version_of_an_engine_that_judges_counts(project: Path, monkeypatch:
     cache_keys._version.cache_clear()
 
 
-def with_external_data(path: Path) -> Path:
+def model_with_external_data(path: Path) -> Path:
     """A model of one product, whose weight lies in a file beside it."""
     weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 4)) for name in ("x", "y")]
@@ -312,16 +312,16 @@ def with_external_data(path: Path) -> Path:
 
 
 def test_external_data_is_part_of_the_model(project: Path) -> None:
-    data = with_external_data(project / "other.onnx")
+    data = model_with_external_data(project / "other.onnx")
     origin = Artifact.open(project / "other.onnx")
-    assert whole(origin) == Model.load(origin.path).artifact
-    before = digest_of(whole(origin))
+    assert with_external_data(origin) == Model.load(origin.path).artifact
+    before = digest_of(with_external_data(origin))
     assert before == Model.load(origin.path).artifact.digest()
     function = CoremlParams.model_validate({"function": {"decode": "other.onnx"}})
-    said = described(function)
+    said = describe_params(function)
     data.write_bytes(bytes(64))
-    assert digest_of(whole(origin)) != before
-    assert described(function) != said
+    assert digest_of(with_external_data(origin)) != before
+    assert describe_params(function) != said
 
 
 def test_pillow_counts_where_samples_are_images(project: Path) -> None:

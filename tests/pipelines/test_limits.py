@@ -14,7 +14,7 @@ from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.pipeline import Limits
 from onnxport.pipelines.config.reader import read
 from onnxport.pipelines.execution import latency as timing
-from onnxport.pipelines.execution.limits import held, reason_of, verdict_of
+from onnxport.pipelines.execution.limits import check_limits, reason_of, verdict_of
 from onnxport.reports.run_report import Latency, Worth
 from tests.reports.handmade import passing
 
@@ -100,13 +100,15 @@ def test_a_latency_that_nobody_can_measure_is_refused_before_anything_runs(proje
     text = "version: 1\nmodel: digits.onnx\ntargets:\n  mac:\n    to: coreml\n    max_latency_ratio: 1\n"
     Path("pipeline.yaml").write_text(text)
     with pytest.raises(
-        UsageError, match=r"pipeline\.yaml:6, targets\.mac\.max_latency_ratio: .* on the device"
+        UsageError, match=r"pipeline\.yaml:6, targets\.mac\.max_latency_ratio: .* on its target device"
     ):
         read(Path("pipeline.yaml"))
 
 
 def test_what_could_not_be_measured_is_not_kept() -> None:
-    records = held(Limits(latency_ratio=2.0), passing().artifacts[0], Worth(why_not="LiteRT refuses it"))
+    records = check_limits(
+        Limits(latency_ratio=2.0), passing().artifacts[0], Worth(why_not="LiteRT refuses it")
+    )
     assert [each.kept for each in records] == [False]
     assert verdict_of(records, "proven") == "inconclusive"
     assert "LiteRT refuses it" in reason_of(records)
@@ -116,9 +118,9 @@ def test_the_median_decides_and_the_interval_is_said() -> None:
     latency = Latency(
         runtime="R", before_ms=2.0, after_ms=2.2, speedup=0.9, low=0.8, high=1.1, confidence=0.95, rounds=9
     )
-    (over,) = held(Limits(latency_ratio=1.0), passing().artifacts[0], Worth(latency=latency))
+    (over,) = check_limits(Limits(latency_ratio=1.0), passing().artifacts[0], Worth(latency=latency))
     assert not over.kept
     assert "1.11 of the source's time (0.909 to 1.25, 9 rounds" in over.said
-    assert "another run may say otherwise" in over.said
-    (clear,) = held(Limits(latency_ratio=0.5), passing().artifacts[0], Worth(latency=latency))
+    assert "another run may decide otherwise" in over.said
+    (clear,) = check_limits(Limits(latency_ratio=0.5), passing().artifacts[0], Worth(latency=latency))
     assert "another run" not in clear.said

@@ -16,7 +16,7 @@ import yaml
 from onnxport.cli.commands import cli
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.reader import read
-from onnxport.pipelines.lock.document import parsed, schema, text_of
+from onnxport.pipelines.lock.document import parse, schema, text_of
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
 from onnxport.pipelines.lock.file import Lock, update
 
@@ -149,7 +149,7 @@ def test_states_of_a_stage_that_differ_are_kept_apart(tmp_path: Path) -> None:
         "c.ort": artefact("c", lean="2"),
     }
     text = text_of("p.yaml", artefacts)
-    assert parsed(tmp_path, text) == artefacts
+    assert parse(tmp_path, text) == artefacts
     stages = yaml.safe_load(text)["stages"]
     assert len(stages) == 3, "what two artefacts share is written once"
     assert "m/ort" in stages
@@ -158,14 +158,14 @@ def test_states_of_a_stage_that_differ_are_kept_apart(tmp_path: Path) -> None:
 
 
 DAMAGE = {
-    "<<<<<<< ours\n": (r"p.lock:\d+ is damaged, it is no YAML", "artefacts:\n", "artefacts:\n<<<<<<< ours\n"),
+    "<<<<<<< ours\n": (r"p.lock:\d+ is damaged: it is no YAML", "artefacts:\n", "artefacts:\n<<<<<<< ours\n"),
     "another version": (r"p.lock:2, onnxport_lock: the lock is of version 7", "lock: 1", "lock: 7"),
     "another program's": ("is no lock of onnxport", "onnxport_lock: 1\n", ""),
     "wrong type": (r"p.lock:\d+, artefacts > b.ort > size is damaged", "size: 9", "size: nine"),
     "no digest": (r"p.lock:\d+, artefacts > b.ort > digest is damaged", f"digest: {'c' * 64}", "digest: c"),
     "unknown key": (r"p.lock:\d+, artefacts > b.ort > sice is damaged", "size: 9", "sice: 9\n    size: 9"),
     "no such stage": (r"stages > 0 is damaged: it has no stage 'm/other'", "- m/lean", "- m/other"),
-    "twice": (r"p.lock:\d+ is damaged, size stands twice", "size: 9", "size: 9\n    size: 9"),
+    "twice": (r"p.lock:\d+ is damaged: the key size occurs twice", "size: 9", "size: 9\n    size: 9"),
 }
 
 
@@ -175,7 +175,7 @@ def test_damage_is_named_with_its_line(name: str) -> None:
     text = text_of("p.yaml", {"b.ort": artefact("b", lean="1")})
     assert old in text
     with pytest.raises(UsageError, match=says):
-        parsed(Path("p.lock"), text.replace(old, new))
+        parse(Path("p.lock"), text.replace(old, new))
 
 
 def test_a_damaged_lock_is_refused_before_anything_runs(tmp_path: Path) -> None:

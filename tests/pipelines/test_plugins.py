@@ -90,7 +90,7 @@ def test_doctor_lists_plugins_without_importing_them(
         ("ort-portable", "target", "acme-onnxport"),
     ]
     assert found[0]["rivals"] == ["broken-plugin 3.1"]
-    assert "cannot be used beside that of broken-plugin 3.1" in CliRunner().invoke(cli, ["doctor"]).stdout
+    assert "conflicts with that of broken-plugin 3.1" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
 def test_a_broken_plugin_that_nobody_names_harms_nobody(site: Site, tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ FAULTS = {
     "raise SystemExit(3)": "cannot be imported: SystemExit: 3",
     "import surely_absent": "cannot be imported: ModuleNotFoundError: No module named 'surely_absent'",
     "OTHER = 1": "cannot be imported: AttributeError:",
-    "STAGE = 3": "is of type int, where a Stage",
-    declared(name="other"): "is called 'other' and its entry point 'shrink'",
+    "STAGE = 3": "is of type int, not a Stage",
+    declared(name="other"): "has the name 'other', but its entry point 'shrink'",
     declared(params="dict"): "are no pydantic model",
     declared(params="type('Other', (Params,), {})"): "cannot be imported by their name",
-    declared(field="use: int = 1"): "has the option 'use', which every stage",
-    declared(takes="tflite"): "takes 'tflite'; a stage takes onnx",
-    declared(gives="ort"): "what does not give onnx is a target, of the group onnxport.targets",
-    declared(libraries="'numpy'"): "no tuple of names",
+    declared(field="use: int = 1"): "has the option 'use', which is a key of every stage",
+    declared(takes="tflite"): "takes 'tflite'; a stage must take onnx",
+    declared(gives="ort"): "a stage must give onnx, a target has the group onnxport.targets",
+    declared(libraries="'numpy'"): "no tuple of distribution names",
     declared(worker="loads"): "write module:function",
     declared(worker="surely.absent:f"): "its code cannot be read: ModuleNotFoundError",
 }
@@ -139,7 +139,7 @@ FAULTS = {
 def test_what_is_no_stage_is_refused_by_its_distribution(site: Site, code: str, says: str) -> None:
     site.plugin("acme-shrink", "stages", "shrink", code)
     with pytest.raises(MissingDependencyError) as refused:
-        registry.shared("shrink")
+        registry.shared_stage("shrink")
     said = str(refused.value)
     assert said.startswith("the plugin acme-shrink 3.1 cannot be used as stage 'shrink': ")
     assert says in said
@@ -156,7 +156,7 @@ def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     site.plugin("acme-shrink", "stages", "shrink", declared())
     site.plugin("other-shrink", "stages", "shrink", declared())
     with pytest.raises(MissingDependencyError, match=r"acme-shrink 3\.1 and other-shrink 3\.1 bring one of"):
-        registry.shared("shrink")
+        registry.shared_stage("shrink")
 
 
 def test_our_names_are_ours(site: Site) -> None:
@@ -172,20 +172,20 @@ def test_a_missing_library_of_a_plugin_has_the_line_that_brings_it(site: Site) -
     with pytest.raises(
         MissingDependencyError, match=r"'shrink' needs surely-absent.*-m pip install surely-absent"
     ):
-        registry.open_worker(registry.shared("shrink"))
+        registry.open_worker(registry.shared_stage("shrink"))
 
 
 def test_an_unknown_name_gets_the_nearest(site: Site) -> None:
     site.plugin("acme-shrink", "stages", "shrink", declared())
     with pytest.raises(UsageError, match="there is no stage 'shrinc'; did you mean 'shrink'"):
-        registry.shared("shrinc")
+        registry.shared_stage("shrinc")
 
 
 WORKERS = {
     "raise ZeroDivisionError('on purpose')": "ZeroDivisionError: on purpose",
     "raise SystemExit": "SystemExit",
     "open('/surely/absent')": "FileNotFoundError",
-    "return 3": "TypeError: its worker gave int, where a Product has to be",
+    "return 3": "TypeError: its worker returned int, not a Product",
     "return Product(Artifact(work.output, 'onnx'))": "TypeError: its worker left no onnx model at work.output",
 }
 WORKER = """

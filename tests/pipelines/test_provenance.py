@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onnxport.converters.params import CoremlParams, TfliteParams
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.pipelines.provenance import options_of
+from onnxport.pipelines.runner.provenance import options_of
 from onnxport.quantize.params import QuantizeParams
 
 

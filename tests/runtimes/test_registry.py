@@ -187,7 +187,7 @@ def test_a_name_that_two_bring_is_nobodys(site: Site) -> None:
     with pytest.raises(MissingDependencyError, match=r"third-runtime 3\.1 and onnxport bring one of"):
         registry.find_runtime("onnx", "tract")
     assert registry.find_runtime("onnx").name == "ort"
-    assert "cannot be used beside that of onnxport" in CliRunner().invoke(cli, ["doctor"]).stdout
+    assert "conflicts with that of onnxport" in CliRunner().invoke(cli, ["doctor"]).stdout
 
 
 def test_a_plugin_runs_the_formats_that_it_says(site: Site) -> None:

@@ -74,7 +74,7 @@ def test_ctrl_c_leaves_what_is_done_and_says_so(project: Project, undisturbed: U
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=TIMEOUT)
     assert process.returncode == INTERRUPTED, said + rest
-    assert re.search(rf"\d of {NODES} are made and kept; the same command goes on from there\n", rest)
+    assert re.search(rf"\d of {NODES} nodes are cached; the same command continues from there\n", rest)
     assert rest.endswith("error: interrupted\nexit 130\n")
     assert "Traceback" not in rest
     wait_until_gone(children)

@@ -1,8 +1,8 @@
-"""The cache of pipelines: products by the digest of all that they follow from (graph/keys.py).
+"""The cache of pipelines: products by the digest of all that they depend on (graph/cache_keys.py).
 
-An entry is a folder that appears by one rename and is never written again, so that runs that share the cache, on one
-machine or several, need no lock between them. entries.py is an entry's form, store.py what a run does with entries,
-workspace.py where a run works undisturbed, and files.py the little that is done to files in all three.
+An entry is a folder that appears by one rename and is never written again, so runs that share the cache need no lock.
+entries.py has the form of an entry, store.py the operations of a run, workspace.py the private folders of a run, and
+files.py the file operations of all three.
 """
 
 from onnxport.pipelines.cache.entries import Entry

@@ -1,5 +1,6 @@
-"""What an entry is: a product's files and `entry.json`, which says their digests and its own, where the product came
-from and what the judge said of it. Whatever of it is damaged is found when it is read.
+"""A cache entry: a product's files and `entry.json`, with their digests and its own, the inputs and the report.
+
+Damage to any of these is found when the entry is read.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ _FORM = 2
 
 
 class Damaged(ValueError):
-    """An entry that is not as it was written."""
+    """An entry that differs from what was written."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A product that is kept.
+    """A cached product.
 
     Attributes:
-        artifact: where this run reads it, whatever others do to the cache; never to be written.
-        digest: the artefact's, as Artifact.digest has it.
-        report: of the run that made it, with file names alone for what lies in the entry.
-        inputs: what it follows from.
-        node: the name of the node that it was made for.
-        place: where the cache has it.
+        artifact: read-only files of this run, whatever other runs do to the cache.
+        digest: as Artifact.digest returns it.
+        report: of the run that made it; files in the entry are named without a folder.
+        inputs: what it depends on.
+        node: the node that it was made for.
+        place: its folder in the cache.
     """
 
     key: str
@@ -48,11 +49,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Note:
-    """What entry.json says.
+    """The content of entry.json.
 
     Attributes:
         main: the product's file, or the folder that it is.
-        files: all files beside entry.json, and the SHA-256 of each.
+        files: all files beside entry.json with their SHA-256.
     """
 
     key: str
@@ -63,7 +64,7 @@ class Note:
     inputs: Mapping[str, Any]
 
     def entry(self, folder: Path, place: Path) -> Entry:
-        """The entry whose files are read in `folder`."""
+        """Return the entry whose files are in `folder`."""
         main = folder / self.main
         format_ = FORMATS[main.suffix]
         beside = (folder / name for name in sorted(self.files) if name != self.main)
@@ -72,7 +73,7 @@ class Note:
 
     @property
     def digest(self) -> str:
-        """Of the artefact, from its files' digests."""
+        """The artefact's digest, from its files' digests."""
         tree = hashlib.sha256()
         inside = f"{self.main}/" if FORMATS[Path(self.main).suffix] in FOLDERS else ""
         names = {name: "" if name == self.main else name.removeprefix(inside) for name in self.files}
@@ -85,10 +86,10 @@ def _parts(name: str) -> tuple[str, ...]:
     return Path(name).parts  # as paths are sorted
 
 
-def written(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
-    """Writes entry.json beside the product in `folder`."""
+def write(folder: Path, key: str, node: str, report: RunReport, inputs: Mapping[str, Any]) -> Note:
+    """Write entry.json beside the product in `folder`."""
     stated = report.model_dump(mode="json")
-    plain = _without(stated, f"{folder}/")
+    plain = _remove_prefix(stated, f"{folder}/")
     files = {name: sha256(folder / name).hex() for name in files_in(folder)}
     said = {
         "form": _FORM,
@@ -105,11 +106,11 @@ def written(folder: Path, key: str, node: str, report: RunReport, inputs: Mappin
 
 
 def read(folder: Path, key: str) -> Note:
-    """What the entry.json in `folder` says.
+    """Read the entry.json in `folder`.
 
     Raises:
-        Damaged: it is not as it was written, is of another form or of another key.
-        OSError: it cannot be read; FileNotFoundError where there is none.
+        Damaged: it was changed, or has another form or key.
+        OSError: it cannot be read.
     """
     try:
         said = json.loads((folder / ENTRY).read_bytes())
@@ -122,11 +123,11 @@ def read(folder: Path, key: str) -> Note:
 
 
 def check(folder: Path, note: Note) -> None:
-    """Reads all files in `folder`.
+    """Compare all files in `folder` with their digests.
 
     Raises:
-        Damaged: one is missing, too many, or not as it was written.
-        OSError: one cannot be read.
+        Damaged: a file is missing, extra or changed.
+        OSError: a file cannot be read.
     """
     found = [name for name in files_in(folder) if name != ENTRY]
     if set(found) != set(note.files):
@@ -145,12 +146,12 @@ def _digest(said: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _without(value: Any, prefix: str) -> Any:
-    """`value` with every text in it freed of `prefix`: an entry knows nothing of the folder that it was made in."""
+def _remove_prefix(value: Any, prefix: str) -> Any:
+    """Remove `prefix`, the folder of the run, from all texts in `value`."""
     if isinstance(value, str):
         return value.replace(prefix, "")
     if isinstance(value, dict):
-        return {key: _without(each, prefix) for key, each in value.items()}
+        return {key: _remove_prefix(each, prefix) for key, each in value.items()}
     if isinstance(value, list):
-        return [_without(each, prefix) for each in value]
+        return [_remove_prefix(each, prefix) for each in value]
     return value

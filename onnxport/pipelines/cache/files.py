@@ -1,4 +1,4 @@
-"""Files as the cache takes them: listed, shared without a copy, written through to the disk."""
+"""File operations of the cache: list, share without a copy, flush to the disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _FICLONE = 0x40049409  # linux/fs.h
-# What systems answer that have no hard links here, or none to another user's file.
+# Errors of systems without hard links here, or without links to another user's file.
 _NO_LINK = {
     errno.EPERM,
     errno.EACCES,
@@ -23,38 +23,38 @@ _NO_LINK = {
 
 
 def files_in(folder: Path) -> Iterator[str]:
-    """The files below a folder by their way inside, sorted; a link counts as a file, which it is read as."""
+    """Return the relative paths of all files below a folder, sorted; a link counts as a file."""
     for file in sorted(folder.rglob("*")):
         if not file.is_dir():
             yield file.relative_to(folder).as_posix()
 
 
-def copied(source: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
-    """Copies a file; on a file system that can, without a second copy of its bytes."""
+def copy_file(source: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
+    """Copy a file, without a second copy of its bytes if the file system can."""
     with open(source, "rb") as read, open(place, "xb") as written:
-        if not _cloned(read.fileno(), written.fileno()):
+        if not _clone(read.fileno(), written.fileno()):
             shutil.copyfileobj(read, written, 1 << 20)
 
 
-def linked(source: Path, place: Path) -> None:
-    """Gives a file a second name, which outlives the first; a copy where the file system has no such."""
+def link_file(source: Path, place: Path) -> None:
+    """Hard-link a file, or copy it if the file system has no hard links."""
     try:
         os.link(source, place)
     except OSError as error:
         if error.errno not in _NO_LINK:
             raise
-        copied(source, place)
+        copy_file(source, place)
 
 
-def settle(folder: Path) -> None:
-    """Has all of a folder on the disk before a rename makes it visible: a power cut may keep the rename alone."""
+def flush_tree(folder: Path) -> None:
+    """Flush a folder to the disk before a rename makes it visible: a power cut may keep only the rename."""
     for file in folder.rglob("*"):
         _flush(file)
     _flush(folder)
 
 
-def settle_names(folder: Path) -> None:
-    """Has the names in a folder on the disk."""
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk."""
     _flush(folder)
 
 
@@ -71,7 +71,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _cloned(source: int, place: int) -> bool:
+def _clone(source: int, place: int) -> bool:
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 

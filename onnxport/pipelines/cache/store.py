@@ -1,4 +1,4 @@
-"""What a run does with the cache: looks for entries, keeps what it made, and leaves the folder within its size."""
+"""The operations of a run on the cache: find entries, store products, stay within the size limit."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from onnxport.core.memory import bytes_of
 from onnxport.formats.artifact import write_failure
 from onnxport.pipelines.cache import entries
 from onnxport.pipelines.cache.entries import ENTRY, Damaged, Entry, Note
-from onnxport.pipelines.cache.files import files_in, linked, settle, settle_names
+from onnxport.pipelines.cache.files import files_in, flush_folder, flush_tree, link_file
 from onnxport.pipelines.cache.workspace import Private, sweep
-from onnxport.pipelines.graph.user_code import changed
+from onnxport.pipelines.graph.digests import find_change
 from onnxport.reports.run_report import RunReport
 
 _HOME = ".onnxport"
 _PRIVATE = "new"
-_TRIES = 4  # runs that clear the cache at the moment in which this one keeps something
+_TRIES = 4  # attempts to store an entry while other runs clear the cache
 LIMIT = "10GB"
 
-# What says that nothing can be written, while all can be read.
+# Errors of a folder that can be read but not written.
 _NO_ROOM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 
 def home_of(pipeline: Path) -> Path:
-    """Where all that is kept of a pipeline lies: `$ONNXPORT_CACHE`, else .onnxport beside its file."""
+    """Return the cache folder of a pipeline: `$ONNXPORT_CACHE`, else .onnxport beside its file."""
     chosen = os.environ.get("ONNXPORT_CACHE")
     return Path(chosen) if chosen else pipeline.parent / _HOME
 
 
 def folder_beside(pipeline: Path) -> Path:
-    """Where products are kept."""
+    """Return the folder of products."""
     return home_of(pipeline) / "stages"
 
 
 def timings_beside(pipeline: Path) -> Path:
-    """Where figures of latency are kept (latency.py)."""
+    """Return the folder of latency figures (execution/latency.py)."""
     return home_of(pipeline) / "timings"
 
 
 def size_limit() -> int:
-    """The bytes that a cache may take: `$ONNXPORT_CACHE_SIZE`, as 500MB or 20GB.
+    """Return the size limit of a cache in bytes: `$ONNXPORT_CACHE_SIZE`, as 500MB or 20GB.
 
     Raises:
-        UsageError: that says something else.
+        UsageError: the variable is no size.
     """
     given = os.environ.get("ONNXPORT_CACHE_SIZE") or LIMIT
     try:
@@ -63,11 +63,11 @@ def size_limit() -> int:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """An entry as a list shows it.
+class EntrySummary:
+    """An entry in a list.
 
     Attributes:
-        note: what it says of itself; None where that is damaged.
+        note: its entry.json; None if that is damaged.
         size: bytes on disk.
         used: when it was last made or found, in seconds of the epoch.
     """
@@ -81,11 +81,11 @@ class Kept:
 class Cache:
     """The entries below `folder`, which need not exist yet.
 
-    Use as a context manager: leaving removes what this run was making and did not finish, and the entries beyond the
-    size limit that were used least recently; never one that this run used.
+    Use as a context manager. Leaving removes unfinished products of this run, and the least recently used entries
+    beyond the size limit, but none that this run used.
 
     Args:
-        keeps: False for entries that only this run sees and that go when it ends.
+        keeps: False for a private cache that is removed when the run ends.
     """
 
     def __init__(self, folder: Path, *, keeps: bool = True) -> None:
@@ -98,8 +98,8 @@ class Cache:
 
     @classmethod
     def apart(cls) -> Self:
-        """One of this run's own, in the folder for temporary files, with nothing in it."""
-        return cls(_temporary(), keeps=False)
+        """Return an empty private cache in the folder for temporary files."""
+        return cls(_temporary_folder(), keeps=False)
 
     def __enter__(self) -> Self:
         sweep(self._private.parent)
@@ -115,8 +115,10 @@ class Cache:
                 self.folder.rmdir()
 
     def get(self, key: str) -> Entry | None:
-        """The entry of `key`, all of it read; None where there is none, or one that is dropped: it is damaged, or the
-        user's code that it was made with is another now."""
+        """Return the checked entry of `key`; None if there is none.
+
+        A damaged entry, or one made with other user code, is dropped.
+        """
         if key not in self._found:
             entry = self._read(key)
             if entry is None:
@@ -125,10 +127,10 @@ class Cache:
         return self._found[key]
 
     def room(self, node: str) -> Path:
-        """An empty folder in which a product may be made that `put` is to take.
+        """Create an empty folder for a product that `put` will store.
 
         Raises:
-            MachineError: the cache cannot be written to.
+            MachineError: the cache cannot be written.
         """
         with self._writing():
             room = self._private.new()
@@ -138,16 +140,16 @@ class Cache:
     def put(
         self, key: str, room: Path, report: RunReport, inputs: Mapping[str, Any], node: str = ""
     ) -> Entry:
-        """Keeps the product in `room` under `key`; where another run was faster, its entry stands.
+        """Store the product in `room` under `key`; if another run was faster, return its entry.
 
         Raises:
-            MachineError: the cache cannot be written to.
+            MachineError: the cache cannot be written.
         """
         with self._writing():
-            note = entries.written(room, key, node, report, inputs)
-            settle(room)
+            note = entries.write(room, key, node, report, inputs)
+            flush_tree(room)
             self._has_grown = True
-            entry = self._held(room, key, note)
+            entry = self._link_privately(room, key, note)
             for _ in range(_TRIES):
                 if self._is_placed(room, key):
                     self._found[key] = entry
@@ -155,21 +157,20 @@ class Cache:
                 if (other := self.get(key)) is not None:
                     shutil.rmtree(room, ignore_errors=True)
                     return other
-        raise MachineError(f"the cache {self.folder} is being cleared by others all the time", fix=_WAY_OUT)
+        raise MachineError(f"other runs keep clearing the cache {self.folder}", fix=_WAY_OUT)
 
-    def kept(self) -> Iterator[Kept]:
-        """All entries, by what they say of themselves: their products are not read."""
+    def kept(self) -> Iterator[EntrySummary]:
+        """Return all entries by their entry.json; the products are not read."""
         for folder in sorted(self._entries.glob("[0-9a-f][0-9a-f]/*")):
             with contextlib.suppress(OSError):  # another run dropped it
                 note = None
                 with contextlib.suppress(Damaged, FileNotFoundError, NotADirectoryError):
                     note = entries.read(folder, folder.name)
                 size = sum((folder / name).lstat().st_size for name in files_in(folder))
-                yield Kept(folder.name, note, size, folder.stat().st_mtime)
+                yield EntrySummary(folder.name, note, size, folder.stat().st_mtime)
 
     def look(self, key: str) -> tuple[Note | None, str]:
-        """What is kept under `key`, all of it read and nothing touched; or why it would not do, empty where there is
-        nothing."""
+        """Return the checked note of `key` and change nothing; or None and the reason, if there is one."""
         place = self._place(key)
         try:
             note = entries.read(place, key)
@@ -177,17 +178,17 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return None, ""
         except (OSError, Damaged):
-            return None, "what the cache has is damaged"
-        why = changed(note.report.consulted)
+            return None, "the cache entry is damaged"
+        why = find_change(note.report.consulted)
         return (None, why) if why else (note, "")
 
     def check_writable(self) -> None:
-        """Raises MachineError where nothing can be kept or dropped."""
+        """Refuse a cache that cannot be written (MachineError)."""
         with self._writing():
-            self._private.made()
+            self._private.make()
 
-    def clear(self) -> list[Kept]:
-        """Drops all entries, and the folders that are empty then; gives what it dropped."""
+    def clear(self) -> list[EntrySummary]:
+        """Drop all entries and empty folders; return the dropped entries."""
         dropped = self.prune(-1)
         self._private.close()
         for folder in (*self._entries.glob("[0-9a-f][0-9a-f]"), self._private.parent, self.folder):
@@ -195,9 +196,12 @@ class Cache:
                 folder.rmdir()
         return dropped
 
-    def prune(self, limit: int) -> list[Kept]:
-        """Drops what is damaged as far as entry.json tells, and the least recently used entries until the rest take no
-        more than `limit` bytes; gives what it dropped. One that cannot be dropped stays."""
+    def prune(self, limit: int) -> list[EntrySummary]:
+        """Drop entries with a damaged entry.json, then the least recently used ones until at most `limit` bytes stay.
+
+        Returns:
+            The dropped entries; one that cannot be dropped stays.
+        """
         dropped = []
         taken = 0
         for each in sorted(self.kept(), key=lambda each: each.used, reverse=True):
@@ -219,9 +223,9 @@ class Cache:
         place = self._place(key)
         try:
             note = entries.read(place, key)
-            if changed(note.report.consulted):
+            if find_change(note.report.consulted):
                 raise Damaged(key)
-            entry = self._held(place, key, note)
+            entry = self._link_privately(place, key, note)
             entries.check(entry.artifact.path.parent, note)
         except (FileNotFoundError, NotADirectoryError):
             if place.is_dir() and not (place / ENTRY).is_file():
@@ -231,18 +235,20 @@ class Cache:
             self._drop(key)
             return None
         with contextlib.suppress(OSError):
-            os.utime(place)  # it is in use
+            os.utime(place)  # marks it as used
         return entry
 
-    def _held(self, folder: Path, key: str, note: Note) -> Entry:
-        """The entry in `folder` under names that are this run's alone, so that it can be read whatever others drop
-        meanwhile; as it is where there is nowhere to put them."""
+    def _link_privately(self, folder: Path, key: str, note: Note) -> Entry:
+        """Return the entry with private links to its files, so other runs may drop it meanwhile.
+
+        If nothing can be written, return the entry itself.
+        """
         try:
             own = self._private.new()
             for name in files_in(folder):
                 if name != ENTRY:
                     (own / name).parent.mkdir(parents=True, exist_ok=True)
-                    linked(folder / name, own / name)
+                    link_file(folder / name, own / name)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
@@ -250,7 +256,7 @@ class Cache:
         return note.entry(own, self._place(key))
 
     def _is_placed(self, room: Path, key: str) -> bool:
-        """Whether `room` has become the entry of `key`; False where another stands there."""
+        """Make `room` the entry of `key`; False if another run was faster."""
         place = self._place(key)
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -259,11 +265,11 @@ class Cache:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT) and room.is_dir():
                 return False
             raise
-        settle_names(place.parent)
+        flush_folder(place.parent)
         return True
 
     def _drop(self, key: str) -> bool:
-        """Takes an entry away in one step, so that nobody finds half of it."""
+        """Remove an entry atomically."""
         with contextlib.suppress(OSError):
             gone = self._private.new()
             self._place(key).rename(gone / key)
@@ -272,7 +278,7 @@ class Cache:
         return False
 
     def _mark(self) -> None:
-        """Keeps the folder beside a pipeline out of its repository."""
+        """Exclude the folder beside a pipeline from its repository."""
         home = self.folder.parent
         if self._keeps and home.name == _HOME:
             with contextlib.suppress(FileExistsError), (home / ".gitignore").open("x") as file:
@@ -291,11 +297,11 @@ class Cache:
             raise refused from error
 
 
-_WAY_OUT = "give $ONNXPORT_CACHE a folder with room that you may write to, or run with --no-cache"
+_WAY_OUT = "set $ONNXPORT_CACHE to a writable folder with free space, or run with --no-cache"
 
 
-def _temporary() -> Path:
-    """A folder that nobody else may write to; the same from run to run, so that what killed ones left is found."""
+def _temporary_folder() -> Path:
+    """Return a folder that only this user can write; the same in every run, so leftovers of killed runs are found."""
     place = Path(tempfile.gettempdir()) / f"onnxport-{os.getuid() if hasattr(os, 'getuid') else 0}"
     with contextlib.suppress(OSError):
         place.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,7 @@
-"""Where a run works in a shared cache undisturbed: a folder of its own, which goes when the run does.
+"""The private folder of a run in a shared cache, removed when the run ends.
 
-A run that was killed leaves its folder behind. Whoever comes next removes it: on the same machine as soon as nobody
-holds the lock in it, which the system lets go of with the process; a folder of another machine when nobody has touched
-it for a week.
+A killed run leaves its folder behind. A later run removes it: on the same machine when no process holds its lock, on
+another machine when it was not touched for a week.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from pathlib import Path
 
 _LOCK = ".lock"
 _BEGINNING = ".begun"
-_OLD = 7 * 86400  # seconds; no run works for so long on one stage
+_OLD = 7 * 86400  # seconds; no stage takes so long
 
 
 class Private:
-    """A folder below `parent`, made when it is first asked for."""
+    """A folder below `parent`, created on first use."""
 
     def __init__(self, parent: Path) -> None:
         self.parent = parent
@@ -30,24 +29,24 @@ class Private:
 
     @property
     def folder(self) -> Path:
-        """Where it is, or will be."""
+        """Its path, even before it exists."""
         return self.parent / self._name
 
-    def made(self) -> Path:
-        """It, which exists.
+    def make(self) -> Path:
+        """Create the folder, if necessary, and return it.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
         if self._lock >= 0:
-            os.utime(self.folder)  # it is in use, as other machines see
+            os.utime(self.folder)  # tells other machines that it is in use
             return self.folder
         begun = self.folder.with_name(self._name + _BEGINNING)
         begun.mkdir(parents=True)
         try:
             self._lock = os.open(begun / _LOCK, os.O_CREAT | os.O_RDWR, 0o644)
-            _locked(self._lock)
-            begun.rename(self.folder)  # with the lock in it: there is no moment in which it looks forsaken
+            _lock(self._lock)
+            begun.rename(self.folder)  # with the lock in it, so it never looks abandoned
         except OSError:
             self.close()
             shutil.rmtree(begun, ignore_errors=True)
@@ -55,13 +54,13 @@ class Private:
         return self.folder
 
     def new(self) -> Path:
-        """An empty folder in it. OSError as above."""
-        room = self.made() / os.urandom(8).hex()
+        """Create an empty folder in it; raises as `make`."""
+        room = self.make() / os.urandom(8).hex()
         room.mkdir()
         return room
 
     def close(self) -> None:
-        """Removes it with all that is in it."""
+        """Remove the folder with its content."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -69,35 +68,35 @@ class Private:
 
 
 def sweep(parent: Path) -> None:
-    """Removes the folders below `parent` whose runs are gone."""
+    """Remove the folders of dead runs below `parent`."""
     with contextlib.suppress(OSError):
         for folder in parent.iterdir():
             with contextlib.suppress(OSError):
-                if _is_forsaken(folder):
+                if _is_abandoned(folder):
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_forsaken(folder: Path) -> bool:
+def _is_abandoned(folder: Path) -> bool:
     if time.time() - folder.stat().st_mtime > _OLD:
         return True
     if folder.name.endswith(_BEGINNING) or folder.name.rpartition("-")[0] != machine():
         return False
     lock = os.open(folder / _LOCK, os.O_RDWR)
     try:
-        return _locked(lock)
+        return _lock(lock)
     finally:
         os.close(lock)
 
 
 def machine() -> str:
-    """This machine since it was started: containers on it share its locks, and may each have a host name."""
+    """Identify this machine since its boot: containers on it share its locks, but not their host names."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
     return re.sub(r"[^A-Za-z0-9.]", "_", socket.gethostname())
 
 
-def _locked(lock: int) -> bool:
-    """Takes the lock; False where another process has it, or where there are no locks."""
+def _lock(lock: int) -> bool:
+    """Take the lock; False if another process has it, or if the system has no locks."""
     try:
         import fcntl
 

@@ -1,1 +1,1 @@
-"""What a pipeline.yaml says: the file with its places, the schema, and the pipeline that the two make."""
+"""Reads a pipeline.yaml: the file with its lines, the schema, and the resulting pipeline."""

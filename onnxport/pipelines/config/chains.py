@@ -1,4 +1,4 @@
-"""What has to run for a stage or target of a model: the steps from the model on, each with its params and its proof."""
+"""Builds the chain of steps for a stage or target of a model, each with its params and its proof."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from onnxport.pipelines.config.options import (
     proof_fields,
 )
 from onnxport.pipelines.config.schema import StageSpec, TargetSpec, keys_of
-from onnxport.pipelines.jobs import Step, judged_on, steps_to
-from onnxport.pipelines.params import nearest, params_of
+from onnxport.pipelines.jobs import Step, proof_options, steps_to
+from onnxport.pipelines.params import params_of, suggest
 from onnxport.quantize.params import calibrated_fields
 from onnxport.validate.params import ValidateParams
 
@@ -39,9 +39,9 @@ class Link:
 
     Attributes:
         name: see Node.
-        step: None for the export, whose params are the model's.
+        step: None for the export, whose params are in the model.
         validation: None for no proof.
-        place: of the section that asks for it.
+        place: of its section.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Link:
 
     @cached_property
     def identity(self) -> str:
-        """What it does: the same for two that are called differently and make the same."""
+        """A text that is equal for links that do the same under different names."""
         stage = "export" if self.step is None else self.step.stage.name
         params = None if self.step is None else _values(self.step.params)
         proof = None if self.validation is None else _values(self.validation)
@@ -60,19 +60,19 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """Links from the model on, and those of their options that say to the proofs behind them how the model is fed."""
+    """Links from the model on, and their options that apply to the following proofs too."""
 
     links: tuple[Link, ...] = ()
     shared: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a stage or a target asks to be done.
+class Request:
+    """A stage or target of the file.
 
     Attributes:
         place: of its section.
-        options: its own, those of the matrix included.
+        options: its own, including those of the matrix.
         proofs: its own.
     """
 
@@ -84,10 +84,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class ChainReader:
-    """Makes chains; what is wrong with them are faults.
+    """Builds chains; collects their faults.
 
     Attributes:
-        stages: by name; None for those that are faulty.
+        stages: by name; None for faulty ones.
         proofs: of the whole pipeline.
     """
 
@@ -95,13 +95,13 @@ class ChainReader:
     stages: Mapping[str, StageSpec | None]
     proofs: Proofs
 
-    def behind(
+    def to_stage(
         self, origin: Origin, name: str | None, place: Place, below: tuple[str, ...] = ()
     ) -> Chain | None:
-        """What a section at `place` that takes the stage `name` comes after: of none the export, if there is one.
+        """Return the chain up to the stage `name`, which the section at `place` takes; up to the export for None.
 
         Args:
-            below: the stages that lead here from a target.
+            below: the stages between here and the target.
         """
         if name is None:
             return self._export(origin)
@@ -121,19 +121,21 @@ class ChainReader:
         if spec is None:
             return None
         own: Place = ("stages", name)
-        before = self.behind(origin, spec.from_, own, (*below, name))
-        asked = Asked(
+        before = self.to_stage(origin, spec.from_, own, (*below, name))
+        asked = Request(
             name, own, Options.at(own, spec.options), self.options.proofs((*own, "validate"), spec.validate_)
         )
-        return self._of_stage(origin, spec, asked, before)
+        return self._append_stage(origin, spec, asked, before)
 
-    def to_target(self, origin: Origin, spec: TargetSpec, asked: Asked, before: Chain | None) -> Chain | None:
-        """The chain of a target's artefact, behind `before`; for what is wrong with its options also without one."""
-        with self.options.faults.caught(*asked.place, "to"):
+    def to_target(
+        self, origin: Origin, spec: TargetSpec, asked: Request, before: Chain | None
+    ) -> Chain | None:
+        """Append a target to `before`. Without `before`, only check the options."""
+        with self.options.faults.catching(*asked.place, "to"):
             stage = registry.target(spec.to)
             purpose = f"converting to {spec.to}"
             fields = {**calibrated_fields(), **stage.params.model_fields}
-            known = self.options.known(
+            known = self.options.select_known(
                 asked.options,
                 stage.params,
                 purpose=purpose,
@@ -141,66 +143,68 @@ class ChainReader:
                 further=calibrated_fields(),
                 elsewhere=_OF_THE_PROOF,
             )
-            options = self.options.fitted(known, fields)
-            given = self._with_preprocess(options, origin, asked)
-            steps = self.options.filled(
+            options = self.options.fit(known, fields)
+            given = self._add_preprocess(options, origin, asked)
+            steps = self.options.fill(
                 lambda values: steps_to(stage, values, purpose), given, asked.place, fields
             )
-            return self._linked(origin, asked, options, steps, before)
+            return self._append(origin, asked, options, steps, before)
         return None
 
-    def _of_stage(self, origin: Origin, spec: StageSpec, asked: Asked, before: Chain | None) -> Chain | None:
-        with self.options.faults.caught(*asked.place, "use"):
-            stage = registry.shared(spec.use)
+    def _append_stage(
+        self, origin: Origin, spec: StageSpec, asked: Request, before: Chain | None
+    ) -> Chain | None:
+        with self.options.faults.catching(*asked.place, "use"):
+            stage = registry.shared_stage(spec.use)
             purpose = f"the stage {spec.use}"
-            known = self.options.known(
+            known = self.options.select_known(
                 asked.options,
                 stage.params,
                 purpose=purpose,
                 beside=keys_of(StageSpec),
                 elsewhere=_OF_THE_PROOF,
             )
-            options = self.options.fitted(known, stage.params.model_fields)
-            given = self._with_preprocess(options, origin, asked)
-            params = self.options.filled(
+            options = self.options.fit(known, stage.params.model_fields)
+            given = self._add_preprocess(options, origin, asked)
+            params = self.options.fill(
                 lambda values: params_of(stage.params, values, purpose=purpose),
                 given,
                 asked.place,
                 stage.params.model_fields,
             )
             steps = None if params is None else (Step(stage, params),)
-            return self._linked(origin, asked, options, steps, before)
+            return self._append(origin, asked, options, steps, before)
         return None
 
     def _export(self, origin: Origin) -> Chain | None:
         if origin.export is None:
             return Chain()
-        proof = self._proof((), self._told(origin, None), (*origin.place, "validate"))
+        proof = self._proof((), self._proofs_of(origin, None), (*origin.place, "validate"))
         return (
             None
             if proof is None
             else Chain((Link(f"{origin.name}/export", None, proof.params, origin.place),))
         )
 
-    def _linked(
+    def _append(
         self,
         origin: Origin,
-        asked: Asked,
+        asked: Request,
         options: Options,
         steps: tuple[Step, ...] | None,
         before: Chain | None,
     ) -> Chain | None:
-        """`before` with `steps` behind it, each of which is proven."""
+        """Append `steps` to `before`, each with its proof."""
         names = SHARED_CALIBRATING if "calib" in options.values else SHARED
-        own = self.options.by_name(options.only(names))
-        self._check_said_once(asked, own)
+        own = self.options.as_mappings(options.only(names))
+        self._check_given_once(asked, own)
         if steps is None or before is None:
             return None
-        shared = before.shared.under(own)
-        told = self._told(origin, asked.proofs).sharing(shared)
+        shared = before.shared.overridden_by(own)
+        told = self._proofs_of(origin, asked.proofs).with_shared(shared)
         links = list(before.links)
         for number, step in enumerate(steps):
-            rooted = Step(step.stage, self.options.rooted(step.params, options, asked.place))
+            rooted = Step(step.stage, self.options.resolve_paths(step.params, options, asked.place))
             so_far = (*(link.step for link in links if link.step), rooted)
             proof = self._proof(so_far, told, (*asked.place, "validate"))
             if proof is None:
@@ -210,50 +214,50 @@ class ChainReader:
             links.append(Link(name, rooted, proof.params, asked.place))
         return Chain(tuple(links), shared)
 
-    def _told(self, origin: Origin, own: Proofs | None) -> Proofs:
-        return self.proofs.under(origin.proofs).under(own)
+    def _proofs_of(self, origin: Origin, own: Proofs | None) -> Proofs:
+        return self.proofs.overridden_by(origin.proofs).overridden_by(own)
 
-    def _check_said_once(self, asked: Asked, shared: Options) -> None:
-        """An option that is the proof's as well is not to be said to both."""
+    def _check_given_once(self, asked: Request, shared: Options) -> None:
+        """Refuse an option that is given to the section and to its proof."""
         for name in shared.values:
             if asked.proofs is not None and name in asked.proofs.options.values:
                 self.options.faults.add(
-                    UsageError("the proof takes this from beside it already", fix="keep the other one"),
+                    UsageError("the section itself gives this option to the proof", fix="keep the other one"),
                     *asked.proofs.options.places[name],
                 )
 
-    def _with_preprocess(self, options: Options, origin: Origin, asked: Asked) -> Options:
-        """Samples to calibrate on are read as those of the proof are, as on the command line."""
-        told = self._told(origin, asked.proofs).options
+    def _add_preprocess(self, options: Options, origin: Origin, asked: Request) -> Options:
+        """Add the proof's preprocessing to a calibration, as on the command line."""
+        told = self._proofs_of(origin, asked.proofs).options
         if "calib" in options.values and "preprocess" not in options.values:
-            return options.under(told.only(("preprocess",)))
+            return options.overridden_by(told.only(("preprocess",)))
         return options
 
     def _proof(self, steps: tuple[Step, ...], told: Proofs, place: Place) -> _Proof | None:
-        """How the product of the last of `steps` is judged; None where that is faulty."""
+        """Return the proof of the product of `steps`; None if its options are faulty."""
         if not told.wanted:
             return _Proof(None)
         asked = dict(told.options.values)
         if "inputs" in asked:
             asked["inputs"] = self.options.path(asked["inputs"])
-        judged = judged_on(steps, asked)
+        judged = proof_options(steps, asked)
         if judged.get("inputs") is None and told.options.places.get("preprocess", place)[:2] != place[:2]:
-            judged.pop("preprocess", None)  # it was said of other proofs, which are fed images
-        params = self.options.filled(
+            judged.pop("preprocess", None)  # given for other proofs, which use images
+        params = self.options.fill(
             lambda values: params_of(ValidateParams, values, purpose="the proof"),
-            told.options.holding(judged),
+            told.options.with_values(judged),
             place,
             ValidateParams.model_fields,
         )
         return None if params is None else _Proof(params)
 
     def _stages_near(self, name: str) -> str:
-        return nearest(name, self.stages) if self.stages else "there are no stages"
+        return suggest(name, self.stages) if self.stages else "there are no stages"
 
 
 @dataclass(frozen=True)
 class _Proof:
-    """A decision on a proof: how, or that there is none."""
+    """The decision on a proof; `params` is None for no proof."""
 
     params: ValidateParams | None
 

@@ -1,4 +1,4 @@
-"""A YAML file as plain values that remember where they stand, so that every complaint names file, line and key."""
+"""A YAML file as plain values with their lines, so that every error names file, line and key."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """What a file says, with those that it includes.
+    """The content of a file and of its includes.
 
     Attributes:
         path: the file, as the user gave it.
-        data: its values: dicts with keys that are text, lists, text, numbers that remember how they were written,
-            True, False and None.
+        data: its values: dicts with text keys, lists, text, numbers with their source text, True, False and None.
         lines: of every key and item, by its place in `data`.
     """
 
@@ -37,38 +36,38 @@ class Document:
     lines: Mapping[Place, Line] = field(default_factory=dict)
 
     def line(self, place: Sequence[Part]) -> Line | None:
-        """That of the nearest place that stands in the file."""
+        """Return the line of the nearest place that is in the file."""
         for length in range(len(place), 0, -1):
             if found := self.lines.get(tuple(place[:length])):
                 return found
         return None
 
     def where(self, place: Sequence[Part]) -> str:
-        """FILE:LINE, KEY for messages."""
+        """Return FILE:LINE, KEY for messages."""
         found = self.line(place)
         file = f"{found.path}:{found.number}" if found else str(self.path)
-        return f"{file}, {spelled(place)}" if place else file
+        return f"{file}, {spell(place)}" if place else file
 
     def order(self, place: Sequence[Part]) -> tuple[int, int]:
-        """What sorts places as a reader meets them: by line, those of included files behind the others."""
+        """Return a sort key: by line, with included files last."""
         found = self.line(place)
         return (0, 0) if found is None else (int(found.path != self.path), found.number)
 
-    def is_own(self, place: Sequence[Part]) -> bool:
-        """Whether a place stands in the file itself, not in one that it includes."""
+    def is_in_main_file(self, place: Sequence[Part]) -> bool:
+        """Whether a place is in the file itself, not in an included one."""
         found = self.line(place)
         return found is None or found.path == self.path
 
-    def blaming(self, error: OnnxportError, place: Sequence[Part]) -> OnnxportError:
-        """`error`, beginning with the place of the file that led to it."""
+    def with_place(self, error: OnnxportError, place: Sequence[Part]) -> OnnxportError:
+        """Put the place in the file in front of `error`."""
         if isinstance(error, RefusedValue):
-            error.what = f"{shown(error.value)} cannot be meant"
+            error.what = f"{show(error.value)} is not valid"
         error.what = f"{self.where(place)}: {error.what}"
         return error
 
 
-def spelled(place: Sequence[Part]) -> str:
-    """A place as a reader follows it: targets.phone.precision, reports[0]."""
+def spell(place: Sequence[Part]) -> str:
+    """Return a place as text: targets.phone.precision, reports[0]."""
     text = ""
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -78,14 +77,14 @@ def spelled(place: Sequence[Part]) -> str:
 _LONGEST = 60
 
 
-def shown(value: object) -> str:
-    """A value as its author would recognize it."""
+def show(value: object) -> str:
+    """Return a value as its author would recognize it."""
     if isinstance(value, Mapping):
         return "a mapping of keys" if value else "{}"
     if isinstance(value, list | tuple):
         return "a list" if value else "[]"
     if value is None:
-        return "nothing"
+        return "an empty value"
     if isinstance(value, bool):
         return str(value).lower()
     text = repr(value) if isinstance(value, str) else str(value)

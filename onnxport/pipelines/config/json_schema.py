@@ -1,7 +1,7 @@
-"""The JSON Schema of pipeline.yaml, for editors that complete its keys and underline what is wrong.
+"""The JSON Schema of pipeline.yaml, for editors that complete keys and mark errors.
 
-The options are those of the params models, by the value of `use` or `to` beside which they stand. Each value of `to`
-leads to a whole schema of its own (`if` and `then`), since not every editor knows what is left unevaluated.
+The options come from the params models, by the value of `use` or `to`. Each value has a whole schema of its own (`if`
+and `then`), since not every editor supports unevaluatedProperties.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from onnxport.validate.params import ValidateParams
 Schema = dict[str, Any]
 
 
-def _defined(name: str) -> Schema:
+def _reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-_TEXT, _TEXTS, _VARIABLE, _MODEL = map(_defined, ("text", "texts", "variable", "model"))
-_PROOF: Schema = {"anyOf": [{"type": "boolean"}, _defined("proof")]}
+_TEXT, _TEXTS, _VARIABLE, _MODEL = map(_reference, ("text", "texts", "variable", "model"))
+_PROOF: Schema = {"anyOf": [{"type": "boolean"}, _reference("proof")]}
 _SHARED: dict[str, Schema] = {
     "text": {"type": ["string", "number", "boolean"]},
     "texts": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
@@ -42,12 +42,16 @@ _SHARED: dict[str, Schema] = {
 
 
 def schema(*, plugins: bool = True) -> str:
-    """The schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json without plugins.
+    """Return the schema as JSON text, draft 2020-12; docs/schema/pipeline.schema.json without plugins.
 
     Raises:
         MissingDependencyError: a plugin is installed that cannot be used.
     """
-    shared = {name: registry.shared(name) for name in registry.known_stages()} if plugins else registry.STAGES
+    shared = (
+        {name: registry.shared_stage(name) for name in registry.known_stages()}
+        if plugins
+        else registry.STAGES
+    )
     targets = (
         {name: registry.target(name) for name in registry.known_targets()} if plugins else registry.TARGETS
     )
@@ -64,36 +68,36 @@ def schema(*, plugins: bool = True) -> str:
             "model": {
                 "anyOf": [{"type": "string"}, _section(ModelSpec, {"export": _export(), "validate": _PROOF})]
             },
-            **_chosen(StageSpec, "stage", "use", shared),
-            **_chosen(TargetSpec, "target", "to", {**targets, "onnx": None}),
+            **_alternatives(StageSpec, "stage", "use", shared),
+            **_alternatives(TargetSpec, "target", "to", {**targets, "onnx": None}),
         },
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _pipeline() -> dict[str, Schema]:
-    """The top keys that are more than pydantic can tell of them."""
-    models = [{"type": "string"}, {"type": "array", "items": _MODEL}, _named(_MODEL)]
+    """Return the top-level keys that pydantic cannot describe."""
+    models = [{"type": "string"}, {"type": "array", "items": _MODEL}, _mapping_of(_MODEL)]
     return {
         "version": {"const": 1},
         "model": _MODEL,
         "models": {"anyOf": models},
         "validate": _PROOF,
-        "stages": _named(_defined("stage")),
-        "targets": {**_named(_defined("target")), "minProperties": 1},
+        "stages": _mapping_of(_reference("stage")),
+        "targets": {**_mapping_of(_reference("target")), "minProperties": 1},
     }
 
 
-def _chosen(
+def _alternatives(
     section: type[Section], name: str, key: str, kinds: Mapping[str, Stage | None]
 ) -> dict[str, Schema]:
-    """Definitions of a stage or target: of what all have, and of each value of `key` with its options."""
+    """Return the definitions of a stage or target: the common part, and one per value of `key`."""
     described = section.model_fields[key].description
     choice = {"description": described, "anyOf": [{"enum": list(kinds)}, _VARIABLE]}
     cases = [
         {
             "if": {"properties": {key: {"const": kind}}, "required": [key]},
-            "then": _defined(f"{name}-{kind}"),
+            "then": _reference(f"{name}-{kind}"),
         }
         for kind in kinds
     ]
@@ -117,12 +121,12 @@ def _stage_options(stage: Stage, *, calibrates: bool) -> dict[str, Schema]:
 
 
 def _matrix(definition: str, options: Iterable[str]) -> Schema:
-    """A list of values for each option, as the option takes them."""
+    """Return the schema of a matrix: a list of values per option."""
     axes: dict[str, Schema] = {
         name: {
             "type": "array",
             "minItems": 1,
-            "items": {"anyOf": [_defined(f"{definition}/properties/{name}"), {"type": "null"}]},
+            "items": {"anyOf": [_reference(f"{definition}/properties/{name}"), {"type": "null"}]},
         }
         for name in sorted(options)
     }
@@ -135,7 +139,7 @@ def _export() -> Schema:
 
 
 def _section(section: type[Section], own: Mapping[str, Schema], without: Iterable[str] = ()) -> Schema:
-    """A section's keys, described; those of `own` as they are there."""
+    """Return the schema of a section's keys; `own` replaces some."""
     told = section.model_json_schema()
     properties: dict[str, Schema] = {}
     for key in [*own, *keys_of(section)]:
@@ -156,12 +160,12 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
 
 
-def _named(each: Schema) -> Schema:
+def _mapping_of(each: Schema) -> Schema:
     return {"type": "object", "additionalProperties": each}
 
 
 def _in_yaml(told: Schema) -> Schema:
-    """What pydantic says of an option, in the forms that a pipeline.yaml may have it in."""
+    """Convert pydantic's schema of an option to the forms that a pipeline.yaml may use."""
     kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
     forms: list[Schema] = [form for kind in kinds for form in _forms(kind)]
     unique = [form for number, form in enumerate(forms) if form not in forms[:number]]
@@ -176,7 +180,7 @@ _OF_VALUES = ("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum")
 
 def _forms(kind: Schema) -> list[Schema]:
     if kind.get("type") == "object":
-        return [_named(_held(kind["additionalProperties"])), _TEXTS]
+        return [_mapping_of(_value_schema(kind["additionalProperties"])), _TEXTS]
     if kind.get("type") == "array":
         return [_TEXTS]
     if kind.get("type") == "string" and not {"enum", "const"} & kind.keys():
@@ -184,8 +188,8 @@ def _forms(kind: Schema) -> list[Schema]:
     return [{key: value for key, value in kind.items() if key in _OF_VALUES}, _VARIABLE]
 
 
-def _held(value: Schema) -> Schema:
-    """What a mapping holds: single values, or what is written as text, as a list or as keys."""
+def _value_schema(value: Schema) -> Schema:
+    """Return the schema of a mapping's values."""
     kinds = value.get("type")
     if kinds == "number":
         return {"anyOf": [{"type": "number"}, _VARIABLE]}

@@ -1,4 +1,4 @@
-"""The models of a pipeline.yaml: single ones, what patterns find, and what has to be exported first."""
+"""Reads the models of a pipeline.yaml: single files, patterns, and sources to export."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from onnxport.core.errors import InputError, UsageError
 from onnxport.exporters.params import ExportParams
-from onnxport.exporters.sources import CONTAINERS, KINDS, Source
+from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.config.document import Part, Place, shown
+from onnxport.pipelines.config.document import Part, Place, show
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
 from onnxport.pipelines.config.schema import ModelSpec, PipelineSpec, TargetSpec
-from onnxport.pipelines.export_run import check_belongs
+from onnxport.pipelines.jobs import check_export
 from onnxport.pipelines.params import params_of
 
 # In names of models, stages and targets, which become folders and files.
@@ -24,13 +24,13 @@ _NO_NAME = frozenset('/\\:*?"<>|{}')
 
 @dataclass(frozen=True)
 class Origin:
-    """A model before anything is asked of it.
+    """A model as the file names it.
 
     Attributes:
-        place: where the file names it.
-        group: the key that it stands under; that of all that a pattern finds.
-        source: an ONNX file, or what has to be exported first.
-        export: how; None for an ONNX file.
+        place: in the file.
+        group: its key in the file; all models of a pattern have the same.
+        source: an ONNX file, or a source to export.
+        export: the options of the export; None for an ONNX file.
     """
 
     name: str
@@ -41,23 +41,25 @@ class Origin:
     proofs: Proofs | None = None
 
     def is_for(self, target: TargetSpec) -> bool:
-        """Whether the target is made of this model."""
+        """Whether the target applies to this model."""
         return not target.models or not {self.name, self.group}.isdisjoint(target.models)
 
 
 @dataclass
 class ModelsReader:
-    """Finds the models; those that are faulty are left out."""
+    """Reads the models; leaves out faulty ones."""
 
     options: OptionsReader
     _names: dict[str, Place] = field(default_factory=dict)
 
     def found(self, spec: PipelineSpec) -> list[Origin]:
-        """All of `spec`, in its order."""
+        """Return all models of `spec`, in its order."""
         faults = self.options.faults
         if spec.model is not None and spec.models is not None:
             fix = "put it under models"
-            faults.add(UsageError("model is the only one, and there are models as well", fix=fix), "model")
+            faults.add(
+                UsageError("model is for a single model, but there are models as well", fix=fix), "model"
+            )
         if spec.model is None and not spec.models:
             fix = "write model: FILE.onnx, or several under models"
             faults.add(
@@ -65,7 +67,7 @@ class ModelsReader:
             )
         origins: list[Origin] = []
         for place, key, given in _entries(spec):
-            with faults.caught(*place):
+            with faults.catching(*place):
                 origins += self._of(place, key, given)
         return origins
 
@@ -74,7 +76,7 @@ class ModelsReader:
             given = {"source": given}
         elif not isinstance(given, Mapping):
             raise UsageError(
-                f"{shown(given)} is no model", fix="give a path, or keys: source, export, validate"
+                f"{show(given)} is no model", fix="give a path, or keys: source, export, validate"
             )
         if key:
             check_name(key, "model")
@@ -87,35 +89,35 @@ class ModelsReader:
         named = key if not glob.has_magic(spec.source) and len(sources) == 1 else ""
         found = []
         for source in sources:
-            with self.options.faults.caught(*place):
+            with self.options.faults.catching(*place):
                 found.append(self._origin(place, key, named, source, params, proofs, spec))
         return found
 
     def _export(self, place: Place, spec: ModelSpec) -> ExportParams | None:
         given = Options.at((*place, "export"), spec.export)
-        known = self.options.known(given, ExportParams, purpose="export")
-        fitted = self.options.fitted(known, ExportParams.model_fields)
-        params = self.options.filled(
+        known = self.options.select_known(given, ExportParams, purpose="export")
+        fitted = self.options.fit(known, ExportParams.model_fields)
+        params = self.options.fill(
             lambda values: params_of(ExportParams, values, purpose="export"),
             fitted,
             (*place, "export"),
             ExportParams.model_fields,
         )
-        return params and self.options.rooted(params, fitted, (*place, "export"))
+        return params and self.options.resolve_paths(params, fitted, (*place, "export"))
 
     def _sources(self, given: str, params: ExportParams | None) -> Iterator[Artifact | Source]:
         place = self.options.path(given)
         if not glob.has_magic(given) or place.exists():
-            yield self._opened(given, place, params)
+            yield self._open(given, place, params)
             return
         files = sorted(glob.glob(str(place), recursive=True))
         if not files:
             raise InputError(f"no file matches {given}", fix="patterns start from the pipeline's folder")
         for file in files:
-            with self.options.faults.caught():
-                yield self._opened(file, Path(file), params)
+            with self.options.faults.catching():
+                yield self._open(file, Path(file), params)
 
-    def _opened(self, given: str, place: Path, params: ExportParams | None) -> Artifact | Source:
+    def _open(self, given: str, place: Path, params: ExportParams | None) -> Artifact | Source:
         if place.suffix.lower() == ".onnx":
             return Artifact.open(place)
         weights = params.weights if params else None
@@ -138,23 +140,23 @@ class ModelsReader:
         if name in self._names:
             first = self.options.faults.where(*self._names[name])
             raise UsageError(
-                f"{source.path} is called {name!r}, as the model of {first} is",
+                f"{source.path} has the name {name!r}, like the model of {first}",
                 fix="give each a name of its own: models: {NAME: PATH}",
             )
         self._names[name] = place
         if isinstance(source, Artifact):
             if spec.export:
                 raise UsageError(
-                    f"{source.path} is ONNX already, export says nothing to it", fix="leave it out"
+                    f"{source.path} is ONNX already, so export has no effect", fix="leave it out"
                 )
             return Origin(name, place, key, source, proofs=proofs)
         if params is not None:
-            _check_export(source, params)
+            check_export(source, params)
         return Origin(name, place, key, source, params or ExportParams(), proofs)
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuses names that could be no folder's (UsageError)."""
+    """Refuse a name that no folder may have (UsageError)."""
     if not name.isprintable() or _NO_NAME & set(name) or name[0] in ".- " or name[-1] in ". ":
         raise UsageError(
             f"{name!r} cannot name a {what}",
@@ -164,7 +166,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def _entries(spec: PipelineSpec) -> Iterator[tuple[Place, str, Any]]:
-    """Place, key and what stands there, of every entry."""
+    """Return place, key and value of every entry."""
     if spec.model is not None:
         yield ("model",), "", spec.model
     if isinstance(spec.models, Mapping):
@@ -179,17 +181,7 @@ def _entries(spec: PipelineSpec) -> Iterator[tuple[Place, str, Any]]:
 
 
 def _own_name(source: Artifact | Source) -> str:
-    """That of the file, or of a factory's function."""
+    """Return the name of the file, or of a factory's function."""
     if isinstance(source, Source) and source.is_factory:
         return source.name.rpartition(":")[2].rpartition(".")[2]
     return source.path.stem
-
-
-def _check_export(source: Source, params: ExportParams) -> None:
-    """Refuses options that say nothing to this kind of model, as onnxport export does."""
-    if params.arg and not source.is_factory:
-        raise UsageError(
-            f"--arg is for a factory, and {source.name} is {KINDS[source.kind]}", fix="leave it out"
-        )
-    if source.kind not in CONTAINERS:
-        check_belongs(params, source.kind)

@@ -1,7 +1,7 @@
-"""Options of a pipeline.yaml as the params models of the rooms take them: each knows where it stands.
+"""Converts options of a pipeline.yaml, with their places, for the params models.
 
-The proof has several owners: its options are those of the whole pipeline, of the model and of the stage or target, and
-the nearest wins; of those that are mappings (budget, preprocess, shape, ...) each key by itself.
+A proof has options of the whole pipeline, of the model, and of the stage or target. The nearest wins; mappings (budget,
+preprocess, shape, ...) are merged key by key.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pydantic.fields import FieldInfo
 from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.named_values import parse_pairs
 from onnxport.formats.artifact import TensorSpec
-from onnxport.pipelines.config.document import Part, Place, shown
+from onnxport.pipelines.config.document import Part, Place, show
 from onnxport.pipelines.config.faults import Faults
-from onnxport.pipelines.config.scalars import plain, written
+from onnxport.pipelines.config.scalars import source_text, to_plain
 from onnxport.pipelines.config.schema import NEEDED, Section, keys_of
-from onnxport.pipelines.params import RefusedValue, nearest, wanted
+from onnxport.pipelines.params import RefusedValue, expected_value, suggest
 from onnxport.validate.params import ValidateParams
 
 if TYPE_CHECKING:
@@ -34,23 +34,23 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Section)
 P = TypeVar("P", bound=BaseModel)
 
-_REPORT_TENSORS = "report_tensors"  # a file that every proof of a run would write over the last one's
-# Options of a proof that stand in no pipeline: two that follow from the rest, and that.
+_REPORT_TENSORS = "report_tensors"  # each proof of a run would overwrite the file
+# Options of a proof that no pipeline may have.
 _NO_KEYS = frozenset(("part", "preprocess_is_shared", _REPORT_TENSORS))
-# What says to a stage or target how its model is fed, and so to the proof as well.
+# Options of a stage or target that apply to its proof too.
 SHARED = ("shape", "state")
-# The same of one that calibrates.
+# The same for one that calibrates.
 SHARED_CALIBRATING = (*SHARED, "preprocess", "seed")
 
 
 def proof_fields() -> dict[str, FieldInfo]:
-    """The options of a proof that may stand in a pipeline."""
+    """Return the options of a proof that a pipeline may have."""
     return {name: field for name, field in ValidateParams.model_fields.items() if name not in _NO_KEYS}
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options with the place that each stands at."""
+    """Options with their places in the file."""
 
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
@@ -66,8 +66,8 @@ class Options:
             {name: place for name, place in self.places.items() if name in names},
         )
 
-    def under(self, nearer: Options) -> Options:
-        """These with `nearer` ones over them; of mappings each key by itself."""
+    def overridden_by(self, nearer: Options) -> Options:
+        """Merge `nearer` over these; mappings key by key."""
         values = dict(self.values)
         for name, value in nearer.values.items():
             before = values.get(name)
@@ -75,8 +75,8 @@ class Options:
             values[name] = {**before, **value} if both else value  # type: ignore[dict-item]
         return Options(values, {**self.places, **nearer.places})
 
-    def holding(self, values: Mapping[str, Any]) -> Options:
-        """The same places with other values."""
+    def with_values(self, values: Mapping[str, Any]) -> Options:
+        """Return the same places with other values."""
         return Options(dict(values), self.places)
 
     def without(self, name: str) -> Options:
@@ -85,29 +85,29 @@ class Options:
 
 @dataclass(frozen=True)
 class Proofs:
-    """What was said of proofs on the way from the pipeline to a product; `wanted` is False for none."""
+    """The options of a proof, merged so far; `wanted` is False for no proof."""
 
     options: Options = field(default_factory=Options)
     wanted: bool = True
 
-    def under(self, nearer: Proofs | None) -> Proofs:
+    def overridden_by(self, nearer: Proofs | None) -> Proofs:
         if nearer is None:
             return self
-        return Proofs(self.options.under(nearer.options), nearer.wanted)
+        return Proofs(self.options.overridden_by(nearer.options), nearer.wanted)
 
-    def sharing(self, options: Options) -> Proofs:
-        """With options of a stage or target that are the proof's too."""
-        return Proofs(self.options.under(options), self.wanted)
+    def with_shared(self, options: Options) -> Proofs:
+        """Merge options of a stage or target that apply to the proof too."""
+        return Proofs(self.options.overridden_by(options), self.wanted)
 
 
 @dataclass(frozen=True)
 class OptionsReader:
-    """Reads sections and options; what is wrong with them are `faults`.
+    """Reads sections and options; collects their `faults`.
 
     Attributes:
-        folder: what relative paths start from.
-        metrics: names of the user's own metrics, wherever the file names them.
-        read: files and folders that options name, with the place that does.
+        folder: of relative paths.
+        metrics: names of the user's own metrics in the file.
+        read: files and folders of options, with their places.
     """
 
     faults: Faults
@@ -116,10 +116,13 @@ class OptionsReader:
     read: dict[Path, Place] = field(default_factory=dict)
 
     def section(self, kind: type[S], place: Place, given: object) -> S | None:
-        """A section of the file; None where it says too little to go on with."""
+        """Read a section of the file; None if a required key is missing or wrong."""
         if not isinstance(given, Mapping):
             self.faults.add(
-                UsageError(f"{shown(given)} stands here", fix=f"write keys: {', '.join(keys_of(kind))}"),
+                UsageError(
+                    f"keys are expected here, not {show(given)}",
+                    fix=f"write keys: {', '.join(keys_of(kind))}",
+                ),
                 *place,
             )
             return None
@@ -139,20 +142,20 @@ class OptionsReader:
     def _refuse(self, kind: type[Section], place: Place, refusal: ErrorDetails) -> None:
         name = str(refusal["loc"][0])
         if refusal["type"] == "extra_forbidden":
-            error = UsageError("there is no such key", fix=nearest(name, keys_of(kind)))
+            error = UsageError("there is no such key", fix=suggest(name, keys_of(kind)))
         elif refusal["type"] == "missing":
-            # Where a key may be an option's, a misspelt one is refused nowhere else.
+            # In a section with options, a misspelt key is refused nowhere else.
             given = refusal["input"] if kind.model_config.get("extra") == "allow" else ()
             near = next(iter(difflib.get_close_matches(name, given, n=1)), "")
             fix = f"did you mean it by {near!r}?" if near else NEEDED[name]
             self.faults.add(UsageError(f"{name} is missing", fix=fix), *place)
             return
         else:
-            fix = wanted(kind, refusal, _field(kind, name))
-            error = UsageError(f"{shown(refusal['input'])} cannot be meant", fix=fix)
+            fix = expected_value(kind, refusal, _field(kind, name))
+            error = UsageError(f"{show(refusal['input'])} is not valid", fix=fix)
         self.faults.add(error, *place, *refusal["loc"])
 
-    def known(
+    def select_known(
         self,
         options: Options,
         *models: type[BaseModel],
@@ -161,56 +164,56 @@ class OptionsReader:
         further: Collection[str] = (),
         elsewhere: Mapping[str, str] | None = None,
     ) -> Options:
-        """Those of `options` that are fields of `models`, as these take them; the others are faults.
+        """Return the `options` that are fields of `models`; the others are faults.
 
         Args:
-            beside: the section's own keys, one of which may have been meant.
-            further: single fields that are known as well.
-            elsewhere: names that are known in other places, and what to do with them.
+            beside: the section's own keys, to suggest.
+            further: further known fields.
+            elsewhere: names that belong elsewhere, with the way out.
         """
         fields = {name: found for model in models for name, found in model.model_fields.items()}
         known = {*fields, *further}
         for name in (each for each in options.values if each not in known):
             place = options.places[name]
             keys = beside
-            if isinstance(place[-1], int):  # one of the values of a matrix: of these the key is wrong
+            if isinstance(place[-1], int):  # a value of a matrix: its key is wrong
                 place, keys = place[:-1], ()
             if elsewhere and name in elsewhere:
                 self.faults.add(UsageError(f"{purpose} has no such option", fix=elsewhere[name]), *place)
             else:
-                fix = nearest(name, known, keys)
+                fix = suggest(name, known, keys)
                 self.faults.add(UsageError(f"{purpose} has no option {name!r}", fix=fix), *place)
         return options.only(known)
 
-    def fitted(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
-        """`options` with values of the forms that YAML has as the fields take them; what cannot be is a fault."""
+    def fit(self, options: Options, fields: Mapping[str, FieldInfo]) -> Options:
+        """Convert YAML values to the forms that the fields take; impossible ones are faults."""
         values = {}
         for name, value in options.values.items():
-            with self.faults.caught(*options.places[name]):
-                values[name] = _fitted(name, fields[name], value) if name in fields else value
-        return options.only(values).holding(values)
+            with self.faults.catching(*options.places[name]):
+                values[name] = _fit(name, fields[name], value) if name in fields else value
+        return options.only(values).with_values(values)
 
-    def by_name(self, options: Options) -> Options:
-        """`options` of a proof with NAME=VALUE texts as the mappings that they stand for, which can be joined."""
+    def as_mappings(self, options: Options) -> Options:
+        """Convert NAME=VALUE texts in `options` of a proof to mappings, which can be merged."""
         values = {}
         for name, value in options.values.items():
-            with self.faults.caught(*options.places[name]):
-                is_named = _holds(dict, _kinds(ValidateParams.model_fields[name].annotation))
+            with self.faults.catching(*options.places[name]):
+                is_named = _has_container(dict, _kinds(ValidateParams.model_fields[name].annotation))
                 values[name] = parse_pairs(value) if is_named and not isinstance(value, Mapping) else value
-        return options.only(values).holding(values)
+        return options.only(values).with_values(values)
 
-    def filled(
+    def fill(
         self,
         make: Callable[[dict[str, Any]], T],
         options: Options,
         place: Place,
         fields: Mapping[str, FieldInfo],
     ) -> T | None:
-        """What `make` makes of `options`; None where it refuses some, each of which is a fault.
+        """Call `make` with `options`; None if it refuses some, each of which is a fault.
 
         Args:
-            place: where they stand, for what is wrong with several of them.
-            fields: what they fill, for what is wrong with one.
+            place: for faults of several options together.
+            fields: their fields, to find the option at fault.
         """
         values, refused = dict(options.values), False
         while True:
@@ -230,8 +233,8 @@ class OptionsReader:
             else:
                 return None if refused else made
 
-    def rooted(self, params: P, options: Options, place: Place) -> P:
-        """`params` with paths that start from the pipeline's folder; what is not there is a fault."""
+    def resolve_paths(self, params: P, options: Options, place: Place) -> P:
+        """Make the paths in `params` relative to the pipeline's folder; missing files are faults."""
         update: dict[str, Any] = {}
         for name in type(params).model_fields:
             value = getattr(params, name)
@@ -248,9 +251,9 @@ class OptionsReader:
         return self.folder / given
 
     def check_there(self, path: Path, *place: Part) -> None:
-        """A file or folder that is missing, or a folder with nothing in it, is a fault."""
+        """Add a fault for a missing file or folder, or for an empty folder."""
         self.read.setdefault(path, place)
-        with self.faults.caught(*place):
+        with self.faults.catching(*place):
             try:
                 if not path.exists():
                     raise InputError(f"{path} does not exist")
@@ -260,44 +263,44 @@ class OptionsReader:
                 raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 
     def proofs(self, place: Place, given: bool | Mapping[str, Any]) -> Proofs | None:
-        """A `validate` section; None where it says nothing."""
+        """Read a `validate` section; None if it is empty."""
         if isinstance(given, bool):
             return Proofs(wanted=given)
         if not given:
             return None
         options = Options.at(place, given)
         if _REPORT_TENSORS in options.values:
-            fix = "leave it out: onnxport validate writes those of one artefact"
+            fix = "leave it out: onnxport validate writes the tensors of one artefact"
             self.faults.add(
-                UsageError("every proof of the run would write that file", fix=fix), *place, _REPORT_TENSORS
+                UsageError("every proof of the run would write this file", fix=fix), *place, _REPORT_TENSORS
             )
             options = options.without(_REPORT_TENSORS)
         keys = proof_fields()
         for name in options.values:
             if name not in keys:
                 self.faults.add(
-                    UsageError("the proof has no such option", fix=nearest(name, keys)), *place, name
+                    UsageError("the proof has no such option", fix=suggest(name, keys)), *place, name
                 )
-        fitted = self.by_name(self.fitted(options.only(keys), keys))
+        fitted = self.as_mappings(self.fit(options.only(keys), keys))
         if "inputs" in fitted.values:
             self.check_there(self.path(fitted.values["inputs"]), *place, "inputs")
         self._check_limits(fitted.values.get("budget"), (*place, "budget"))
         return Proofs(fitted)
 
     def _check_limits(self, budget: object, place: Place) -> None:
-        """Refuses limits of metrics that there are not, each at its line."""
+        """Add faults for limits of unknown metrics, each at its line."""
         if not isinstance(budget, Mapping):
             return
-        from onnxport.validate.budgets import check_limit  # which brings NumPy
+        from onnxport.validate.budgets import check_limit  # imports NumPy
 
         for text, value in budget.items():
-            with suppress(TypeError, ValueError), self.faults.caught(*place, text):
-                check_limit(text, float(value), self.metrics)  # what is no number is pydantic's to refuse
+            with suppress(TypeError, ValueError), self.faults.catching(*place, text):
+                check_limit(text, float(value), self.metrics)  # pydantic refuses what is no number
 
 
 def _refuses(field: FieldInfo | None, value: Any) -> bool:
-    """Whether a field cannot have a value, whatever the others have."""
-    if field is None or not field.metadata:  # a plain type is pydantic's to refuse, as a RefusedValue
+    """Whether a field refuses a value by itself."""
+    if field is None or not field.metadata:  # pydantic refuses a plain type as a RefusedValue
         return False
     try:
         TypeAdapter(Annotated[field.annotation, *field.metadata]).validate_python(value)
@@ -313,20 +316,20 @@ def _field(kind: type[BaseModel], key: str) -> str:
 _NUMBERS = (int, float)
 
 
-def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
-    """`value` in the form that a field takes: text for numbers where text is meant, NAME=VALUE as a mapping.
+def _fit(name: str, field: FieldInfo, value: Any) -> Any:
+    """Convert `value` to the form that a field takes: numbers to text for a text field, and in mappings likewise.
 
     Raises:
-        UsageError: true or false where a number is meant, or a text that gives no value a name.
+        UsageError: true or false for a number.
     """
     kinds = _kinds(field.annotation)
     single = isinstance(value, bool | int | float)
     if isinstance(value, bool) and bool not in kinds and {*kinds} & {*_NUMBERS}:
         raise RefusedValue(name, value, "give a number")
     if single and {*kinds} & {str, Path} and not {*kinds} & {*_NUMBERS, bool}:
-        return written(value)
-    if _holds(tuple, kinds) and isinstance(value, list):
-        return [written(each) if isinstance(each, int | float) else each for each in value]
+        return source_text(value)
+    if _has_container(tuple, kinds) and isinstance(value, list):
+        return [source_text(each) if isinstance(each, int | float) else each for each in value]
     kind = next((each for each in kinds if get_origin(each) is dict), None)
     if kind is None:
         return value
@@ -334,30 +337,30 @@ def _fitted(name: str, field: FieldInfo, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if held is str:
-        return {key: _text(each) for key, each in value.items()}
+        return {key: _number_text(each) for key, each in value.items()}
     if held is TensorSpec:
-        return {key: _joined(each) if isinstance(each, list) else each for key, each in value.items()}
+        return {key: _join(each) if isinstance(each, list) else each for key, each in value.items()}
     return value
 
 
-def _text(value: Any) -> Any:
-    """A number as it is written; a list is for the params model to make text of, or to refuse."""
+def _number_text(value: Any) -> Any:
+    """Return a number as it is written; the params model converts or refuses a list."""
     if isinstance(value, list):
-        return [plain(each) for each in value]
-    return written(value) if isinstance(value, bool | int | float) else value
+        return [to_plain(each) for each in value]
+    return source_text(value) if isinstance(value, bool | int | float) else value
 
 
-def _joined(values: Sequence[Any]) -> str:
-    return ",".join(map(written, values))
+def _join(values: Sequence[Any]) -> str:
+    return ",".join(map(source_text, values))
 
 
-def _holds(container: type, kinds: Sequence[Any]) -> bool:
+def _has_container(container: type, kinds: Sequence[Any]) -> bool:
     """Whether one of `kinds` is such a container, as dict[str, str] is a dict."""
     return any(get_origin(kind) is container for kind in kinds)
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:
-    """What an annotation allows, without Annotated, Literal's own values and None."""
+    """Return the types of an annotation without Annotated and None."""
     if get_origin(annotation) is Annotated:
         return _kinds(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""Where the artefacts of a pipeline go, and that none of them takes the place of anything else."""
+"""The output paths of a pipeline, and the check that they overlap with nothing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.document import Place
 from onnxport.pipelines.config.faults import Faults
-from onnxport.pipelines.config.scalars import written
-from onnxport.pipelines.params import nearest
+from onnxport.pipelines.config.scalars import source_text
+from onnxport.pipelines.params import suggest
 
-# In a value of the matrix that becomes part of a file's name.
+# Characters of matrix values that no file name may have.
 _IN_NAMES = str.maketrans(dict.fromkeys('/\\:*?"<>| ', "_"))
 
 
 def label(value: Any) -> str:
-    """A value of the matrix as it is called in names of artefacts."""
+    """Return a matrix value as it appears in names of artefacts."""
     if value is None:
         return "default"
     if isinstance(value, Mapping):
@@ -28,34 +28,33 @@ def label(value: Any) -> str:
     elif isinstance(value, list):
         text = ",".join(map(label, value))
     else:
-        text = written(value)
+        text = source_text(value)
     return "".join(c if c.isprintable() else "_" for c in text.translate(_IN_NAMES)) or "empty"
 
 
 def check_below(given: str) -> None:
-    """Refuses a path to write to that could lie outside of the pipeline's folder (UsageError): a file that somebody
-    proposes for a CI is not to reach beyond its checkout."""
+    """Refuse an output path outside of the pipeline's folder (UsageError): a CI must not write beyond its checkout."""
     parts = PurePath(given).parts
     if not given or PurePath(given).is_absolute() or ".." in parts or given.startswith("~"):
         raise UsageError(
             f"{given!r} lies outside of the pipeline's folder",
-            why="a run writes below it alone",
+            why="a run writes only below it",
             fix="give a relative path without ..",
         )
 
 
-def filled(template: str, values: Mapping[str, str], suffix: str) -> str:
-    """`template` with {model}, {target} and the matrix' keys filled in.
+def fill_template(template: str, values: Mapping[str, str], suffix: str) -> str:
+    """Fill {model}, {target} and the matrix keys into `template`.
 
     Raises:
-        UsageError: another placeholder, a path outside of the folder, or a name that does not tell its format.
+        UsageError: another placeholder, a path outside of the folder, or a wrong suffix.
     """
     text = ""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
         raise UsageError(
-            f"{template!r} cannot be filled in", why=str(error).lower(), fix="write {model}"
+            f"{template!r} is no valid template", why=str(error).lower(), fix="write {model}"
         ) from None
     for literal, name, form, conversion in parts:
         text += literal
@@ -64,18 +63,18 @@ def filled(template: str, values: Mapping[str, str], suffix: str) -> str:
         if form or conversion or name not in values:
             raise UsageError(
                 f"{template!r} has a placeholder {name!r}",
-                fix=nearest(name, values) if name not in values else f"write {{{name}}}",
+                fix=suggest(name, values) if name not in values else f"write {{{name}}}",
             )
         text += values[name]
     check_below(text)
     if PurePath(text).suffix.lower() != suffix:
-        raise UsageError(f"{text!r} does not end in {suffix}", fix="its name has to tell its format")
+        raise UsageError(f"{text!r} does not end in {suffix}", fix=f"give a name that ends in {suffix}")
     return text
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A place in the file system that somebody needs: `what`, as messages say it, and where the file says so."""
+    """A path in use: `what` for messages, and its place in the file."""
 
     path: Path
     what: str
@@ -86,8 +85,8 @@ class Claim:
         return Path(os.path.realpath(self.path))
 
 
-def check_apart(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
-    """Takes down two files of one place, and those that would lie over, in or around what a run reads or keeps.
+def check_no_overlap(written: Sequence[Claim], kept: Sequence[Claim], faults: Faults) -> None:
+    """Add a fault for outputs at the same path, or in or around something that a run reads or keeps.
 
     Args:
         written: artefacts and reports.

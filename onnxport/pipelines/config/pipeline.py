@@ -1,4 +1,4 @@
-"""What a pipeline.yaml comes to when its patterns, options and matrices are written out."""
+"""A pipeline.yaml with its patterns, options and matrices expanded."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from onnxport.validate.params import ValidateParams
 
 @dataclass(frozen=True)
 class Limits:
-    """What an artefact may cost beside accuracy; None for no limit.
+    """Limits on size and latency; None for no limit.
 
     Attributes:
         size: bytes on disk.
         size_ratio: of the source's bytes.
-        latency_ratio: of the time that the source takes in ONNX Runtime beside it, on the same machine.
-        places: where the file says so, by the key.
+        latency_ratio: of the source's time in ONNX Runtime on the same machine.
+        places: of the limits in the file, by key.
     """
 
     size: int | None = None
@@ -36,9 +36,9 @@ class NamedModel:
     """A model of the pipeline.
 
     Attributes:
-        origin: an ONNX file, or what has to be exported first.
-        export: how; None for an ONNX file.
-        validation: how the export is judged.
+        origin: an ONNX file, or a source to export.
+        export: the options of the export; None for an ONNX file.
+        validation: of the export.
     """
 
     name: str
@@ -49,15 +49,15 @@ class NamedModel:
 
 @dataclass(frozen=True)
 class Node:
-    """One stage on one model: what runs once however many artefacts come from it.
+    """One stage on one model; it runs once, however many artefacts depend on it.
 
     Attributes:
         name: unique in the pipeline and the same from run to run: MODEL/STAGE, MODEL/TARGET, MODEL/TARGET/VALUE.
         step: the stage with its params; None for the export, whose params are the model's.
-        after: the node whose product it takes; None where it takes the model.
-        validation: how its product is judged; None to let it out unproven.
+        after: the node whose product it takes; None for the model itself.
+        validation: of its product; None to deliver it unproven.
         latency: whether its product is timed.
-        line: where the file asks for it.
+        line: in the file.
     """
 
     name: str
@@ -80,13 +80,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Cell:
-    """One artefact that the user wants: a target of a model, in one combination of its matrix.
+    """One requested artefact: a target of a model, in one combination of its matrix.
 
     Attributes:
         node: whose product it is.
-        values: the matrix' keys and what they are here, as text.
-        output: where it goes.
-        line: where the file has its target.
+        values: the matrix keys with their values here, as text.
+        output: its path.
+        line: of its target in the file.
     """
 
     model: str
@@ -104,14 +104,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """All of it.
+    """A pipeline.
 
     Attributes:
         path: the file.
-        nodes: in an order in which each stands behind what it takes.
+        nodes: each behind the nodes that it depends on.
         cells: in the order of the file.
         reports: files and folders to write the report to.
-        diagnose: whether the ONNX node behind a failed proof is looked for.
+        diagnose: whether to search the ONNX node behind a failed proof.
     """
 
     path: Path
@@ -122,5 +122,5 @@ class Pipeline:
 
     @property
     def folder(self) -> Path:
-        """What relative paths in the file start from."""
+        """The folder of the file, which relative paths start from."""
         return self.path.parent

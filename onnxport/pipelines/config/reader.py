@@ -1,4 +1,4 @@
-"""Reads a pipeline.yaml and writes it out: every stage and target on every model, with the params that they have."""
+"""Reads a pipeline.yaml and expands it: every stage and target on every model, with its params."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from onnxport.formats.artifact import FORMATS, SUFFIXES, Artifact
 from onnxport.pipelines import registry
 from onnxport.pipelines.cache import home_of
 from onnxport.pipelines.config import outputs
-from onnxport.pipelines.config.chains import Asked, Chain, ChainReader, Link
-from onnxport.pipelines.config.document import Document, Place, shown
+from onnxport.pipelines.config.chains import Chain, ChainReader, Link, Request
+from onnxport.pipelines.config.document import Document, Place, show
 from onnxport.pipelines.config.faults import Faults
 from onnxport.pipelines.config.models import ModelsReader, Origin, check_name
 from onnxport.pipelines.config.options import Options, OptionsReader, Proofs
@@ -24,36 +24,36 @@ from onnxport.pipelines.config.outputs import Claim
 from onnxport.pipelines.config.pipeline import Cell, Limits, NamedModel, Node, Pipeline
 from onnxport.pipelines.config.schema import PipelineSpec, StageSpec, TargetSpec
 from onnxport.pipelines.config.yaml_files import load
-from onnxport.pipelines.params import nearest
-from onnxport.pipelines.speedup import TIMED, UNTIMED
+from onnxport.pipelines.params import suggest
+from onnxport.pipelines.runner.speedup import TIMED, UNTIMED
 from onnxport.reports import FORMATS as REPORTS
 from onnxport.reports.pipeline import files_of
 
 _LIMITS = ("max_size", "max_size_ratio", "max_latency_ratio")
-# The format that needs no stage of its own: what a shared stage made, handed out.
+# The target without a stage of its own: it delivers the product of a shared stage.
 _ONNX = "onnx"
 
 
 def read(path: Path) -> Pipeline:
-    """The pipeline in the file `path`.
+    """Read the pipeline in the file `path`.
 
     Raises:
-        InputError: it, a model or a folder of samples is missing or unreadable.
-        UsageError: it says something that cannot be meant; the message has the line and the key.
-        BadPipelineError: it has several such faults.
+        InputError: the file, a model or a folder of samples is missing or unreadable.
+        UsageError: the file has a fault; the message has the line and the key.
+        BadPipelineError: the file has several faults.
     """
     document = load(path)
     faults = Faults(document)
-    metrics = frozenset(str(name).rpartition(":")[2] for name in _behind(document.data, "metric"))
-    pipeline = _Reading(document, faults, OptionsReader(faults, path.parent, metrics)).pipeline()
+    metrics = frozenset(str(name).rpartition(":")[2] for name in _find_values(document.data, "metric"))
+    pipeline = _Reader(document, faults, OptionsReader(faults, path.parent, metrics)).pipeline()
     faults.check()
     assert pipeline is not None, "what leads to none is a fault"
     return pipeline
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """A cell before its node is made."""
+class _CellRequest:
+    """A cell before its node exists."""
 
     origin: Origin
     target: str
@@ -69,7 +69,7 @@ class _Wish:
 
 
 @dataclass
-class _Reading:
+class _Reader:
     document: Document
     faults: Faults
     options: OptionsReader
@@ -81,58 +81,60 @@ class _Reading:
         if spec is None:
             return None
         self._sections(spec)
-        proofs = Proofs().under(self.options.proofs(("validate",), spec.validate_))
-        self._check_preprocessed(proofs)
+        proofs = Proofs().overridden_by(self.options.proofs(("validate",), spec.validate_))
+        self._check_preprocess(proofs)
         origins = ModelsReader(self.options).found(spec)
         chains = ChainReader(self.options, self.stages, proofs)
-        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._wishes(spec, chains, origin)]
+        wishes = [wish for origin in origins or [_STAND_IN] for wish in self._requests(spec, chains, origin)]
         self._check_used(spec, chains, origins)
         reports = tuple(self._reports(spec))
         if not origins:
             return None
-        nodes, cells = _written_out(wishes, self.document)
-        self._check_apart(origins, wishes, reports)
+        nodes, cells = _build_graph(wishes, self.document)
+        self._check_no_overlap(origins, wishes, reports)
         return Pipeline(self.document.path, nodes, cells, reports, spec.diagnose)
 
     def _sections(self, spec: PipelineSpec) -> None:
-        """The stages and targets, and what is wrong with their names."""
+        """Read the stages and targets, and check their names."""
         for name, given in spec.stages.items():
             self.stages[name] = self.options.section(StageSpec, ("stages", name), given)
-            with self.faults.caught("stages", name):
+            with self.faults.catching("stages", name):
                 check_name(name, "stage")
                 if name == "export":
-                    raise UsageError("the export of a model is called so", fix="give the stage another name")
+                    raise UsageError(
+                        "this is the name of a model's export", fix="give the stage another name"
+                    )
         for name, given in spec.targets.items():
             self.targets[name] = self.options.section(TargetSpec, ("targets", name), given)
-            with self.faults.caught("targets", name):
+            with self.faults.catching("targets", name):
                 check_name(name, "target")
                 if name in self.stages:
                     where = self.faults.where("stages", name)
-                    raise UsageError(f"a stage is called so as well ({where})", fix="rename one of them")
+                    raise UsageError(f"a stage has this name too ({where})", fix="rename one of them")
         if not spec.targets:
-            self.faults.add(UsageError("nothing is to be made", fix="write NAME: {to: tflite}"), "targets")
-        with self.faults.caught("output"):
+            self.faults.add(UsageError("there is no target", fix="write NAME: {to: tflite}"), "targets")
+        with self.faults.catching("output"):
             outputs.check_below(spec.output)
 
-    def _check_preprocessed(self, proofs: Proofs) -> None:
-        """How images are read says nothing where the file names none: a product without any does without it."""
+    def _check_preprocess(self, proofs: Proofs) -> None:
+        """Refuse `preprocess` in a file that names no inputs and no calibration samples."""
         if "inputs" in proofs.options.values or "preprocess" not in proofs.options.values:
             return
-        if [*_behind(self.document.data, "inputs"), *_behind(self.document.data, "calib")]:
+        if [*_find_values(self.document.data, "inputs"), *_find_values(self.document.data, "calib")]:
             return
         fix = "give the folder of images as inputs, or calib to a stage or target"
         self.faults.add(UsageError("there is nothing to preprocess", fix=fix), "validate", "preprocess")
 
-    def _wishes(self, spec: PipelineSpec, chains: ChainReader, origin: Origin) -> Iterator[_Wish]:
+    def _requests(self, spec: PipelineSpec, chains: ChainReader, origin: Origin) -> Iterator[_CellRequest]:
         for name, target in self.targets.items():
             if target is None or not origin.is_for(target):
                 continue
             for values, places in self._combinations(name, target):
-                wish = self._wish(spec, chains, origin, name, target, Options(values, places))
+                wish = self._request(spec, chains, origin, name, target, Options(values, places))
                 if wish is not None:
                     yield wish
 
-    def _wish(
+    def _request(
         self,
         spec: PipelineSpec,
         chains: ChainReader,
@@ -140,24 +142,24 @@ class _Reading:
         name: str,
         target: TargetSpec,
         cell: Options,
-    ) -> _Wish | None:
+    ) -> _CellRequest | None:
         place: Place = ("targets", name)
         labels = {key: outputs.label(value) for key, value in cell.values.items()}
         start = cell.values.get("from", target.from_)
         own = Options.at(place, target.options)
-        asked = Asked(
+        asked = Request(
             "/".join((name, *labels.values())),
             place,
-            own.under(cell.without("from")),
+            own.overridden_by(cell.without("from")),
             self.options.proofs((*place, "validate"), target.validate_),
         )
-        before = chains.behind(origin, start, place)
+        before = chains.to_stage(origin, start, place)
         if target.to == _ONNX:
-            chain, suffix = self._handed_out(origin, asked, before), SUFFIXES["onnx"]
+            chain, suffix = self._onnx_chain(origin, asked, before), SUFFIXES["onnx"]
         elif target.to not in registry.known_targets():
             known = (*registry.known_targets(), _ONNX)
             self.faults.add(
-                UsageError(f"there is no target {target.to!r}", fix=nearest(target.to, known)), *place, "to"
+                UsageError(f"there is no target {target.to!r}", fix=suggest(target.to, known)), *place, "to"
             )
             return None
         else:
@@ -167,12 +169,12 @@ class _Reading:
         output = self._output(spec, origin, name, target, labels, suffix)
         if chain is None or output is None:
             return None
-        return _Wish(origin, name, labels, chain, output, limits, place)
+        return _CellRequest(origin, name, labels, chain, output, limits, place)
 
-    def _handed_out(self, origin: Origin, asked: Asked, before: Chain | None) -> Chain | None:
-        """What a stage or the export made, as an artefact."""
+    def _onnx_chain(self, origin: Origin, asked: Request, before: Chain | None) -> Chain | None:
+        """Return the chain of a target that delivers the product of a stage or the export."""
         for name in asked.options.values:
-            fix = "an onnx target hands out what its stage made: put it in that stage"
+            fix = "an onnx target delivers the product of its stage: put the option in that stage"
             self.faults.add(
                 UsageError("the target onnx has no options", fix=fix), *asked.options.places[name]
             )
@@ -191,11 +193,11 @@ class _Reading:
     def _combinations(
         self, name: str, target: TargetSpec
     ) -> Iterator[tuple[dict[str, Any], dict[str, Place]]]:
-        """The values of a matrix' keys with their places, for each combination; one without any for no matrix."""
+        """Return the values and places of the matrix keys for each combination; an empty one without a matrix."""
         at: Place = ("targets", name, "matrix")
         axes: list[list[tuple[str, Any, Place]]] = []
         for key, given in target.matrix.items():
-            with self.faults.caught(*at, key):
+            with self.faults.catching(*at, key):
                 values = self._axis(name, target, key, given)
                 axes.append([(key, value, (*at, key, number)) for number, value in enumerate(values)])
         for combination in itertools.product(*axes):
@@ -206,15 +208,15 @@ class _Reading:
 
     def _axis(self, name: str, target: TargetSpec, key: str, given: object) -> list[Any]:
         if not isinstance(given, list) or not given:
-            raise UsageError(f"{shown(given)} is no list of values", fix="write [ONE, ANOTHER]")
+            raise UsageError(f"{show(given)} is no list of values", fix="write [ONE, ANOTHER]")
         beside = target.from_ if key == "from" else target.options.get(key)
         if beside is not None:
             where = self.faults.where("targets", name, key)
-            raise UsageError(f"{key} is given beside the matrix as well ({where})", fix="keep one of them")
+            raise UsageError(f"{key} is given outside of the matrix too ({where})", fix="keep one of them")
         labels = [outputs.label(value) for value in given]
         twice = next((label for label in labels if labels.count(label) > 1), None)
         if twice is not None:
-            raise UsageError(f"two values are called {twice!r} in the names of artefacts", fix="keep one")
+            raise UsageError(f"two values have the name {twice!r} in names of artefacts", fix="keep one")
         if key == "from" and not all(isinstance(value, str | None) for value in given):
             raise UsageError(
                 "from takes names of stages", fix="write [ONE, ANOTHER], null for the model itself"
@@ -234,15 +236,15 @@ class _Reading:
             return (
                 self.options.path(spec.output) / origin.name / ("-".join((name, *labels.values())) + suffix)
             )
-        with self.faults.caught("targets", name, "output"):
+        with self.faults.catching("targets", name, "output"):
             values = {"model": origin.name, "target": name, **labels}
-            return self.options.path(outputs.filled(target.output, values, suffix))
+            return self.options.path(outputs.fill_template(target.output, values, suffix))
         return None
 
     def _limits(self, name: str, target: TargetSpec, suffix: str) -> Limits:
         place: Place = ("targets", name)
         if target.max_latency_ratio is not None and FORMATS[suffix] not in TIMED:
-            error = UsageError("this cannot be held", why=UNTIMED, fix="set this limit for another target")
+            error = UsageError("this limit cannot be checked", why=UNTIMED, fix="set it for another target")
             self.faults.add(error, *place, "max_latency_ratio")
         places = {key: self.faults.where(*place, key) for key in _LIMITS}
         return Limits(target.max_size, target.max_size_ratio, target.max_latency_ratio, places)
@@ -250,20 +252,21 @@ class _Reading:
     def _reports(self, spec: PipelineSpec) -> Iterator[Path]:
         seen: set[str] = set()
         for number, report in enumerate(spec.reports):
-            with self.faults.caught("reports", number):
+            with self.faults.catching("reports", number):
                 outputs.check_below(report)
                 suffix = Path(report).suffix
-                if suffix and suffix.lower() not in REPORTS:  # without one it is a folder, for all forms
+                if suffix and suffix.lower() not in REPORTS:  # a folder gets all forms
                     raise UsageError(
-                        f"{report!r} names no form of report", fix=f"known suffixes are {', '.join(REPORTS)}"
+                        f"{report!r} has no known report suffix",
+                        fix=f"known suffixes are {', '.join(REPORTS)}",
                     )
                 if os.path.normpath(report) in seen:
-                    raise UsageError(f"{report} stands twice", fix="keep one")
+                    raise UsageError(f"{report} is given twice", fix="keep one")
                 seen.add(os.path.normpath(report))
                 yield self.options.path(report)
 
     def _check_used(self, spec: PipelineSpec, chains: ChainReader, origins: list[Origin]) -> None:
-        """Names of models that there are not, and models and stages that nothing is made of, are faults."""
+        """Add faults for unknown model names, and for models and stages that no target uses."""
         given = spec.models if isinstance(spec.models, Mapping) else {}
         known = dict.fromkeys((*given, *(origin.name for origin in origins)))
         targets = {name: target for name, target in self.targets.items() if target is not None}
@@ -272,27 +275,27 @@ class _Reading:
             for number, wanted in enumerate(target.models):
                 if wanted not in known:
                     unknown = True
-                    error = UsageError(f"there is no model {wanted!r}", fix=nearest(wanted, known))
+                    error = UsageError(f"there is no model {wanted!r}", fix=suggest(wanted, known))
                     self.faults.add(error, "targets", name, "models", number)
         if unknown or not targets or len(targets) < len(self.targets):
-            return  # whoever misspelled one name did not forget another
+            return  # the misspelled name may be the missing one
         for origin in origins:
-            if not any(map(origin.is_for, targets.values())) and self.faults.is_own(*origin.place):
+            if not any(map(origin.is_for, targets.values())) and self.faults.is_in_main_file(*origin.place):
                 error = UsageError(
-                    f"no target is for the model {origin.name}", fix="name it in a target, or remove it"
+                    f"no target applies to the model {origin.name}", fix="name it in a target, or remove it"
                 )
                 self.faults.add(error, *origin.place)
-        taken = self._taken()
+        taken = self._used_stages()
         for name in self.stages.keys() - taken:
-            chains.behind(origins[0] if origins else _STAND_IN, name, ("stages", name))
-            if taken <= self.stages.keys() and self.faults.is_own("stages", name):
+            chains.to_stage(origins[0] if origins else _STAND_IN, name, ("stages", name))
+            if taken <= self.stages.keys() and self.faults.is_in_main_file("stages", name):
                 error = UsageError(
                     "no target takes its result", fix="name it in a target's from, or remove it"
                 )
                 self.faults.add(error, "stages", name)
 
-    def _taken(self) -> set[str]:
-        """The stages that a target takes the result of, itself or through others."""
+    def _used_stages(self) -> set[str]:
+        """Return the stages that a target uses, directly or through others."""
         taken: set[str] = set()
         coming = [target.from_ for target in self.targets.values() if target]
         for target in self.targets.values():
@@ -306,12 +309,14 @@ class _Reading:
                 coming.append(spec.from_ if spec else None)
         return taken
 
-    def _check_apart(self, origins: list[Origin], wishes: list[_Wish], reports: tuple[Path, ...]) -> None:
+    def _check_no_overlap(
+        self, origins: list[Origin], wishes: list[_CellRequest], reports: tuple[Path, ...]
+    ) -> None:
         kept = [Claim(self.document.path, "this file"), Claim(home_of(self.document.path), "the cache")]
         for origin in origins:
             files = (origin.source.path,) if isinstance(origin.source, Artifact) else origin.source.files
             kept += [Claim(file, f"the model {origin.name}", origin.place) for file in files]
-        kept += [Claim(path, "what is read", place) for path, place in self.options.read.items()]
+        kept += [Claim(path, "an input", place) for path, place in self.options.read.items()]
         written = [
             Claim(wish.output, f"the artefact {wish.name}", (*wish.place, "output")) for wish in wishes
         ]
@@ -320,29 +325,29 @@ class _Reading:
             for number, path in enumerate(reports)
             for file in files_of(path)
         ]
-        outputs.check_apart(written, kept, self.faults)
+        outputs.check_no_overlap(written, kept, self.faults)
 
 
-# Stands for the models where there is none that can be read, so that the rest is looked at nevertheless.
+# Replaces the models if none can be read, so the rest of the file is still checked.
 _STAND_IN = Origin("model", ("model",), "", Artifact(Path("model.onnx"), "onnx"), ExportParams())
 
 
-def _behind(data: object, key: str) -> Iterator[object]:
-    """The values that stand behind `key` anywhere in the file; of a list each."""
+def _find_values(data: object, key: str) -> Iterator[object]:
+    """Return the values of `key` anywhere in the file; of a list each item."""
     if isinstance(data, list):
         for each in data:
-            yield from _behind(each, key)
+            yield from _find_values(each, key)
     elif isinstance(data, Mapping):
         if key in data:
             yield from data[key] if isinstance(data[key], list) else [data[key]]
         for value in data.values():
-            yield from _behind(value, key)
+            yield from _find_values(value, key)
 
 
-def _written_out(wishes: list[_Wish], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
-    """Nodes, one for what does the same to the same, and the cells that they are for."""
+def _build_graph(wishes: list[_CellRequest], document: Document) -> tuple[tuple[Node, ...], tuple[Cell, ...]]:
+    """Return the nodes, with equal steps merged into one, and the cells that use them."""
     delivered = {_key(wish.origin, wish.chain.links) for wish in wishes}
-    models = {wish.origin.name: _named(wish) for wish in wishes}
+    models = {wish.origin.name: _named_model(wish) for wish in wishes}
     nodes: dict[tuple[str, ...], Node] = {}
     cells = []
     for wish in wishes:
@@ -356,7 +361,7 @@ def _written_out(wishes: list[_Wish], document: Document) -> tuple[tuple[Node, .
                     link.name, model, link.step, node, link.validation, latency=key in delivered, line=line
                 )
             node = nodes[key]
-        assert node is not None, "a chain without a link hands nothing out"
+        assert node is not None, "a chain without a link delivers nothing"
         line = document.line(wish.place)
         cells.append(Cell(wish.origin.name, wish.target, node, wish.output, wish.values, wish.limits, line))
     return tuple(nodes.values()), tuple(cells)
@@ -366,7 +371,7 @@ def _key(origin: Origin, links: tuple[Link, ...]) -> tuple[str, ...]:
     return (origin.name, *(link.identity for link in links))
 
 
-def _named(wish: _Wish) -> NamedModel:
+def _named_model(wish: _CellRequest) -> NamedModel:
     first = wish.chain.links[0]
     validation = first.validation if first.step is None else None
     return NamedModel(wish.origin.name, wish.origin.source, wish.origin.export, validation)

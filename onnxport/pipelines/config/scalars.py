@@ -1,7 +1,7 @@
-"""Single values of a YAML file: what they are, and what the environment puts into them.
+"""Scalars of a YAML file, with environment variables filled in.
 
-They are read by the core schema of YAML 1.2: `on` and `no` are text, which options that are true or false take as such,
-1_000 and 12:30 are text, and a number remembers how it was written, since `model_version: 1.10` means text.
+They follow the core schema of YAML 1.2: `on`, `no`, 1_000 and 12:30 are text. A number keeps its source text, since
+`model_version: 1.10` means text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", 
 
 
 class Whole(int):
-    """An integer that is written as in the file."""
+    """An integer with its source text."""
 
     written: str
 
@@ -40,7 +40,7 @@ class Whole(int):
 
 
 class Decimal(float):
-    """A float that is written as in the file."""
+    """A float with its source text."""
 
     written: str
 
@@ -55,7 +55,7 @@ class Decimal(float):
 
 
 class CoreLoader(yaml.SafeLoader):
-    """Parses YAML and tells scalars apart by the core schema of YAML 1.2, and `<<`."""
+    """Parses YAML with the scalars of YAML 1.2's core schema, and `<<`."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's own form
 
@@ -76,19 +76,19 @@ _RESOLVER = CoreLoader("")
 
 
 def value_of(node: yaml.ScalarNode) -> Any:
-    """What a scalar means.
+    """Return the value of a scalar.
 
     Raises:
-        UsageError: a variable that is not set, a number that YAML's versions read differently, a tag that is not core.
+        UsageError: an unset variable, a number that YAML's versions read differently, a tag outside the core schema.
     """
     text, tag = node.value, node.tag
     if "${" in text:
-        text = filled(text)
+        text = substitute(text)
         if node.style is None and text:
             tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     if not is_text(text):
         raise UsageError(
-            "a character stands here that no path and no name has", fix="leave out \\0 and \\ud800 to \\udfff"
+            "this has a character that no path or name may have", fix="leave out \\0 and \\ud800 to \\udfff"
         )
     if tag in (TEXT, MERGE):
         return text
@@ -98,18 +98,18 @@ def value_of(node: yaml.ScalarNode) -> Any:
         return text.lower() == "true"
     if tag in (_INT, _FLOAT):
         return _number(text, tag)
-    raise UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out")
+    raise UsageError(f"the tag {short_tag(node.tag)} is not in YAML's core schema", fix="leave it out")
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be written in UTF-8 and be part of a path: without a character 0, or a half of one."""
+    """Whether a text can be part of a path in UTF-8: without NUL and lone surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _number(text: str, tag: str) -> Whole | Decimal:
     if tag == _INT and _AMBIGUOUS.fullmatch(text):
         raise UsageError(
-            f"{text} is an octal number to some readers of YAML and a decimal one to others",
+            f"{text} is octal in some versions of YAML and decimal in others",
             fix=f'write {int(text)}, or "{text}" for text',
         )
     try:
@@ -120,18 +120,18 @@ def _number(text: str, tag: str) -> Whole | Decimal:
         raise UsageError(f"{text[:_MOST_DIGITS]} is no number", fix="put text into quotes") from None
 
 
-def shorter(tag: str) -> str:
-    """A tag as it is written in a file."""
+def short_tag(tag: str) -> str:
+    """Return a tag as it is written in a file."""
     return tag.replace(_PREFIX, "!!")
 
 
-def filled(text: str) -> str:
-    """`text` with ${NAME} and ${NAME:-default} filled in from the environment; $${ stands for ${.
+def substitute(text: str) -> str:
+    """Fill ${NAME} and ${NAME:-default} into `text` from the environment; $${ means ${.
 
-    What is filled in is text: no line, key or list comes of it.
+    The values are text; they add no line, key or list.
 
     Raises:
-        UsageError: a variable that is not set and has no default, or another form.
+        UsageError: an unset variable without a default, or another form.
     """
     return _VARIABLE.sub(_value, text)
 
@@ -156,17 +156,17 @@ def _value(found: re.Match[str]) -> str:
     return given
 
 
-def written(value: object) -> str:
-    """A single value as text, as it stands in the file."""
+def source_text(value: object) -> str:
+    """Return a scalar as it is written in the file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def plain(value: Any) -> Any:
-    """`value` without the memory of how its numbers were written, for libraries that look at types."""
+def to_plain(value: Any) -> Any:
+    """Return `value` with plain numbers, for libraries that check types."""
     if isinstance(value, Whole):
         return int(value)
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, list):
-        return [plain(each) for each in value]
-    return {key: plain(each) for key, each in value.items()} if isinstance(value, dict) else value
+        return [to_plain(each) for each in value]
+    return {key: to_plain(each) for key, each in value.items()} if isinstance(value, dict) else value

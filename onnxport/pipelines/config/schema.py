@@ -1,7 +1,7 @@
-"""The schema of pipeline.yaml: what may stand where, in the order in which a reader meets it.
+"""The schema of pipeline.yaml, in the order of the file.
 
-The options of stages, targets, exports and proofs are the params models of their rooms, as they are those of the
-command line; what is declared here is what only a pipeline has.
+The options of stages, targets, exports and proofs are the params models of their rooms, as on the command line. This
+module declares only the keys of a pipeline.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from onnxport.core.memory import bytes_of
-from onnxport.pipelines.config.scalars import written
+from onnxport.pipelines.config.scalars import source_text
 
 
 def _names(given: object) -> object:
     several = given if isinstance(given, list) else [given]
-    return tuple(written(each) if isinstance(each, int | float) else each for each in several)
+    return tuple(source_text(each) if isinstance(each, int | float) else each for each in several)
 
 
 def _version(given: object) -> object:
@@ -38,11 +38,11 @@ Proof = Annotated[Any, BeforeValidator(_proof)]
 Size = Annotated[Any, BeforeValidator(str), AfterValidator(bytes_of)]
 
 FROM = "The stage whose result it takes; the model itself unless given."
-PROOF = "Options of its proof beside those of the whole pipeline, or false to let it out unproven."
+PROOF = "Options of its proof beside those of the whole pipeline, or false to deliver it unproven."
 
 
 class Section(BaseModel):
-    """Keys of the file; one with nothing behind its colon is as good as none."""
+    """Keys of the file; an empty value counts as none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -53,7 +53,7 @@ class Section(BaseModel):
 
 
 class _WithOptions(Section):
-    """A section whose other keys are options of what it uses; options.py holds them to its params model."""
+    """A section whose other keys are options of its stage; options.py checks them."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -63,19 +63,19 @@ class _WithOptions(Section):
 
 
 class ModelSpec(Section):
-    """A model, or all that a pattern finds."""
+    """A model, or all models that match a pattern."""
 
     source: str = Field(
-        description="An .onnx file, a pattern of files (models/*.onnx), or what onnxport export takes."
+        description="An .onnx file, a pattern of files (models/*.onnx), or a source of onnxport export."
     )
     export: dict[str, Any] = Field(default={}, description="Options of onnxport export.")
     validate_: Proof = Field(default={}, alias="validate", description=PROOF)
 
 
 class StageSpec(_WithOptions):
-    """A step that targets share: its result is made once for each model."""
+    """A step that targets share; it runs once per model."""
 
-    use: str = Field(description="What it does; the options of that stand beside it.")
+    use: str = Field(description="The name of the step; its options are further keys.")
     from_: str | None = Field(default=None, alias="from", description=FROM)
     validate_: Proof = Field(default={}, alias="validate", description=PROOF)
 
@@ -83,26 +83,26 @@ class StageSpec(_WithOptions):
 class TargetSpec(_WithOptions):
     """An artefact to make of every model."""
 
-    to: str = Field(description="The format; its options, those of onnxport convert, stand beside it.")
+    to: str = Field(description="The format; its options, those of onnxport convert, are further keys.")
     from_: str | None = Field(default=None, alias="from", description=FROM)
-    models: Names = Field(default=(), description="The models that it is for; all unless given.")
+    models: Names = Field(default=(), description="The models that it applies to; all unless given.")
     matrix: dict[str, Any] = Field(
         default={},
-        description="Options with a list of values, or from: an artefact for each combination.",
+        description="Options with a list of values, or from: one artefact per combination.",
     )
     output: str | None = Field(
         default=None,
-        description="Where the artefact goes; {model}, {target} and the keys of the matrix are filled in.",
+        description="Path of the artefact; {model}, {target} and the keys of the matrix are filled in.",
     )
-    max_size: Size | None = Field(default=None, description="The most bytes on disk, as 4MB.")
+    max_size: Size | None = Field(default=None, description="Maximum bytes on disk, as 4MB.")
     max_size_ratio: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="The most bytes, as a share of the source's."
+        default=None, gt=0, allow_inf_nan=False, description="Maximum bytes, as a share of the source's."
     )
     max_latency_ratio: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="The longest run, as a share of the source's in ONNX Runtime on the same machine.",
+        description="Maximum time of a run, as a share of the source's in ONNX Runtime on the same machine.",
     )
     validate_: Proof = Field(default={}, alias="validate", description=PROOF)
 
@@ -113,29 +113,29 @@ class PipelineSpec(Section):
     version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Of this schema.")
     include: Any = Field(
         default=None,
-        description="Files below the pipeline's folder, whose entries it has where it has none of that name.",
+        description="Files below the pipeline's folder, whose entries are added unless this file has the same name.",
     )
-    model: Any = Field(default=None, description="The only model; its name is that of its file.")
+    model: Any = Field(default=None, description="The only model; its file name is its name.")
     models: Any = Field(default=None, description="The models, by name or as a list.")
     validate_: Proof = Field(
         default={}, alias="validate", description="Options of every proof, or false for none."
     )
     stages: dict[str, Any] = Field(default={}, description="Steps that targets share, by name.")
-    targets: dict[str, Any] = Field(description="What to make, by name.")
+    targets: dict[str, Any] = Field(description="The artefacts to make, by name.")
     output: str = Field(
-        default="build", description="The folder of artefacts that name no place of their own."
+        default="build", description="The folder of artefacts without an output of their own."
     )
     diagnose: bool = Field(
         default=True,
-        description="Whether the ONNX node behind a failed proof is looked for, for up to two minutes.",
+        description="Whether to search the ONNX node behind a failed proof, for up to two minutes.",
     )
     reports: Names = Field(
         default=(),
-        description="Files to write the run's report to, by suffix, and folders for every form of it.",
+        description="Report files of the run, with a form by suffix, and folders for all forms.",
     )
 
 
-# What to write for a key that has to be there.
+# What to write for a required key.
 NEEDED = {
     "version": "begin with version: 1",
     "targets": "say what to make, as targets: {phone: {to: tflite}}",
@@ -146,5 +146,5 @@ NEEDED = {
 
 
 def keys_of(section: type[Section]) -> list[str]:
-    """The keys that a section declares, as they are written."""
+    """Return the keys that a section declares, as they are written."""
     return [field.alias or name for name, field in section.model_fields.items()]

@@ -1,7 +1,7 @@
-"""Reads YAML files into a Document: with the line of every key, and without what a reviewer would not see.
+"""Reads YAML files into a Document with the line of every key.
 
-A key that stands twice, a tag that makes objects and aliases that explode are refused. `include` is as small as it is
-useful: whole entries of other files below the pipeline's folder, which the including file replaces by name.
+Duplicate keys, tags that create objects and exploding aliases are refused. `include` adds whole entries of other files
+below the pipeline's folder; the including file replaces them by name.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Any
 import yaml
 
 from onnxport.core.errors import InputError, OnnxportError, UsageError
-from onnxport.pipelines.config.document import Document, Line, Place, shown, spelled
+from onnxport.pipelines.config.document import Document, Line, Place, show, spell
 from onnxport.pipelines.config.faults import raise_all
-from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, shorter, value_of
+from onnxport.pipelines.config.scalars import MERGE, CoreLoader, is_text, short_tag, value_of
 
 _LARGEST = 2**20  # bytes
-_MOST_VALUES = 20_000  # with aliases written out
+_MOST_VALUES = 20_000  # with aliases expanded
 _DEEPEST = 30
 _CONTAINERS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
-# The sections whose entries an including file adds to and replaces one by one; of all else it replaces the whole.
+# Sections that an including file extends entry by entry; any other key is replaced as a whole.
 _BY_NAME = ("models", "stages", "targets", "validate")
 
 
 def load(path: Path) -> Document:
-    """What `path` says, with the files that it includes.
+    """Read `path` with the files that it includes.
 
     Raises:
         InputError: missing or unreadable.
-        UsageError, BadPipelineError: no YAML, or something in it that no pipeline has.
+        UsageError, BadPipelineError: no YAML, or YAML that no pipeline may have.
     """
-    return _with_included(_composed(path), path.parent, (path.resolve(),))
+    return _include_files(_compose(path), path.parent, (path.resolve(),))
 
 
-def _composed(path: Path) -> Document:
+def _compose(path: Path) -> Document:
     text = _text(path)
     composer = _Composer(path)
     try:
         root = yaml.compose(text, Loader=CoreLoader)
         data = None if root is None else composer.value(root, ())
     except yaml.MarkedYAMLError as error:
-        raise _no_yaml(path, text, error) from None
+        raise _yaml_error(path, text, error) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UsageError(f"{path}:{line} is no YAML", why=f"a character {error.character:#04x}") from None
@@ -55,9 +55,7 @@ def _composed(path: Path) -> Document:
     raise_all(str(path), composer.faults)
     if not isinstance(data, dict):
         where = f"{path}:{root.start_mark.line + 1}"
-        raise UsageError(
-            f"{where}: {shown(data)} stands where keys are expected", fix="begin with version: 1"
-        )
+        raise UsageError(f"{where}: {show(data)} where keys are expected", fix="begin with version: 1")
     return Document(path, data, composer.lines)
 
 
@@ -84,7 +82,7 @@ def _text(path: Path) -> str:
 
 
 _IN_QUOTES = "while scanning a quoted scalar"
-# PyYAML's words for what happens most, and the way out.
+# PyYAML's most frequent messages, with the way out.
 _MENDED = {
     "found unexpected end of stream": "close the quotes",
     "found unexpected document separator": "close the quotes",
@@ -95,7 +93,7 @@ _MENDED = {
 }
 
 
-def _no_yaml(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
+def _yaml_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
     mark = error.problem_mark or error.context_mark
     if error.context == _IN_QUOTES:  # where they begin, not where the file ends
         mark = error.context_mark
@@ -112,7 +110,7 @@ def _no_yaml(path: Path, text: str, error: yaml.MarkedYAMLError) -> UsageError:
 
 @dataclass
 class _Composer:
-    """Makes values of the nodes of one file."""
+    """Converts the nodes of one file to values."""
 
     path: Path
     lines: dict[Place, Line] = field(default_factory=dict)
@@ -123,8 +121,8 @@ class _Composer:
         self._count += 1
         if self._count > _MOST_VALUES or len(place) > _DEEPEST:
             raise UsageError(
-                f"{self.path}:{node.start_mark.line + 1}: too much for a pipeline, with all aliases written out",
-                why=f"at most {_MOST_VALUES} values are read, {_DEEPEST} within one another",
+                f"{self.path}:{node.start_mark.line + 1}: too large for a pipeline, with all aliases expanded",
+                why=f"at most {_MOST_VALUES} values are allowed, nested at most {_DEEPEST} deep",
             )
         self.lines.setdefault(place, Line(self.path, node.start_mark.line + 1))
         if isinstance(node, yaml.ScalarNode):
@@ -136,7 +134,7 @@ class _Composer:
             return self._fault(
                 node,
                 place,
-                UsageError(f"the tag {shorter(node.tag)} is none of YAML's core", fix="leave it out"),
+                UsageError(f"the tag {short_tag(node.tag)} is not in YAML's core schema", fix="leave it out"),
             )
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, number)) for number, item in enumerate(node.value)]
@@ -145,7 +143,7 @@ class _Composer:
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for merged in reversed(list(self._merged(node, place))):
+        for merged in reversed(list(self._merge_values(node, place))):
             values |= self._mapping(merged, place)
         own: set[str] = set()
         for key_node, value_node in node.value:
@@ -154,7 +152,7 @@ class _Composer:
             if key in own:
                 first = self.lines[(*place, key)].number
                 self._fault(
-                    key_node, (*place, key), UsageError(f"stands in line {first} already", fix="keep one")
+                    key_node, (*place, key), UsageError(f"is a duplicate of line {first}", fix="keep one")
                 )
                 continue
             if value_node.start_mark.index == key_node.end_mark.index:  # {shape: image=1,3,8,8}
@@ -169,18 +167,18 @@ class _Composer:
         return values
 
     def _key(self, node: yaml.Node, place: Place) -> str | None:
-        """Keys are text as it is written: the inputs of many models are called 1 or 495."""
+        """Return a key as written: the inputs of many models have names like 1 or 495."""
         if not isinstance(node, yaml.ScalarNode) or not node.value or not is_text(node.value):
             what = UsageError("a key has to be text", fix="write KEY: VALUE")
         elif "${" in node.value:
-            what = UsageError(f"the key {node.value!r} has a variable", fix="variables stand in values alone")
+            what = UsageError(f"the key {node.value!r} has a variable", fix="use variables in values only")
         else:
             return str(node.value)
         self._fault(node, place, what)
         return None
 
-    def _merged(self, node: yaml.MappingNode, place: Place) -> Iterator[yaml.MappingNode]:
-        """What `<<` brings in, the first before the others."""
+    def _merge_values(self, node: yaml.MappingNode, place: Place) -> Iterator[yaml.MappingNode]:
+        """Return the mappings that `<<` merges in, in order."""
         for key_node, value_node in node.value:
             if key_node.tag != MERGE:
                 continue
@@ -190,21 +188,21 @@ class _Composer:
                     yield each
                 else:
                     self._fault(
-                        key_node, (*place, "<<"), UsageError("brings in no mapping", fix="write <<: *NAME")
+                        key_node, (*place, "<<"), UsageError("merges no mapping", fix="write <<: *NAME")
                     )
 
     def _fault(self, node: yaml.Node, place: Place, error: OnnxportError) -> None:
-        key = f", {spelled(place)}" if place else ""
+        key = f", {spell(place)}" if place else ""
         error.what = f"{self.path}:{node.start_mark.line + 1}{key}: {error.what}"
         self.faults.append(error)
 
 
-def _with_included(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
-    """`document` behind what it includes.
+def _include_files(document: Document, folder: Path, way: tuple[Path, ...]) -> Document:
+    """Merge `document` over its includes.
 
     Args:
-        folder: the pipeline's, from which all paths start and below which all files lie.
-        way: the files that led here, resolved.
+        folder: the pipeline's: all paths are relative to it, and all files must be below it.
+        way: the chain of including files, resolved.
     """
     given = document.data.get("include")
     rest = {key: value for key, value in document.data.items() if key != "include"}
@@ -219,15 +217,15 @@ def _with_included(document: Document, folder: Path, way: tuple[Path, ...]) -> D
         if resolved in way:
             raise UsageError(f"{where}: {name} includes itself", fix="leave one include out")
         try:
-            merged = _over(_with_included(_composed(file), folder, (*way, resolved)), merged)
+            merged = _merge(_include_files(_compose(file), folder, (*way, resolved)), merged)
         except InputError as error:
             raise InputError(f"{where}: {error.what}", why=error.why) from error
-    return _over(replace(document, data=rest), merged)
+    return _merge(replace(document, data=rest), merged)
 
 
 def _included_file(name: object, where: str, folder: Path) -> Path:
     if not isinstance(name, str) or not name:
-        raise UsageError(f"{where}: {shown(name)} is no file", fix="give a path, or a list of several")
+        raise UsageError(f"{where}: {show(name)} is no file", fix="give a path, or a list of several")
     if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         raise UsageError(
             f"{where}: {name} lies outside of the pipeline's folder", fix="give a path below that folder"
@@ -235,8 +233,8 @@ def _included_file(name: object, where: str, folder: Path) -> Path:
     return folder / name
 
 
-def _over(document: Document, base: Document) -> Document:
-    """`document` with what stands in `base` alone."""
+def _merge(document: Document, base: Document) -> Document:
+    """Merge `document` over `base`."""
     data = dict(base.data)
     lines = dict(base.lines)
     for key, value in document.data.items():

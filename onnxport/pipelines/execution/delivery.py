@@ -1,4 +1,4 @@
-"""Takes products from the cache to where the user wants them, if they keep what he set as limits."""
+"""Delivers products from the cache to the user's paths, if they stay within the user's limits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from onnxport.core.errors import NOT_EQUIVALENT, PROVEN
 from onnxport.formats.artifact import Artifact, Staging, writing
 from onnxport.pipelines.cache import Entry
-from onnxport.pipelines.cache.files import copied
+from onnxport.pipelines.cache.files import copy_file
 from onnxport.pipelines.config.pipeline import Cell
-from onnxport.pipelines.execution.limits import held, reason_of, verdict_of
+from onnxport.pipelines.execution.limits import check_limits, reason_of, verdict_of
 from onnxport.pipelines.report_assembly import moves
 from onnxport.reports.pipeline_report import CellRecord, FailureRecord, NodeRecord, PlaceRecord
 from onnxport.reports.run_report import Worth
@@ -20,22 +20,22 @@ from onnxport.reports.run_report import Worth
 _PIECE = 1 << 18  # bytes
 
 
-def delivered(
+def deliver_cell(
     cell: Cell,
     chain: Sequence[NodeRecord],
     entry: Entry | None,
-    timed: Callable[[Cell, Entry], Worth | None],
+    measure: Callable[[Cell, Entry], Worth | None],
     explain: Callable[[Exception], FailureRecord],
-    seal: Callable[[Cell, Artifact], None],
+    lock: Callable[[Cell, Artifact], None],
 ) -> CellRecord:
-    """What became of a cell, whose product is at its place afterwards if nothing speaks against it.
+    """Deliver the product of a cell unless a limit is exceeded, and return the cell's record.
 
     Args:
-        chain: what became of the nodes from the model to its own.
-        entry: of its own node; None where that failed.
-        timed: gives what the product takes, for a limit on latency.
-        explain: puts an error in words: a place that cannot be written is this cell's failure alone.
-        seal: sees what is about to be delivered, as it will be, and may refuse it; see lock.keeping.
+        chain: records of the nodes from the model to the cell's own.
+        entry: the product of its own node; None if that failed.
+        measure: times the product, for a limit on latency.
+        explain: describes an error: an unwritable path is a failure of this cell only.
+        lock: receives the files that are about to be delivered and may refuse them; see LockGuard.record.
     """
     record = chain[-1]
     found = CellRecord(
@@ -55,8 +55,8 @@ def delivered(
         return found.model_copy(update={"verdict": verdict})
     try:
         artifact = entry.report.artifacts[0]
-        worth = timed(cell, entry)
-        limits = held(cell.limits, artifact, worth)
+        worth = measure(cell, entry)
+        limits = check_limits(cell.limits, artifact, worth)
         judged = {
             "limits": limits,
             "latency": worth.latency if worth is not None else None,
@@ -64,7 +64,7 @@ def delivered(
         }
         if reason := reason_of(limits):
             return found.model_copy(update=judged | {"reason": reason, "exit_code": NOT_EQUIVALENT})
-        deliver(entry, cell.output, partial(seal, cell))
+        deliver(entry, cell.output, partial(lock, cell))
         return found.model_copy(update=judged | {"path": str(cell.output)})
     except Exception as error:
         failure = explain(error)
@@ -73,15 +73,15 @@ def delivered(
         )
 
 
-def deliver(entry: Entry, output: Path, seal: Callable[[Artifact], None] = lambda artifact: None) -> None:
-    """Copies the product to `output`, whole or not at all; what is there already and the same stays untouched.
+def deliver(entry: Entry, output: Path, lock: Callable[[Artifact], None] = lambda artifact: None) -> None:
+    """Copy the product to `output`, completely or not at all; identical files there stay untouched.
 
     Args:
-        seal: sees the files as they will be, and may refuse them.
+        lock: receives the files that are about to be delivered and may refuse them.
 
     Raises:
-        UsageError: it cannot be meant.
-        MachineError: it cannot be written.
+        UsageError: `output` is impossible.
+        MachineError: `output` cannot be written.
     """
     with writing(output, "output"):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -89,26 +89,26 @@ def deliver(entry: Entry, output: Path, seal: Callable[[Artifact], None] = lambd
     try:
         with Staging(output, "output", folder=source.is_folder) as staging:
             if _is_there(source, output):
-                return seal(source)
+                return lock(source)
             if source.is_folder:
-                seal(source)
+                lock(source)
                 place = staging.folder / output.name
                 with writing(output, "output"):
-                    shutil.copytree(source.path, place, copy_function=copied)
+                    shutil.copytree(source.path, place, copy_function=copy_file)
                 staging.commit_folder(place, output)
             else:
-                copy = _copied(source, staging.folder, output)
-                seal(copy)
+                copy = _copy(source, staging.folder, output)
+                lock(copy)
                 staging.commit(moves(copy, output))
     finally:
-        Staging.settled = False  # others are still to come: Ctrl-C is in time for them
+        Staging.settled = False  # further products follow: Ctrl-C may still stop the run
 
 
-def _copied(source: Artifact, folder: Path, output: Path) -> Artifact:
-    """The product in `folder`, under the name that it is to have where its files name each other."""
+def _copy(source: Artifact, folder: Path, output: Path) -> Artifact:
+    """Copy the product to `folder`, under its final name if its files name each other."""
     with writing(output, "output"):
         for file in source.files:
-            copied(file, folder / file.name)
+            copy_file(file, folder / file.name)
     companions = tuple(folder / file.name for file in source.companions)
     copy = Artifact(folder / source.path.name, source.format, companions)
     if copy.format == "onnx" and companions:
@@ -119,7 +119,7 @@ def _copied(source: Artifact, folder: Path, output: Path) -> Artifact:
 
 
 def _is_there(source: Artifact, output: Path) -> bool:
-    """Whether `output` has the very files of `source`. Not known of an ONNX model with a data file: it names that."""
+    """Whether `output` has the files of `source`. False for an ONNX model with a data file, whose name it holds."""
     if source.is_folder:
         places = {file: output / file.relative_to(source.path) for file in source.files}
         there = {file for file in output.rglob("*") if file.is_file()} if output.is_dir() else set()
@@ -133,7 +133,7 @@ def _is_there(source: Artifact, output: Path) -> bool:
 
 
 def _is_same(file: Path, place: Path) -> bool:
-    """Whether two files have the same bytes; read in larger pieces than filecmp's, which take three times as long."""
+    """Whether two files have the same bytes; reads larger blocks than filecmp, which takes three times as long."""
     if not place.is_file() or place.stat().st_size != file.stat().st_size:
         return False
     with file.open("rb", buffering=0) as one, place.open("rb", buffering=0) as other:

@@ -1,8 +1,8 @@
-"""How long artefacts take beside their source on this machine, for limits on latency: measured once, then kept.
+"""Latency of artefacts beside their source on this machine, for limits on latency; measured once, then cached.
 
-The yardstick is one for all targets: the model that everything is proven against, in ONNX Runtime, in turns with the
-artefact in its own runtime (quantize/latency.py). Figures are kept apart from the products, by all that they follow
-from, the CPU among it: a product that was made elsewhere is timed here, and a new limit makes nothing anew.
+The reference is the source in ONNX Runtime for all targets, run in turns with the artefact in its own runtime
+(quantize/latency.py). Figures are cached apart from the products, by all that they depend on, including the CPU: a
+product of another machine is timed here, and a new limit rebuilds nothing.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.background_judge import JudgeAhead, started
 from onnxport.pipelines.environment import RUNS_ON, instruction_sets, processor, versions
-from onnxport.pipelines.graph.cache_keys import described
+from onnxport.pipelines.graph.cache_keys import describe_params
 from onnxport.pipelines.model_sources import load
-from onnxport.pipelines.speedup import TIMED, UNTIMED, latency_of
+from onnxport.pipelines.runner.speedup import TIMED, UNTIMED, latency_of
 from onnxport.reports.run_report import Worth
 from onnxport.validate.params import ValidateParams
 
 _FORM = 2  # 2: timed by the engine of onnxport bench
-# One set of inputs is enough to run a model on, and nothing is judged.
+# One input set is enough to time a model.
 _ONE = {"samples": 1, "budget": {}, "metric": (), "report_tensors": None}
 
 
 class Timings:
-    """Figures in `folder`, which need not exist; None to measure anew and keep nothing."""
+    """The cached figures in `folder`, which need not exist; None to cache nothing."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def of(self, source: Artifact, product: Artifact, validation: ValidateParams | None) -> Worth:
-        """Milliseconds of the source (before) and the product (after), or why there are none.
+        """Return the milliseconds of the source (before) and the product (after), or why there are none.
 
         Args:
-            validation: says where inputs come from.
+            validation: defines the inputs.
         """
         if product.format not in TIMED:
             return Worth(why_not=UNTIMED)
         params = (validation or ValidateParams()).model_copy(update=_ONE)
         try:
             place = self._place(source, product, params)
-            found = _kept(place)
+            found = _load(place)
             if found is None:
-                found = _measured(source, product, params)
-                _keep(place, found)
+                found = _measure(source, product, params)
+                _store(place, found)
         except (OnnxportError, ChildBug) as error:
             return Worth(why_not=printable(str(error).splitlines()[-1]))
         return found
@@ -63,7 +63,7 @@ class Timings:
             "form": _FORM,
             "source": source.digest(),
             "product": product.digest(),
-            "inputs": described(params),
+            "inputs": describe_params(params),
             "cpu": [processor(), instruction_sets(), os.cpu_count()],
             "versions": versions((*RUNS_ON["onnx"], *RUNS_ON[product.format])),
         }
@@ -73,7 +73,7 @@ class Timings:
         )
 
 
-def _measured(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
+def _measure(source: Artifact, product: Artifact, params: ValidateParams) -> Worth:
     from onnxport.quantize.latency import measure_latency
 
     with started(source, params) as runtime:
@@ -83,8 +83,8 @@ def _measured(source: Artifact, product: Artifact, params: ValidateParams) -> Wo
     return Worth(latency=latency_of(measure_latency(source.path, product.path, feeds)))
 
 
-def _kept(place: Path | None) -> Worth | None:
-    """What an earlier run measured; nothing where that is gone or damaged."""
+def _load(place: Path | None) -> Worth | None:
+    """Return an earlier measurement; None if there is none or it is damaged."""
     if place is None:
         return None
     try:
@@ -93,8 +93,8 @@ def _kept(place: Path | None) -> Worth | None:
         return None
 
 
-def _keep(place: Path | None, found: Worth) -> None:
-    """Where the folder cannot be written the next run measures again."""
+def _store(place: Path | None, found: Worth) -> None:
+    """Cache a measurement; if the folder cannot be written, the next run measures again."""
     if place is None:
         return
     new = place.with_name(f"{place.name}.{os.getpid()}")

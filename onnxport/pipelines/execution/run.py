@@ -1,4 +1,4 @@
-"""The run of a pipeline from its file to its report: what `onnxport run` and `run_pipeline` call."""
+"""Runs a pipeline from its file to its report: `onnxport run` and `run_pipeline`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from onnxport.core.user_modules import importable_from
 from onnxport.pipelines.cache import Cache, folder_beside, timings_beside
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
 from onnxport.pipelines.config.reader import read
-from onnxport.pipelines.error_text import failure_of
 from onnxport.pipelines.execution.latency import Timings
-from onnxport.pipelines.execution.scheduler import Conductor
+from onnxport.pipelines.execution.scheduler import Scheduler
+from onnxport.pipelines.executors.base import Unwatched, Watcher
 from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.memory import default_limit
 from onnxport.pipelines.executors.processes import Processes
-from onnxport.pipelines.executors.progress import Unwatched, Watcher
-from onnxport.pipelines.lock.enforcement import Keeper
-from onnxport.quantize.params import checked_address
+from onnxport.pipelines.failures import failure_of
+from onnxport.pipelines.lock.enforcement import LockGuard
+from onnxport.quantize.params import check_address
 from onnxport.reports.pipeline import saving_run
 from onnxport.reports.pipeline_report import FailureRecord, PipelineReport
 
@@ -44,30 +44,30 @@ def run(
     arguments: Sequence[str] = (),
     reports: Sequence[Path] = (),
 ) -> PipelineReport:
-    """Makes what `path` asks for, or `targets` of it, and writes the reports that it names.
+    """Make the artefacts of the pipeline at `path`, and write its reports.
 
     Args:
-        targets: see `chosen`.
-        frozen: whether all has to be as the lock says (lock/keeping.py).
-        cached: whether what earlier runs made is found, and kept for later ones.
-        explain: puts an error that ends a node in words, unless failure_of is to.
-        jobs: how many nodes are made at a time, each in a process of its own from two on.
-        memory_limit: bytes for all of these together; most of what is free unless given.
-        scheduler: the address of a Dask scheduler, whose workers make the nodes instead.
-        arguments: what the user typed behind the command's name, for the report.
+        targets: see `select_cells`.
+        frozen: whether everything must match the lock (lock/enforcement.py).
+        cached: whether to reuse products of earlier runs and to keep those of this one.
+        explain: describes an error that ends a node; failure_of unless given.
+        jobs: number of nodes made at a time; from two on in separate processes.
+        memory_limit: bytes for all of these together; most of the free memory unless given.
+        scheduler: the address of a Dask scheduler whose workers make the nodes instead.
+        arguments: the command line behind the command's name, for the report.
         reports: further files and folders for the report, as reports.pipeline takes them.
 
     Raises:
-        UsageError, InputError: the file, before anything runs.
-        MissingDependencyError, MachineError: the cluster, before anything runs.
+        UsageError, InputError: the file is wrong; nothing has run.
+        MissingDependencyError, MachineError: the cluster cannot be used; nothing has run.
     """
     watcher = watcher or Unwatched()
     with ExitStack() as saving:
         save = saving.enter_context(saving_run(reports))
         pipeline = read(path)
-        cells = chosen(pipeline, targets)
+        cells = select_cells(pipeline, targets)
         save_own = saving.enter_context(saving_run(pipeline.reports, besides=reports))
-        keeper = Keeper(pipeline, cells, frozen=frozen)
+        keeper = LockGuard(pipeline, cells, frozen=frozen)
         timings = Timings(timings_beside(path) if cached else None)
         with (
             Cache(folder_beside(path)) if cached else Cache.apart() as cache,
@@ -76,10 +76,10 @@ def run(
             sparing(),
         ):
             jobs = getattr(executor, "jobs", jobs)  # of a cluster: as many as it has workers
-            conductor = Conductor(
-                pipeline, cache, executor, explain or _explained, watcher, keeper, jobs, timings
+            run_scheduler = Scheduler(
+                pipeline, cache, executor, explain or _explain, watcher, keeper, jobs, timings
             )
-            report = conductor.run(cells, arguments)
+            report = run_scheduler.run(cells, arguments)
             keeper.close()
         save(report)
         save_own(report)
@@ -89,29 +89,29 @@ def run(
 def _executor(
     jobs: int, memory_limit: int | None, scheduler: str | None, watcher: Watcher
 ) -> Local | Processes | Cluster:
-    """Who makes the nodes.
+    """Return the executor that the options ask for.
 
     Raises:
-        UsageError: limits of this machine, for a cluster; no address.
+        UsageError: limits of this machine for a cluster, or no valid address.
     """
     if scheduler is not None:
         if jobs > 1 or memory_limit is not None:
             raise UsageError(
-                "--jobs and --memory-limit are of this machine",
+                "--jobs and --memory-limit apply to this machine only",
                 fix="leave them out: a cluster has its own number of workers",
             )
-        from onnxport.pipelines.executors.dask import Cluster  # which brings the libraries that calibrate
+        from onnxport.pipelines.executors.dask import Cluster  # imports the libraries that calibrate
 
-        return Cluster(checked_address(scheduler), watcher)
+        return Cluster(check_address(scheduler), watcher)
     return Local(watcher) if jobs == 1 else Processes(jobs, memory_limit or default_limit(), watcher)
 
 
-def _explained(error: Exception) -> FailureRecord:
+def _explain(error: Exception) -> FailureRecord:
     return FailureRecord(**vars(failure_of(error)))
 
 
-def chosen(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
-    """The cells of `targets`, which are named by target, or by model and target; all for none.
+def select_cells(pipeline: Pipeline, targets: Collection[str]) -> tuple[Cell, ...]:
+    """Return the cells of `targets`, named TARGET, MODEL/TARGET or MODEL/TARGET/VALUE; all cells if none are given.
 
     Raises:
         UsageError: there is no such target.

@@ -1,4 +1,4 @@
-"""Conducts a run: what is in the cache comes from there, what is not is made, and what has passed goes to its place."""
+"""Schedules a run: takes nodes from the cache or has them made, and delivers what passed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from onnxport.formats.artifact import SUFFIXES, Artifact
 from onnxport.pipelines.cache import Cache, Entry
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
 from onnxport.pipelines.environment import describe
-from onnxport.pipelines.execution.delivery import delivered
+from onnxport.pipelines.execution.delivery import deliver_cell
 from onnxport.pipelines.execution.latency import Timings
-from onnxport.pipelines.executors.base import Executor, Result
-from onnxport.pipelines.executors.progress import Watcher
+from onnxport.pipelines.executors.base import Executor, Result, Watcher
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, whole
-from onnxport.pipelines.lock.enforcement import Keeper
-from onnxport.pipelines.report_assembly import located
+from onnxport.pipelines.graph.digests import digest_of, with_external_data
+from onnxport.pipelines.lock.enforcement import LockGuard
+from onnxport.pipelines.report_assembly import relocate
 from onnxport.reports.pipeline_report import (
     CellRecord,
     FailureRecord,
@@ -35,7 +34,7 @@ from onnxport.reports.run_report import RunReport, Worth
 
 
 @dataclass
-class Conductor:
+class Scheduler:
     """One run of `pipeline`."""
 
     pipeline: Pipeline
@@ -43,27 +42,27 @@ class Conductor:
     executor: Executor
     explain: Callable[[Exception], FailureRecord]
     watcher: Watcher
-    keeper: Keeper
+    keeper: LockGuard
     jobs: int = 1
     timings: Timings = field(default_factory=Timings)
     records: dict[str, NodeRecord] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     _inputs: dict[str, tuple[str, Inputs]] = field(default_factory=dict)
-    _sealed: dict[str, str] = field(default_factory=dict)
+    _locked: dict[str, str] = field(default_factory=dict)
 
     def run(self, cells: Sequence[Cell], arguments: Sequence[str] = ()) -> PipelineReport:
-        """Makes `cells` and what they need; those that passed are at their places afterwards."""
+        """Make `cells` and the nodes that they need, and deliver those that passed."""
         started = time.perf_counter()
         wanted = {id(node) for cell in cells for node in cell.node.chain}
         waiting = [node for node in self.pipeline.nodes if id(node) in wanted]
         self.watcher.begun(waiting, self.jobs)
         running: dict[str, Node] = {}
         while waiting or running:
-            waiting = [node for node in waiting if not self._begun(node, running)]
+            waiting = [node for node in waiting if not self._start(node, running)]
             if running:
                 result = self.executor.next()
-                self._ended(running.pop(result.task.node), result)
-        made = tuple(self._delivered(cell) for cell in cells)
+                self._finish(running.pop(result.task.node), result)
+        made = tuple(self._deliver(cell) for cell in cells)
         records = tuple(self.records[node.name] for node in self.pipeline.nodes if id(node) in wanted)
         return PipelineReport(
             arguments=tuple(arguments),
@@ -75,8 +74,8 @@ class Conductor:
             exit_code=exit_code_of(records, made),
         )
 
-    def _begun(self, node: Node, running: dict[str, Node]) -> bool:
-        """Settles a node that can be settled now or has it made; False where it has to wait for another."""
+    def _start(self, node: Node, running: dict[str, Node]) -> bool:
+        """Take a node from the cache or submit it; return False if it must wait for another node."""
         before = node.chain[:-1]
         lost = next(
             (each for each in before if each.name in self.records and each.name not in self.entries), None
@@ -91,17 +90,17 @@ class Conductor:
             entry = self.cache.get(key)
             if entry is not None:
                 self.entries[node.name] = entry
-                self._record(node, "cached", key=key, run=self._located(node, entry.report))
+                self._record(node, "cached", key=key, run=self._relocate(node, entry.report))
                 return True
             self._inputs[node.name] = key, inputs
             self.executor.submit(self._task(node))
-        except Exception as error:  # also one of ours, which is no reason to lose the others' work
+        except Exception as error:  # a bug too: the other nodes' work must not be lost
             self._record(node, "failed", failure=self.explain(error))
             return True
         running[node.name] = node
         return True
 
-    def _ended(self, node: Node, result: Result) -> None:
+    def _finish(self, node: Node, result: Result) -> None:
         key, inputs = self._inputs[node.name]
         facts: dict[str, Any] = {"key": key, "seconds": round(result.seconds, 4)}
         try:
@@ -113,12 +112,12 @@ class Conductor:
             if report.passed:
                 if self._key(node)[0] != key:
                     raise InputError(
-                        f"what {node.name} is made of changed while it was made",
+                        f"the inputs of {node.name} changed while it was made",
                         fix="run again when it is done",
                     )
                 entry = self.cache.put(key, result.task.room, report, inputs, node.name)
                 self.entries[node.name], report = entry, entry.report
-            self._record(node, status, **facts, run=self._located(node, report))
+            self._record(node, status, **facts, run=self._relocate(node, report))
         except Exception as error:
             self._record(node, "failed", **facts, failure=self.explain(error))
 
@@ -129,7 +128,7 @@ class Conductor:
         return key_of(inputs), inputs
 
     def _origin(self, node: Node) -> tuple[Artifact, str]:
-        """What products are proven against, with its digest: the model, or what an export made of it."""
+        """Return what products are proven against, with its digest: the model, or its ONNX export."""
         first = node.chain[0]
         if first.step is None and first is not node:
             exported = self.entries[first.name]
@@ -137,7 +136,7 @@ class Conductor:
         origin = node.model.origin
         if not isinstance(origin, Artifact):
             return Artifact(origin.path, "onnx"), origin.digest()
-        found = whole(origin)
+        found = with_external_data(origin)
         return found, digest_of(found)
 
     def _task(self, node: Node) -> Task:
@@ -173,39 +172,39 @@ class Conductor:
         self.records[node.name] = record
         self.watcher.node(record)
 
-    def _delivered(self, cell: Cell) -> CellRecord:
+    def _deliver(self, cell: Cell) -> CellRecord:
         chain = [self.records[node.name] for node in cell.node.chain]
         entry = self.entries.get(cell.node.name)
-        found = delivered(cell, chain, entry, self._timed, self.explain, self._seal)
+        found = deliver_cell(cell, chain, entry, self._measure_latency, self.explain, self._lock)
         if entry is not None and found.path is not None:
-            report = self._located(cell.node, entry.report, cell.output, self._sealed[cell.name])
+            report = self._relocate(cell.node, entry.report, cell.output, self._locked[cell.name])
             self.records[cell.node.name] = chain[-1].model_copy(update={"run": report})
         return found
 
-    def _seal(self, cell: Cell, artifact: Artifact) -> None:
-        self._sealed[cell.name] = self.keeper.seal(cell, artifact, self.entries).digest
+    def _lock(self, cell: Cell, artifact: Artifact) -> None:
+        self._locked[cell.name] = self.keeper.record(cell, artifact, self.entries).digest
 
-    def _located(
+    def _relocate(
         self, node: Node, report: RunReport, place: Path | None = None, digest: str | None = None
     ) -> RunReport:
-        """A node's report with the names that the user knows: those in the cache and in its rooms say nothing to him.
+        """Return a node's report with the user's paths instead of those in the cache.
 
         Args:
-            place: where the product was delivered; None where that is not so, or not yet.
+            place: where the product was delivered; None if it was not.
         """
         first = node.chain[0]
         is_exported = first.step is None and first is not node
         origin = _name_of(first) if is_exported else node.model.origin.path
-        return located(report, place or _name_of(node), origin, is_there=place is not None, digest=digest)
+        return relocate(report, place or _name_of(node), origin, is_there=place is not None, digest=digest)
 
-    def _timed(self, cell: Cell, entry: Entry) -> Worth | None:
-        """What its product takes beside the source, where a limit asks; now, when nothing else is running."""
+    def _measure_latency(self, cell: Cell, entry: Entry) -> Worth | None:
+        """Time the product beside its source, if a limit asks for it. Nothing else runs at this time."""
         if cell.limits.latency_ratio is None:
             return None
         return self.timings.of(self._origin(cell.node)[0], entry.artifact, cell.node.validation)
 
 
 def _name_of(node: Node) -> Path:
-    """What to call a product that is nowhere that the user knows."""
+    """Return the name of a product that is not delivered."""
     gives = "onnx" if node.step is None else node.step.stage.gives
     return Path(f"{node.name}{SUFFIXES[gives]}")

@@ -1,20 +1,24 @@
-"""Who performs a run's tasks: this process (local.py), several (processes.py) or a cluster (cluster.py)."""
+"""The protocols of executors: run tasks here (local.py), in processes (processes.py) or on a cluster (dask.py); report
+their progress to a watcher."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.executors.task import Task
+from onnxport.reports.pipeline_report import NodeRecord
 from onnxport.reports.run_report import RunReport
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a task: a report, or the error that ended it.
+    """The result of a task: a report, or the error that ended it.
 
     Attributes:
-        task: as it was performed: the room may be another than that which was submitted.
+        task: as it ran: its room may differ from the submitted one.
     """
 
     task: Task
@@ -24,16 +28,66 @@ class Result:
 
 
 class Executor(Protocol):
-    """Performs tasks, of which none needs another's result."""
+    """Runs tasks, none of which needs another's result."""
 
     def submit(self, task: Task) -> None:
-        """Has `task` done, now or when there is room for it."""
+        """Run `task`, now or when resources allow."""
         ...
 
     def next(self) -> Result:
-        """Waits for a task that was submitted; each comes once."""
+        """Wait for the next result; each submitted task has one."""
         ...
 
     def close(self) -> None:
-        """Ends at once what still runs."""
+        """Stop all running tasks at once."""
         ...
+
+
+class Watcher(Protocol):
+    """Receives the progress of a run, from one thread at a time."""
+
+    def begun(self, nodes: Sequence[Node], jobs: int) -> None:
+        """The run has begun: it needs `nodes`, at most `jobs` of them at a time."""
+        ...
+
+    def started(self, node: str) -> None:
+        """The node is being made."""
+        ...
+
+    def phase(self, node: str, step: str) -> None: ...
+
+    def progressed(self, node: str, step: str, done: int, total: int) -> None: ...
+
+    def node(self, record: NodeRecord) -> None:
+        """A node is done, came from the cache, failed or will not run."""
+        ...
+
+
+class Unwatched:
+    """Shows nothing."""
+
+    def begun(self, nodes: Sequence[Node], jobs: int) -> None: ...
+
+    def started(self, node: str) -> None: ...
+
+    def phase(self, node: str, step: str) -> None: ...
+
+    def progressed(self, node: str, step: str, done: int, total: int) -> None: ...
+
+    def node(self, record: NodeRecord) -> None: ...
+
+
+@dataclass(frozen=True)
+class Phases:
+    """A Progress that reports the phases of `node` to a watcher."""
+
+    watcher: Watcher
+    node: str
+
+    def started(self, step: str) -> None:
+        self.watcher.phase(self.node, step)
+
+    def progressed(self, step: str, done: int, total: int) -> None:
+        self.watcher.progressed(self.node, step, done, total)
+
+    def finished(self, step: str, seconds: float) -> None: ...

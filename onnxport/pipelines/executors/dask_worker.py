@@ -1,4 +1,4 @@
-"""A Dask worker's side of cluster.py: performs a task in a process of its own and hands back what came of it."""
+"""A Dask worker's side of dask.py: runs a task in a separate process and returns its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onnxport.core.version import __version__
 from onnxport.pipelines import plugins
 from onnxport.pipelines.environment import library
 from onnxport.pipelines.executors.base import Result
-from onnxport.pipelines.executors.parcel import Homeward, Parcel
+from onnxport.pipelines.executors.parcel import Parcel, PathMapping
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.graph.cache_keys import own_sources
 from onnxport.pipelines.stages import Provider
@@ -28,8 +28,8 @@ from onnxport.quantize.calibration.cluster import unpack
 from onnxport.reports.run_report import RunReport
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
-_LOOKS = 1.0  # seconds between two looks whether the task is still wanted
-# Of tools in environments of their own; cluster.py sees to what hangs on them.
+_LOOKS = 1.0  # seconds between two checks that the task is still wanted
+# Tools in separate environments; dask.py handles tasks that depend on them.
 _TOOLS = ("onnx2tf", "paddle2onnx")
 
 _OF_THREAD = threading.local()
@@ -37,11 +37,11 @@ _OF_THREAD = threading.local()
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a task.
+    """The result of a task.
 
     Attributes:
         files: of the product, by their names in its room.
-        failure: what ended it; None with a report.
+        failure: the error that ended it; None with a report.
     """
 
     seconds: float = 0.0
@@ -51,24 +51,24 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a worker has to have in common with the caller.
+class Requirements:
+    """The versions that worker and caller must share.
 
     Attributes:
         versions: by name.
-        plugin: whose stage the task is; None for ours.
+        plugin: the plugin of the task's stage; None for our own.
     """
 
     versions: Mapping[str, str]
     plugin: Provider | None
 
 
-def wanted(task: Task) -> Wanted:
-    """What the product of `task` follows from beside its files, here."""
+def requirements_of(task: Task) -> Requirements:
+    """Return what the product of `task` depends on beside its files, on this machine."""
     names = {"Python", "platform", "onnxport", "sources", *task.versions} - set(_TOOLS)
     found = {name: _version(name) for name in sorted(names)}
     provider = task.steps[-1].stage.provider if task.steps else None
-    return Wanted({name: version for name, version in found.items() if version}, provider)
+    return Requirements({name: version for name, version in found.items() if version}, provider)
 
 
 def _version(name: str) -> str | None:
@@ -86,23 +86,23 @@ def _version(name: str) -> str | None:
     return None
 
 
-def performed(
-    needs: Wanted,
+def perform_task(
+    needs: Requirements,
     parcel: Parcel,
     node: str,
     topic: str,
     digests: Sequence[str],
     *bundles: Mapping[str, bytes],
 ) -> Reply:
-    """Does the task in `parcel`; what it raises is in the reply.
+    """Run the task in `parcel`; its error, if any, is in the reply.
 
     Args:
-        node: what to call it when telling how it goes.
-        topic: under which that is told.
+        node: its name in progress messages.
+        topic: of these messages.
         digests: of the bundles.
         bundles: files by name.
     """
-    if fault := _lacking(needs):
+    if fault := _find_mismatch(needs):
         return Reply(failure=fault)
     folders = [unpack(files, digest) for files, digest in zip(bundles, digests, strict=True)]
     from distributed import get_worker
@@ -112,31 +112,31 @@ def performed(
         # Another room for the second: children of the first that died may still be writing.
         for room in (rooms / "1", rooms / "2"):
             room.mkdir()
-            result = _result(parcel.opened(folders, room), node, topic)
+            result = _result(parcel.open(folders, room), node, topic)
             if not isinstance(result.failure, ChildDied):
                 break
-        return _reply(result, parcel.told_home(folders, room), room)
+        return _reply(result, parcel.return_paths(folders, room), room)
     finally:
         shutil.rmtree(rooms, ignore_errors=True)
 
 
-def _lacking(needs: Wanted) -> UsageError | None:
-    """What this worker has otherwise than the caller; None for nothing."""
+def _find_mismatch(needs: Requirements) -> UsageError | None:
+    """Return the error about a difference from the caller; None if there is none."""
     for name, version in needs.versions.items():
         own = _version(name)
         if own == version:
             continue
-        what = f"{name} {own}, and here is {version}" if own else f"no {name}, and here is {version}"
+        what = f"{name} {own}, not {version} as here" if own else f"no {name}, but here is {version}"
         if name == "sources":
-            what = "another code of onnxport than is here"
+            what = "different source code of onnxport"
         return _refusal(what)
     if needs.plugin is not None:
         try:
-            same = plugins.sources_of(needs.plugin.modules) == needs.plugin.sources
+            same = plugins.source_digest(needs.plugin.modules) == needs.plugin.sources
         except (ImportError, OSError):
             same = False
         if not same:
-            return _refusal(f"another code of {needs.plugin} than is here")
+            return _refusal(f"different source code of {needs.plugin}")
     return None
 
 
@@ -150,13 +150,13 @@ def _refusal(what: str) -> UsageError:
 
 def _result(task: Task, node: str, topic: str) -> Result:
     try:
-        return _asked(task, node, topic)
+        return _run_in_child(task, node, topic)
     except ChildDied as death:
         return Result(task, 0.0, failure=death)
 
 
-def _asked(task: Task, node: str, topic: str) -> Result:
-    """Has the child of this thread do `task`; it stays for the next one.
+def _run_in_child(task: Task, node: str, topic: str) -> Result:
+    """Run `task` in the child process of this thread, which stays for the next one.
 
     Raises:
         ChildDied: it ended.
@@ -165,7 +165,7 @@ def _asked(task: Task, node: str, topic: str) -> Result:
     if child is None:
         child = _OF_THREAD.child = Child(_WORKER, purpose="a worker process", timeout=None)
     try:
-        _tell(topic, "started", node)
+        _log_event(topic, "started", node)
         child.ask("perform", task)
         while True:
             while not select.select([child], [], [], _LOOKS)[0]:
@@ -178,21 +178,21 @@ def _asked(task: Task, node: str, topic: str) -> Result:
                 child.reply("go on")
             else:
                 kind, *rest = said
-                _tell(topic, kind, node, *rest)
+                _log_event(topic, kind, node, *rest)
     except BaseException:
         child.close()
         _OF_THREAD.child = None
         raise
 
 
-def _tell(topic: str, *word: Any) -> None:
+def _log_event(topic: str, *word: Any) -> None:
     from distributed import get_worker
 
     get_worker().log_event(topic, word)
 
 
 def _check_wanted() -> None:
-    """Raises MachineError where the caller has gone, or gave this task up."""
+    """Refuse to go on if the caller has gone or cancelled this task (MachineError)."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -201,7 +201,7 @@ def _check_wanted() -> None:
         raise MachineError("the caller is gone")
 
 
-def _reply(result: Result, home: Homeward, room: Path) -> Reply:
+def _reply(result: Result, home: PathMapping, room: Path) -> Reply:
     if result.report is None:
         assert result.failure is not None
         return Reply(result.seconds, failure=home.failure(result.failure))

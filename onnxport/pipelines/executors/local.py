@@ -1,4 +1,4 @@
-"""Performs tasks in this process, one after the other."""
+"""Runs tasks in this process, one after the other."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import time
 from collections import deque
 
 from onnxport.core.resources import Closing
-from onnxport.pipelines.executors.base import Result
-from onnxport.pipelines.executors.progress import Phases, Watcher
+from onnxport.pipelines.executors.base import Phases, Result, Watcher
 from onnxport.pipelines.executors.task import Task, perform
 
 
 class Local(Closing):
-    """See executor.Executor."""
+    """See base.Executor."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher

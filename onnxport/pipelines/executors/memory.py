@@ -1,6 +1,7 @@
-"""How much memory a task may take, and how much there is: estimates, so that a run starts no more than will fit.
+"""Estimates of the memory that tasks need and of the memory that is free, so that a run starts only what fits.
 
-A process has its libraries and the model, a few times over; the factors are measured: benchmarks/pipelines.py --memory.
+A process holds its libraries and several copies of the model; the factors are measured (benchmarks/pipelines.py
+--memory).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from pathlib import Path
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors.task import Task
 
-_SHARE = 0.8  # of what is free: the rest is for the system, and for what was estimated too low
+_SHARE = 0.8  # of the free memory; the rest is for the system and for estimates that are too low
 _BASE = 400 * 2**20  # bytes of libraries in the processes of one task
-# Sizes of the model that a stage takes beside that, its proof included: of ResNet-50, 102 MB, over YuNet's few. For an
-# export it is a guess: what a framework takes is its own affair.
+# Multiples of the model's size that a stage needs besides, its proof included, measured on ResNet-50 (102 MB) and
+# YuNet. For an export it is a guess.
 _FACTORS = {"tflite": 7.0, "coreml": 5.0, "ort": 8.0, "optimize": 6.5, "quantize": 14.0, "export": 8.0}
 _OTHERS = max(_FACTORS.values())
 
@@ -23,20 +24,20 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def estimate(task: Task) -> int:
-    """Bytes that the processes of `task` may take together at their peak."""
+    """Return the estimated peak bytes of all processes of `task`."""
     stage = "export" if task.export is not None else task.steps[-1].stage.name
     origin = task.origin
     size = origin.size if isinstance(origin, Artifact) or origin.path.exists() else 0
-    return needed(stage, size)
+    return memory_of_stage(stage, size)
 
 
-def needed(stage: str, size: int) -> int:
-    """Bytes that a stage may take at its peak on a model of `size` bytes."""
+def memory_of_stage(stage: str, size: int) -> int:
+    """Return the estimated peak bytes of a stage on a model of `size` bytes."""
     return _BASE + int(_FACTORS.get(stage, _OTHERS) * size)
 
 
 def default_limit() -> int | None:
-    """What the processes of a run may take unless the user says how much; None where the system does not tell."""
+    """Return the default memory limit of a run in bytes; None if the free memory is unknown."""
     free = [each for each in (_free_of_machine(), _free_of_group()) if each is not None]
     return int(_SHARE * min(free)) if free else None
 
@@ -45,13 +46,13 @@ def _free_of_machine() -> int | None:
     try:
         lines = _MEMINFO.read_text().splitlines()
     except OSError:
-        return _whole()
+        return _total_memory()
     found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(found["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in found else _whole()
+    return int(found["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in found else _total_memory()
 
 
-def _whole() -> int | None:
-    """All that the machine has, where it does not tell what is free."""
+def _total_memory() -> int | None:
+    """Return the machine's memory, if it does not report what is free."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -59,7 +60,7 @@ def _whole() -> int | None:
 
 
 def _free_of_group() -> int | None:
-    """What the control group of this process has left, by its second or its first version; None without a limit."""
+    """Return the free bytes of this process's cgroup, version 2 or 1; None without a limit."""
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),

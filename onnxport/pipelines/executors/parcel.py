@@ -1,7 +1,7 @@
-"""A task on its way to another machine: the files that it names travel with it, and its report comes home.
+"""Packs a task with its files for another machine, and translates the paths of its report back.
 
-A parcel says of every path in which bundle of files it is; the other side unpacks the bundles into folders of its own,
-where names and places relative to each other are the same. What it reports is told in the paths of the sender.
+A parcel maps every path to a bundle of files. The other side unpacks the bundles into its own folders, with the same
+relative paths. Its reports use the sender's paths.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.model_sources import load
 from onnxport.reports.run_report import RunReport
 
-# Bytes of files that are worth sending: beyond, the way there takes longer than the work.
+# Maximum bytes of files: beyond, sending takes longer than the work.
 _MOST = 4 * 2**30
 _ROOM = -1
-# Kinds of sources that are, or may run, code which is no file of theirs, or need a tool of this machine.
+# Kinds of sources that may run other code, or need a tool of this machine.
 _AT_HOME = frozenset({"python", "pickle", "paddle"})
 
 # A path: the number of its bundle, or _ROOM, and its name in there.
 _Place = tuple[int, str]
 
 
-class Stays(Exception):
-    """A task that has to be done where its user is; says why."""
+class NotPortable(Exception):
+    """A task that must run on this machine; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Bundle:
     """Files that stay together.
 
     Attributes:
-        root: the folder that they are in.
-        names: theirs, relative to it.
+        root: their folder.
+        names: relative to it.
     """
 
     root: Path
@@ -72,9 +72,9 @@ class Parcel:
 
     Attributes:
         task: pickled, its paths as `_Place`s.
-        room: the sender's, which the product is to go to.
-        paths: every place and how the sender calls it.
-        bundles: what has to be there when it is opened.
+        room: the sender's folder for the product.
+        paths: every place with the sender's path.
+        bundles: the files that it needs when it is opened.
     """
 
     task: bytes
@@ -84,27 +84,27 @@ class Parcel:
 
     @classmethod
     def of(cls, task: Task) -> Parcel:
-        """`task`, ready to go.
+        """Pack `task`.
 
         Raises:
-            Stays: it needs what is no file, or more than is worth sending.
+            NotPortable: it needs more than files, or too many bytes.
         """
-        _check_travels(task)
+        _check_portable(task)
         stream = io.BytesIO()
         packing = _Packing(stream, task.room)
         main = task.origin.path if isinstance(task.origin, Source) else None
         packing.dump((_without_modules(task), main))
         size = sum((bundle.root / name).stat().st_size for bundle in packing.bundles for name in bundle.names)
         if size > _MOST:
-            raise Stays(f"its files have {size} bytes")
+            raise NotPortable(f"its files have {size} bytes")
         paths = tuple((place, str(path)) for path, place in packing.places.items())
         return cls(stream.getvalue(), str(task.room), paths, tuple(packing.bundles))
 
-    def opened(self, folders: Sequence[Path], room: Path) -> Task:
-        """The task here.
+    def open(self, folders: Sequence[Path], room: Path) -> Task:
+        """Return the task with the paths of this machine.
 
         Args:
-            folders: where the bundles lie.
+            folders: of the unpacked bundles.
             room: an empty folder for the product.
         """
         task, main = _Opening(io.BytesIO(self.task), (*folders, room)).load()
@@ -113,17 +113,17 @@ class Parcel:
             task = replace(task, origin=replace(task.origin, name=str(main)))
         return task
 
-    def told_home(self, folders: Sequence[Path], room: Path) -> Homeward:
-        """What puts reports and errors of `opened` into the sender's paths."""
+    def return_paths(self, folders: Sequence[Path], room: Path) -> PathMapping:
+        """Return the mapping of this machine's paths to the sender's."""
         here = [
             (str(folders[number] / name), there) for (number, name), there in self.paths if number != _ROOM
         ]
-        return Homeward(((str(room), self.room), *here))
+        return PathMapping(((str(room), self.room), *here))
 
 
 @dataclass(frozen=True)
-class Homeward:
-    """Paths here, each with what the sender calls it."""
+class PathMapping:
+    """Paths of this machine, each with the sender's."""
 
     paths: tuple[tuple[str, str], ...]
 
@@ -149,7 +149,7 @@ class Homeward:
 
 
 class _Packing(pickle.Pickler):
-    """Pickles a task, collects the bundles of the paths in it and leaves places in their stead."""
+    """Pickles a task; replaces its paths by places and collects their bundles."""
 
     def __init__(self, stream: io.BytesIO, room: Path) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
@@ -157,7 +157,7 @@ class _Packing(pickle.Pickler):
         self.places: dict[Path, _Place] = {room: (_ROOM, "")}
 
     def persistent_id(self, found: Any) -> _Place | None:
-        if isinstance(found, Artifact):  # its files belong together: this comes before their paths
+        if isinstance(found, Artifact):  # before its single paths: its files belong together
             self._bundle(found.path, found.files)
         elif isinstance(found, Source):
             beside = found.path.parent
@@ -168,11 +168,11 @@ class _Packing(pickle.Pickler):
 
     def _place(self, path: Path) -> _Place:
         if path not in self.places:
-            self._bundle(path, list(_belonging(path)))
+            self._bundle(path, list(_files_of(path)))
         return self.places[path]
 
     def _bundle(self, path: Path, files: Sequence[Path]) -> None:
-        """Has `files` travel, of which `path` is the main one or the folder."""
+        """Add a bundle of `files`; `path` is their main file or their folder."""
         if path in self.places:
             return
         root = path.parent
@@ -193,43 +193,43 @@ class _Opening(pickle.Unpickler):
         return self._folders[number] / name  # the room is the last
 
 
-def _belonging(path: Path) -> Iterator[Path]:
-    """The files that have to travel for `path`.
+def _files_of(path: Path) -> Iterator[Path]:
+    """Return the files that `path` needs.
 
     Raises:
-        Stays: there is none, or they are not all below it.
+        NotPortable: there is none, or they are not all below it.
     """
     if path.name in ("", ".."):
-        raise Stays(f"{path} has no name of its own")
+        raise NotPortable(f"{path} has no name of its own")
     if path.is_file():
         yield from load(Artifact.open(path))[1].files if path.suffix.lower() == ".onnx" else (path,)
         return
     if not path.is_dir():
-        raise Stays(f"{path} does not exist")
+        raise NotPortable(f"{path} does not exist")
     for folder, folders, files in os.walk(path):
         if any(Path(folder, name).is_symlink() for name in folders):
-            raise Stays(f"{folder} holds links to folders")
+            raise NotPortable(f"{folder} holds links to folders")
         yield from (Path(folder, name) for name in sorted(files))
 
 
 def _without_modules(task: Task) -> Task:
-    """`task` without the folder of the user's modules: none of what travels runs any."""
+    """Return `task` without the folder of the user's modules: a portable task runs none."""
     origin = task.origin
     return replace(
         task, folder=None, origin=replace(origin, folder=None) if isinstance(origin, Source) else origin
     )
 
 
-def _check_travels(task: Task) -> None:
-    """Raises Stays where a task needs more than files."""
+def _check_portable(task: Task) -> None:
+    """Refuse a task that needs more than files (NotPortable)."""
     if task.export is not None and (task.origin.format in _AT_HOME or task.export.trust):
-        raise Stays("it runs code of the user's, or a tool of this machine")
+        raise NotPortable("it runs the user's code, or a tool of this machine")
     if task.validation is not None and (task.validation.metric or task.validation.report_tensors):
-        raise Stays("its proof runs code of the user's, or writes a file of its own")
+        raise NotPortable("its proof runs the user's code, or writes its own file")
     params = task.steps[-1].params if task.steps else None
     if getattr(params, "scheduler", None):
-        raise Stays("it asks a cluster itself, which waits for nobody if it waits for itself")
+        raise NotPortable("it uses the cluster itself, which could wait for itself forever")
     if isinstance(params, OptimizeParams) and params.level == "ort-all":
-        raise Stays("it is made for this machine")
+        raise NotPortable("it is made for this machine")
     if getattr(params, "route", None) == "onnx2tf" or getattr(params, "onnx2tf", None):
-        raise Stays("it runs a tool of this machine")
+        raise NotPortable("it runs a tool of this machine")

@@ -1,4 +1,4 @@
-"""The worker's side of processes.py: performs tasks and tells meanwhile what it is doing."""
+"""The worker's side of processes.py: runs tasks and reports progress meanwhile."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from onnxport.pipelines.executors.base import Result
 from onnxport.pipelines.executors.task import Task, perform
 from onnxport.pipelines.step_times import TIMED
 
-# What a worker tells: a step begins; so much of it is done; it may go on only when nothing else computes.
-Word = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
+# Messages of a worker: a step begins; its progress; it waits until nothing else computes.
+Message = tuple[Literal["phase"], str] | tuple[Literal["progressed"], str, int, int] | tuple[Literal["quiet"]]
 
-_EVERY = 0.2  # seconds between two words of how far a step is
+_EVERY = 0.2  # seconds between two progress messages
 
 
 class Worker:
-    """What isolation.Child serves."""
+    """The object that child_process.Child serves."""
 
     parent: Parent | None = None
 
     def __init__(self) -> None:
         self._sparing = sparing()
-        self._sparing.__enter__()  # until the process ends, and with it those that it started
+        self._sparing.__enter__()  # until the process ends, with its own children
 
     def perform(self, task: Task) -> Result:
-        """Does `task`; what it raises is in the result."""
+        """Run `task`; its error, if any, is in the result."""
         assert self.parent is not None
         started = time.perf_counter()
         try:
-            report = perform(task, _Telling(self.parent))
+            report = perform(task, _Reporter(self.parent))
         except Exception as error:
-            return Result(task, time.perf_counter() - started, failure=portable(error))
+            return Result(task, time.perf_counter() - started, failure=without_context(error))
         return Result(task, time.perf_counter() - started, report)
 
 
-class _Telling:
-    """See clock.Progress."""
+class _Reporter:
+    """A Progress that sends messages to the parent."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent = parent
@@ -60,10 +60,10 @@ class _Telling:
     def finished(self, step: str, seconds: float) -> None: ...
 
 
-def portable(error: Exception) -> Exception:
-    """`error` as another process can be sent it: with its traceback as a note, without what it came from.
+def without_context(error: Exception) -> Exception:
+    """Return `error` in a form that pickles: its traceback as a note, without cause and context.
 
-    One that cannot be pickled becomes a ChildBug that says the same.
+    An error that cannot be pickled becomes a ChildBug with the same message.
     """
     error.add_note("".join(traceback.format_exception(error)).rstrip())
     said = f"{type(error).__name__}: {error}"

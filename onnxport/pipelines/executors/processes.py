@@ -1,8 +1,8 @@
-"""Performs tasks in several processes of this machine, as many at a time as memory holds.
+"""Runs tasks in several processes of this machine, as many at a time as fit in memory.
 
-Each process is an isolation.Child that does one task after the other and ends with this one. One that dies has its
-task done again by another, once: alone if it was killed, which is what the system does when memory runs out. A task
-that times its product waits until nothing else of the run computes, and nothing starts before it is done.
+Each process is a Child that runs one task after the other and ends with this one. If it dies, another process runs its
+task again, once: alone if the process was killed, as the system does when memory runs out. A task that times its
+product waits until nothing else of the run computes, and nothing starts before it is done.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from onnxport.core.child_process import Child, ChildDied
 from onnxport.core.errors import MachineError
 from onnxport.core.resources import Closing
-from onnxport.pipelines.executors.base import Result
+from onnxport.pipelines.executors.base import Result, Watcher
 from onnxport.pipelines.executors.memory import estimate
-from onnxport.pipelines.executors.process_worker import Word
-from onnxport.pipelines.executors.progress import Watcher
+from onnxport.pipelines.executors.process_worker import Message
 from onnxport.pipelines.executors.task import Task
 
 _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
@@ -27,14 +26,14 @@ _WORKER = "onnxport.pipelines.executors.process_worker:Worker"
 
 @dataclass
 class _Attempt:
-    """A task that waits or is being done.
+    """A task that waits or runs.
 
     Attributes:
-        memory: bytes that it may take, an estimate.
-        again: the process that did it first died.
-        alone: nothing else may run beside it.
-        asks: it is to be timed, or has been.
-        timed: nothing else computes until it ends.
+        memory: estimated bytes.
+        again: whether its first process died.
+        alone: whether nothing else may run beside it.
+        asks: whether it waits to be timed, or has been.
+        timed: whether nothing else computes until it ends.
     """
 
     task: Task
@@ -47,11 +46,11 @@ class _Attempt:
 
 
 class Processes(Closing):
-    """See executor.Executor.
+    """See base.Executor.
 
     Args:
         jobs: the most processes.
-        limit: bytes of memory for all of them together; None for any number. What is larger runs alone.
+        limit: bytes of memory for all of them together; None for no limit. A larger task runs alone.
     """
 
     def __init__(self, jobs: int, limit: int | None, watcher: Watcher) -> None:
@@ -69,19 +68,19 @@ class Processes(Closing):
         while not self._done:
             ready, _, _ = select.select(list(self._busy), [], [])
             for child in ready:
-                self._hear(child)
+                self._receive(child)
             self._grant_quiet()
             self._start()
         return self._done.popleft()
 
     def close(self) -> None:
-        """Kills the processes; their own end with them."""
+        """Kill the processes; their children end with them."""
         for child in (*self._busy, *self._idle):
             child.close()
         self._busy, self._idle = {}, []
 
     def _start(self) -> None:
-        """Hands out what waits, in its order as far as memory allows."""
+        """Start waiting tasks, in their order as far as memory allows."""
         for attempt in tuple(self._waiting):
             if len(self._busy) == self._jobs:
                 return
@@ -101,13 +100,13 @@ class Processes(Closing):
         attempt.started = time.perf_counter()
         while self._idle:  # one may have died meanwhile
             child = self._idle.pop()
-            if self._asked(child, attempt):
+            if self._hand_to(child, attempt):
                 return
         child = Child(_WORKER, purpose="a worker process", timeout=None)
-        if not self._asked(child, attempt):
-            raise MachineError("a worker process ended before it had begun")
+        if not self._hand_to(child, attempt):
+            raise MachineError("a worker process ended before it began")
 
-    def _asked(self, child: Child, attempt: _Attempt) -> bool:
+    def _hand_to(self, child: Child, attempt: _Attempt) -> bool:
         try:
             child.ask("perform", attempt.task)
         except ChildDied:
@@ -117,8 +116,8 @@ class Processes(Closing):
         self._watcher.started(attempt.task.node)
         return True
 
-    def _hear(self, child: Child) -> None:
-        """Takes in what one process says, or its death."""
+    def _receive(self, child: Child) -> None:
+        """Handle a message of one process, or its death."""
         attempt = self._busy[child]
         try:
             is_over, said = child.hear()
@@ -126,52 +125,52 @@ class Processes(Closing):
             child.close()
             del self._busy[child]
             seconds = time.perf_counter() - attempt.started
-            self._ended(attempt, Result(attempt.task, seconds, failure=death))
+            self._finish(attempt, Result(attempt.task, seconds, failure=death))
             return
         if is_over:
             del self._busy[child]
             self._idle.append(child)
-            self._ended(attempt, said)
+            self._finish(attempt, said)
         else:
-            self._told(attempt, said)
+            self._show(attempt, said)
 
-    def _told(self, attempt: _Attempt, word: Word) -> None:
+    def _show(self, attempt: _Attempt, word: Message) -> None:
         node = attempt.task.node
         match word:
             case ("quiet",):
                 attempt.asks = True
-                self._watcher.phase(node, "waiting to be timed")
+                self._watcher.phase(node, "waiting for the latency measurement")
             case ("phase", step):
                 self._watcher.phase(node, step)
             case ("progressed", step, done, total):
                 self._watcher.progressed(node, step, done, total)
 
     def _grant_quiet(self) -> None:
-        """Lets one task be timed when all others wait for that, too; it has the machine to itself to its end."""
+        """Let one task be timed when all others wait too; nothing else computes until it ends."""
         running = self._busy.values()
         if any(each.timed or not each.asks for each in running):
             return
         for child, attempt in self._busy.items():
             attempt.timed = True
-            with suppress(ChildDied):  # which is heard next
+            with suppress(ChildDied):  # the next receive sees it
                 child.reply("go on")
             return
 
-    def _ended(self, attempt: _Attempt, result: Result) -> None:
-        """Keeps what came of a task, or has it done again where a process died and it may go better."""
-        killed = died_of(result.failure)
+    def _finish(self, attempt: _Attempt, result: Result) -> None:
+        """Store a result, or run the task again if its process died."""
+        killed = was_killed(result.failure)
         if killed is None or attempt.again:
             self._done.append(result)
             return
-        # What the process that died was writing may still be written to by children of its own.
+        # Children of the dead process may still write to its room.
         room = attempt.task.room.with_name(f"{attempt.task.room.name}-again")
         room.mkdir()
         again = replace(attempt.task, room=room)
         self._waiting.appendleft(_Attempt(again, attempt.memory, again=True, alone=killed))
 
 
-def died_of(failure: Exception | None) -> bool | None:
-    """Whether a process was killed from outside, as for its memory, if it was a process's end that ended a task."""
+def was_killed(failure: Exception | None) -> bool | None:
+    """Whether a task's process was killed, as when memory runs out; None if the process did not end."""
     if isinstance(failure, ChildDied):
         return failure.killed
     return True if isinstance(failure, MemoryError) else None

@@ -1,4 +1,4 @@
-"""One node's work, told so that any process can do it: what a worker is sent and what it sends back."""
+"""The work of one node, in a form that any process can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from onnxport.core.user_modules import importable_from
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import SUFFIXES, Artifact, Staging
-from onnxport.pipelines.jobs import Job, Step
+from onnxport.pipelines import runner
+from onnxport.pipelines.jobs import Export, Job, Step
 from onnxport.pipelines.step_times import Progress
 from onnxport.reports.run_report import ConsultedRecord, RunReport
 from onnxport.validate.params import ValidateParams
@@ -21,15 +22,17 @@ from onnxport.validate.params import ValidateParams
 
 @dataclass(frozen=True)
 class Task:
-    """Attributes:
-    node: its name.
-    origin: what the product is proven against.
-    steps: those before it with what they made, and its own; empty for an export.
-    export: of a framework's model.
-    room: the empty folder that the product goes to.
-    diagnose: whether the ONNX node behind a failed proof is looked for.
-    folder: where modules of the user's are looked for first; the current one unless given.
-    versions: of what computes, as its key has them.
+    """One node to make.
+
+    Attributes:
+        node: its name.
+        origin: what the product is proven against.
+        steps: the steps before it with their products, and its own; empty for an export.
+        export: the options of an export.
+        room: the empty folder for the product.
+        diagnose: whether to search the ONNX node behind a failed proof.
+        folder: searched first for the user's modules; the current folder unless given.
+        versions: of the libraries that compute, as in the cache key.
     """
 
     node: str
@@ -50,41 +53,41 @@ class Task:
 
 
 def perform(task: Task, progress: Progress | None = None) -> RunReport:
-    """Makes and judges the product of `task`, which is in its room afterwards if the report says that it passed.
+    """Make and judge the product of `task`. Afterwards it is in the task's room if the report passed.
 
     Raises:
-        OnnxportError: what kept it from being made.
+        OnnxportError: it could not be made.
     """
     try:
         with importable_from(task.folder or Path.cwd()):
-            return _performed(task, progress)
+            return _perform(task, progress)
     except MachineError as error:
-        # What could not be written was to go into the room, of which a single command's -o says nothing.
+        # The room could not be written; it is no -o of a single command.
         error.fix = error.fix.replace("give -o", "give $ONNXPORT_CACHE")
         raise
     finally:
-        Staging.settled = False  # one product is in its place, the run has not ended: Ctrl-C comes in time
+        Staging.settled = False  # further products follow: Ctrl-C may still stop the run
 
 
-def _performed(task: Task, progress: Progress | None) -> RunReport:
+def _perform(task: Task, progress: Progress | None) -> RunReport:
     if task.export is not None:
-        return _exported(task, task.export, progress)
+        return _export(task, task.export, progress)
     if not _runs_users_code(task):
-        return _made(task, progress)
-    with Watch(_known(task)) as watch:
-        report = _made(task, progress)
+        return _make(task, progress)
+    with Watch(_files_read(task)) as watch:
+        report = _make(task, progress)
         return report.model_copy(update={"consulted": ConsultedRecord(**vars(watch.consulted()))})
 
 
 def _runs_users_code(task: Task) -> bool:
-    """Whether a plugin makes it, or a metric of the user's own judges it."""
+    """Whether a plugin makes it, or the user's own metric judges it."""
     asked = task.validation
     own = asked is not None and (asked.metric or any(":" in name for name in asked.budget))
     return bool(own) or task.steps[-1].stage.provider is not None
 
 
-def _known(task: Task) -> tuple[Path, ...]:
-    """What it reads by its options, of which the contents are known before it runs."""
+def _files_read(task: Task) -> tuple[Path, ...]:
+    """Return the files named by its options: their contents are known before it runs."""
     assert isinstance(task.origin, Artifact)
     made = [file for step in task.steps if step.made for file in step.made.files]
     options = [value for step in task.steps for _, value in step.params]
@@ -95,18 +98,15 @@ def _known(task: Task) -> tuple[Path, ...]:
     )
 
 
-def _exported(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
-    from onnxport.pipelines import export_run
-
+def _export(task: Task, params: ExportParams, progress: Progress | None) -> RunReport:
     assert isinstance(task.origin, Source)
-    export = export_run.Export(task.origin, params, task.output, task.validation, consults=True)
-    return export_run.run(export, "run", progress)
+    return runner.run(
+        Export(task.origin, params, task.output, task.validation, consults=True), "run", progress
+    )
 
 
-def _made(task: Task, progress: Progress | None) -> RunReport:
-    """A stage's product; one that the judge rejects is looked into, and gone then."""
-    from onnxport.pipelines import runner
-
+def _make(task: Task, progress: Progress | None) -> RunReport:
+    """Make a stage's product; diagnose and remove a rejected one."""
     assert isinstance(task.origin, Artifact)
     job = Job(
         task.origin,

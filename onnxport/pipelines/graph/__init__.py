@@ -1,1 +1,1 @@
-"""What has to be done for a pipeline, and what is done already."""
+"""The nodes of a pipeline: their cache keys, and the plan of a run."""

@@ -1,8 +1,8 @@
-"""What the product of a node follows from, as a value that one can print, and its digest: the key of the cache.
+"""Cache keys: all that the product of a node depends on, as a printable value, and its digest.
 
-In it are the contents of every file that is read, the options, and the versions of what computes. Not in it are what
-changes no result (how many processes, how long to wait) and the machine's CPU, but for a stage that writes for it: what
-was proven elsewhere is proven. Code of the user's own is not known before it ran: user_code.py has that.
+A key has the contents of every file read, the options, and the versions of the libraries that compute. It leaves out
+options that change no result (processes, timeouts) and the CPU, unless the stage writes for it. User code is not known
+before it ran; see digests.find_change.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from onnxport.optimizers.params import OptimizeParams
 from onnxport.pipelines.config.pipeline import Node
 from onnxport.pipelines.environment import RUNS_ON, SOURCES, engines, instruction_sets, library
 from onnxport.pipelines.graph import digests
-from onnxport.pipelines.provenance import settling_nothing
+from onnxport.pipelines.runner.provenance import irrelevant_options
 from onnxport.samples.folders import has_images
 
 _FORM = 2
-# What computes in, reads for or writes for every stage and every proof; a test holds the list to what they import.
+# Libraries of every stage and every proof; a test compares the list with their imports.
 _COMPUTES = (
     *("numpy", "ml_dtypes", "onnx", "onnx-ir", "onnxruntime", "protobuf", "flatbuffers"),
     *("safetensors", "PyYAML"),
 )
-# What reads images: an extra of ours, which says nothing to samples of other kinds.
+# Reads images; irrelevant to other samples.
 _READS_IMAGES = "pillow"
 
 Inputs = dict[str, Any]
 
 
 def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
-    """All that the product of `node` follows from.
+    """Return all that the product of `node` depends on.
 
     Args:
         origin: digest of the model that proofs refer to.
         made: digests of the products of the nodes before, from the model on.
 
     Raises:
-        InputError: a file or folder that an option names is missing or unreadable.
+        InputError: a file or folder of an option is missing or unreadable.
     """
     return {
         "form": _FORM,
@@ -59,16 +59,16 @@ def inputs_of(node: Node, origin: str, made: tuple[str, ...]) -> Inputs:
             {**_step(each), "digest": digest} for each, digest in zip(node.chain[:-1], made, strict=True)
         ],
         **_step(node),
-        "proof": None if node.validation is None else described(node.validation),
+        "proof": None if node.validation is None else describe_params(node.validation),
         "latency": node.latency,
         "versions": _versions(node),
-        # A patch of Python changes no result, and a CI's runners come with any.
+        # A patch release of Python changes no result.
         **machine(),
     }
 
 
 def machine() -> dict[str, str]:
-    """What products follow from beside libraries."""
+    """Return what products depend on beside libraries."""
     return {
         "python": ".".join(platform.python_version_tuple()[:2]),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -76,35 +76,39 @@ def machine() -> dict[str, str]:
 
 
 def key_of(inputs: Inputs) -> str:
-    """The digest of what `inputs_of` gave."""
+    """Return the digest of `inputs_of`."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def described(params: BaseModel) -> dict[str, Any]:
-    """Params as a value that is the same wherever the files lie that they name."""
-    left_out = settling_nothing(type(params))
-    return {name: _plain(getattr(params, name)) for name in type(params).model_fields if name not in left_out}
+def describe_params(params: BaseModel) -> dict[str, Any]:
+    """Return params as a value that does not depend on where their files lie."""
+    left_out = irrelevant_options(type(params))
+    return {
+        name: _plain_value(getattr(params, name))
+        for name in type(params).model_fields
+        if name not in left_out
+    }
 
 
-def _plain(value: Any) -> Any:
-    """A value of JSON, with the content of what lies at a path in the path's place."""
+def _plain_value(value: Any) -> Any:
+    """Return a JSON value with digests of the contents in place of paths."""
     if isinstance(value, Path):
-        return digests.described(value)
+        return digests.describe(value)
     if isinstance(value, BaseModel):
-        return described(value)
+        return describe_params(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain_value(each) for each in value]
     if isinstance(value, set | frozenset):
-        return sorted((_plain(each) for each in value), key=repr)
+        return sorted((_plain_value(each) for each in value), key=repr)
     return to_jsonable_python(value, inf_nan_mode="strings")
 
 
 def _step(node: Node) -> dict[str, Any]:
     params = node.model.export if node.step is None else node.step.params
     assert params is not None
-    found = {"stage": node.stage, "params": described(params)}
+    found = {"stage": node.stage, "params": describe_params(params)}
     if isinstance(params, OptimizeParams) and params.level == "ort-all":
         found["cpu"] = instruction_sets()
     provider = node.step.stage.provider if node.step is not None else None
@@ -112,17 +116,17 @@ def _step(node: Node) -> dict[str, Any]:
 
 
 def _versions(node: Node) -> dict[str, str]:
-    """Of all that computes, on the way to the product too: its note names them."""
+    """Return the versions of all libraries in the chain: the product's note names them."""
     made_by = {name for each in node.chain for name in _libraries(each)}
     asked = engines(node.validation) if node.validation is not None else ()
     names = sorted({*_COMPUTES, *made_by, *_readers(node), *asked})
     found = {name: version for name in names if (version := _version(name))}
-    return found | _foreign(node) | {"onnxport": __version__, "sources": own_sources()}
+    return found | _external_tools(node) | {"onnxport": __version__, "sources": own_sources()}
 
 
 @lru_cache(maxsize=256)
 def _version(name: str) -> str | None:
-    """Of an installed distribution, which stays what it is while a process runs."""
+    """Return the version of an installed distribution; constant while a process runs."""
     return library(name).version
 
 
@@ -133,7 +137,7 @@ def _libraries(node: Node) -> set[str]:
 
 
 def _readers(node: Node) -> Iterator[str]:
-    """Of the samples that the product is calibrated or judged on."""
+    """Return the libraries that read the samples of calibration and proof."""
     steps = (each.step.params for each in node.chain if each.step is not None)
     given = (
         getattr(params, name, None) for params in (*steps, node.validation) for name in ("inputs", "calib")
@@ -142,8 +146,8 @@ def _readers(node: Node) -> Iterator[str]:
         yield _READS_IMAGES
 
 
-def _foreign(node: Node) -> dict[str, str]:
-    """Of the converters in environments of their own, where one may take part."""
+def _external_tools(node: Node) -> dict[str, str]:
+    """Return the versions of converters in separate environments that may take part."""
     params = node.model.export if node.step is None else node.step.params
     with contextlib.suppress(MissingDependencyError):
         if isinstance(params, TfliteParams) and params.route != "direct":
@@ -159,7 +163,7 @@ def _foreign(node: Node) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def own_sources() -> str:
-    """Of this package: between two releases it changes, too."""
+    """Return a digest of this package's code, which changes between releases too."""
     home = Path(__file__).parents[2]
     tree = hashlib.sha256()
     for file in digests.files_below(home):

@@ -1,4 +1,4 @@
-"""What lies in the files and folders that a pipeline names, as digests; each file is read once in a run."""
+"""Digests of the files and folders that a pipeline names, and changes of user code; a run reads each file once."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import mmap
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from onnxport.core.errors import InputError
+from onnxport.core.user_modules import found_module
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
+from onnxport.reports.run_report import ConsultedRecord
 
 
-def described(path: Path) -> Any:
-    """A file's name and digest, or those of all files in a folder; a model counts with its external data.
+def describe(path: Path) -> Any:
+    """Return the name and digest of a file or of a folder's files; a model counts with its external data.
 
-    The name is part of it: suffixes say how samples are read, and a label file's name goes into the artefact.
+    The name matters: suffixes define how samples are read, and a label file's name goes into the artefact.
 
     Raises:
-        InputError: there is nothing at `path`, or it cannot be read.
+        InputError: `path` is missing or cannot be read.
     """
     try:
         if path.is_dir():
@@ -32,7 +35,7 @@ def described(path: Path) -> Any:
                 count += 1
             return {"folder": path.name, "files": count, "sha256": tree.hexdigest()}
         if path.suffix.lower() == ".onnx":
-            return {"file": path.name, "sha256": digest_of(whole(Artifact(path, "onnx")))}
+            return {"file": path.name, "sha256": digest_of(with_external_data(Artifact(path, "onnx")))}
         return {"file": path.name, "sha256": sha256(path).hex()}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
@@ -40,8 +43,8 @@ def described(path: Path) -> Any:
         raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
 
 
-def whole(model: Artifact) -> Artifact:
-    """An ONNX model with the files that hold weights of it, found without reading it as a model.
+def with_external_data(model: Artifact) -> Artifact:
+    """Return an ONNX model with its external data files, found without parsing the model.
 
     Raises:
         InputError: it cannot be read.
@@ -53,17 +56,17 @@ def whole(model: Artifact) -> Artifact:
 
 
 def digest_of(artifact: Artifact) -> str:
-    """Artifact.digest, for files that are read once in a run."""
+    """Return Artifact.digest; each file is read once in a run."""
     return artifact.digest(sha256)
 
 
 def sha256(file: Path) -> bytes:
-    """Of a file, read again only when it was written since."""
+    """Return the SHA-256 of a file; it is read again only if it was written since."""
     return _sha256(file, *_stamp(file))
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder, in the order of their names; links are followed, though not in a circle."""
+    """Return all files in a folder, sorted by name; follows links, but no cycles."""
     seen = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         seen.add(os.path.realpath(place))
@@ -90,3 +93,33 @@ def _locations(file: Path, *_: int) -> frozenset[str]:
         return frozenset()
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return locations(data)
+
+
+def find_change(then: ConsultedRecord | None) -> str:
+    """Describe the first change since `then`; empty if there is none."""
+    if then is None:
+        return ""
+    for name, digest in then.modules.items():
+        if _digest_or_none(found_module(name)) != digest:
+            return f"the module {name} changed"
+    for name, digest in then.files.items():
+        if _digest_or_none(Path(name)) != digest:
+            return f"{name}, which the model's code reads, changed"
+    for name, version in then.libraries.items():
+        if (now := _version(name)) != version:
+            return f"{name} {version} is {now or 'gone'}"
+    return ""
+
+
+def _digest_or_none(file: Path | None) -> str | None:
+    try:
+        return None if file is None else sha256(file).hex()
+    except OSError:
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

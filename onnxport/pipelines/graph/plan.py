@@ -1,4 +1,4 @@
-"""What a run would do: which products it would find, which it would make and why, and what that takes."""
+"""Plans a run: which nodes are cached, which would be made and why, and the memory and disk they need."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pydantic import BaseModel, ConfigDict
 
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.cache.entries import Note
-from onnxport.pipelines.cache.store import Cache, Kept
+from onnxport.pipelines.cache.store import Cache, EntrySummary
 from onnxport.pipelines.config.pipeline import Cell, Node, Pipeline
-from onnxport.pipelines.executors.memory import needed
+from onnxport.pipelines.executors.memory import memory_of_stage
 from onnxport.pipelines.graph.cache_keys import Inputs, inputs_of, key_of
-from onnxport.pipelines.graph.digests import digest_of, whole
-from onnxport.pipelines.lock.differences import Words, changes, is_content, shown
+from onnxport.pipelines.graph.digests import digest_of, with_external_data
+from onnxport.pipelines.lock.differences import Spelling, changes, is_content, show
 
 PLAN_SCHEMA_VERSION: Literal[1] = 1
-# Bytes of weights in these precisions, as a share of float32's: with the scales that come along.
+# Bytes of weights in these precisions as a share of float32's, scales included.
 _SHARES = {
     **dict.fromkeys(("fp16", "bf16", "mixed"), 0.5),
     **dict.fromkeys(("int8", "int16x8", "dynamic", "int8-dynamic", "int8-weights"), 0.27),
     "int4-weights": 0.16,
 }
-# Core ML's, by what `weights` says.
+# Core ML's, by the option `weights`.
 _PALETTES = {"int8": 0.26, "int4": 0.15, "sparse50": 0.55, "sparse75": 0.3, "sparse90": 0.15} | {
     f"palette{bits}": bits / 32 + 0.01 for bits in (8, 6, 4, 3, 2, 1)
 }
@@ -40,12 +40,12 @@ class PlannedNode(_Record):
     """One stage on one model.
 
     Attributes:
-        why: it would be made; empty where it is cached.
-        key: what it is kept under; empty where that is not known before those before it are made.
-        size: bytes of its product; None where nothing tells.
-        size_from: "cache" of the product itself, "earlier" of the one that an earlier run made of this node, "estimate"
-            from the model's weights and the precision.
-        memory: bytes that making it may take, an estimate; 0 where it is cached.
+        why: it would be made; empty if it is cached.
+        key: in the cache; empty if it depends on nodes that are not made yet.
+        size: bytes of its product; None if unknown.
+        size_from: "cache" for the product itself, "earlier" for an earlier product of this node, "estimate" from the
+            model's weights and the precision.
+        memory: estimated bytes to make it; 0 if it is cached.
     """
 
     name: str
@@ -61,7 +61,7 @@ class PlannedNode(_Record):
 
 
 class PlannedCell(_Record):
-    """One artefact: where it would go, and whether something is there."""
+    """One artefact: its path, and whether something is there."""
 
     name: str
     node: str
@@ -72,13 +72,13 @@ class PlannedCell(_Record):
 
 
 class Plan(_Record):
-    """What a run of the file would do now.
+    """The plan of a run.
 
     Attributes:
         cache: the folder of products.
-        memory: bytes of the hungriest node that would run, an estimate; so much for each of --jobs.
-        disk: bytes that would come to the cache and to the artefacts' places, as far as sizes are known or estimated.
-        free: bytes that the disk of the cache has left; None where there is no telling.
+        memory: estimated bytes of the largest node that would run; for each of --jobs.
+        disk: bytes that would be added to the cache and to the artefacts' paths, as far as sizes are known.
+        free: bytes left on the disk of the cache; None if unknown.
     """
 
     schema_version: Literal[1] = PLAN_SCHEMA_VERSION
@@ -104,12 +104,12 @@ class Planner:
     _notes: dict[str, Note] = field(default_factory=dict)
 
     def plan(self) -> Plan:
-        """Raises InputError where a file that is named is missing or unreadable."""
+        """Return the plan; InputError if a named file is missing or unreadable."""
         earlier = [each for each in self.cache.kept() if each.note is not None]
         wanted = {id(node) for cell in self.cells for node in cell.node.chain}
         for node in self.pipeline.nodes:
             if id(node) in wanted:
-                self.nodes[node.name] = self._planned(node, earlier)
+                self.nodes[node.name] = self._plan_node(node, earlier)
         made = [node for node in self.nodes.values() if node.status == "would run"]
         cells = tuple(self._cell(cell) for cell in self.cells)
         return Plan(
@@ -123,7 +123,7 @@ class Planner:
             free=_free(self.cache.folder),
         )
 
-    def _planned(self, node: Node, earlier: Sequence[Kept]) -> PlannedNode:
+    def _plan_node(self, node: Node, earlier: Sequence[EntrySummary]) -> PlannedNode:
         blocker = next((each for each in node.chain[:-1] if each.name not in self._notes), None)
         key, why = "", ""
         inputs: Inputs | None = None
@@ -148,7 +148,7 @@ class Planner:
             key=key,
             size=size,
             size_from=size_from,
-            memory=needed(node.stage, _weights(node) or 0),
+            memory=memory_of_stage(node.stage, _weights(node) or 0),
         )
 
     def _inputs(self, node: Node) -> Inputs:
@@ -159,13 +159,13 @@ class Planner:
         first, origin = node.chain[0], node.model.origin
         if first.step is None and first is not node:
             return self._notes[first.name].digest
-        return digest_of(whole(origin)) if isinstance(origin, Artifact) else origin.digest()
+        return digest_of(with_external_data(origin)) if isinstance(origin, Artifact) else origin.digest()
 
     def _why(self, node: Node, inputs: Inputs, own: Sequence[Note]) -> str:
-        """What differs from the nearest product that the cache has of this node."""
+        """Describe the difference from the most similar cached product of this node."""
         if not own:
             return "it is new"
-        words = Words(node, self.pipeline)
+        words = Spelling(node, self.pipeline)
         found = [tuple(_differences(words, note.inputs, inputs)) for note in own]
         fewest = min(found, key=lambda differences: len(differences))
         return "; ".join(fewest) or "it is new"
@@ -195,8 +195,8 @@ class Planner:
         )
 
 
-def _differences(words: Words, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What a product follows from now that another did not, in the user's words."""
+def _differences(words: Spelling, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Describe the differences between the inputs of two products."""
     if was.get("stage") != now["stage"]:
         yield f"{words.owner}: {was.get('stage')} -> {now['stage']}"
         return
@@ -204,7 +204,7 @@ def _differences(words: Words, was: Mapping[str, Any], now: Mapping[str, Any]) -
         yield f"{words.source}: the model has changed"
     if was.get("before") != now["before"]:
         yield (
-            f"what {words.node.chain[-2].name} gives has changed"
+            f"the product of {words.node.chain[-2].name} has changed"
             if len(words.node.chain) > 1
             else "its chain"
         )
@@ -221,7 +221,7 @@ def _differences(words: Words, was: Mapping[str, Any], now: Mapping[str, Any]) -
     known = {"stage", "source", "before", "params", "proof", "versions"}
     for name in sorted((was.keys() | now.keys()) - known):
         if was.get(name) != now.get(name):
-            yield f"{name}: {shown(was.get(name))} -> {shown(now.get(name))}"
+            yield f"{name}: {show(was.get(name))} -> {show(now.get(name))}"
 
 
 def _options(owner: str, was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> Iterator[str]:
@@ -233,17 +233,17 @@ def _options(owner: str, was: Mapping[str, Any] | None, now: Mapping[str, Any] |
         if before is not None and after is not None and is_content(before) and is_content(after):
             yield f"{owner}.{name} has changed: {changes(before, after)}"
         else:
-            yield f"{owner}.{name}: {shown(before)} -> {shown(after)}"
+            yield f"{owner}.{name}: {show(before)} -> {show(after)}"
 
 
 def _weights(node: Node) -> int | None:
-    """Bytes of the model that a node's product comes from; None where only its code tells."""
+    """Return the bytes of the source model; None if only its code defines it."""
     origin = node.model.origin
-    return (whole(origin).size if isinstance(origin, Artifact) else origin.size) or None
+    return (with_external_data(origin).size if isinstance(origin, Artifact) else origin.size) or None
 
 
 def _share(node: Node) -> float:
-    """Bytes of a stage's product as a share of the float32 model's."""
+    """Return the size of a stage's product as a share of the float32 model's."""
     params = node.step.params if node.step is not None else None
     if getattr(params, "fp16", False):
         return _SHARES["fp16"]

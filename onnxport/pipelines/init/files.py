@@ -1,4 +1,4 @@
-"""The files of `onnxport init`, from the templates beside this module; all of them appear, or none."""
+"""Writes the files of `onnxport init` from the templates beside this module, all of them or none."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.environment import LIBRARIES, SOURCES
 from onnxport.pipelines.init.hosts import Host, Project
-from onnxport.pipelines.init.model_summary import Look
+from onnxport.pipelines.init.model_summary import ModelSummary
 from onnxport.pipelines.init.samples import Samples
 from onnxport.pipelines.registry import TARGETS
 from onnxport.reports.wording import human_size
 
 _OUTPUT = "build"
-# Beside the pipeline, for editors, which complete its keys by it.
+# Beside the pipeline, for editors that complete its keys.
 SCHEMA = "pipeline.schema.json"
 _OFF = "# "
-# The versions in a lock (lock/form.py) as requirements for pip; none where there is no lock.
+# The versions in a lock (lock/document.py) as requirements for pip; none without a lock.
 _LOCKED = (
     r"""sed '1,/^versions:/d; /^[^ ]/,$d' {lock} | tr -d "' " | """
     "grep -v -e '^python:' -e '^platform:' | sed 's/:/==/' > locked.txt || true"
 )
-# GitHub's machines that are like this one: a lock holds for its platform.
+# GitHub's runners of this platform: a lock applies to one platform.
 _RUNNERS = {
     ("Linux", "x86_64"): "ubuntu-latest",
     ("Linux", "aarch64"): "ubuntu-24.04-arm",
     ("Darwin", "arm64"): "macos-latest",
     ("Windows", "AMD64"): "windows-latest",
 }
-# ImageNet's, which most networks of images were trained with.
+# ImageNet's, used to train most image networks.
 _COLORS = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 _WIDTH = 118
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the files are to say.
+    """The content of the files.
 
     Attributes:
         file: the pipeline's.
         looks: its models; none for a template.
         samples: of the only model.
         lacking: targets that this machine cannot make, with the remedy.
-        refused: model to target to why that cannot hold it.
+        refused: model to target to the reason why that target refuses it.
     """
 
     file: Path
-    looks: tuple[Look, ...]
+    looks: tuple[ModelSummary, ...]
     samples: Samples
     lacking: Mapping[str, str]
     refused: Mapping[str, Mapping[str, str]]
 
     def takers(self, target: str) -> list[str]:
-        """The models that a target can be made of."""
+        """Return the models that a target accepts."""
         return [look.name for look in self.looks if target not in self.refused.get(look.name, {})]
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Those that are switched on."""
+        """The targets that are switched on."""
         return tuple(
             name for name in TARGETS if name not in self.lacking and (self.takers(name) or not self.looks)
         )
 
 
 def pipeline_text(plan: Plan) -> str:
-    """The pipeline.yaml."""
+    """Return the content of pipeline.yaml."""
     look = plan.looks[0] if len(plan.looks) == 1 else None
     quantizes = bool(plan.targets) and all(each.can_be_quantized for each in plan.looks)
-    return _rendered(
+    return _render(
         "pipeline.yaml.j2",
         schema=SCHEMA,
         file=plan.file.name,
         looks=plan.looks,
-        describe=_described,
+        describe=_describe,
         export_hints=_export_hints,
         samples=plan.samples,
         preprocess=_flow(_preprocess(look)),
@@ -96,13 +96,13 @@ def pipeline_text(plan: Plan) -> str:
 
 
 def workflow_text(plan: Plan, host: Host, project: Project) -> str:
-    """The file that has a host run the pipeline."""
+    """Return the workflow that runs the pipeline on a host."""
     inside = "" if project.inside == Path() else project.inside.as_posix()
     prefix = f"{inside}/" if inside else ""
     lock = f"{plan.file.stem}.lock"
-    # Of a model outside the repository there is nothing to hash.
+    # A model outside of the repository cannot be hashed there.
     watched = [plan.file.name, lock, *(look.source for look in plan.looks if _is_inside(look))]
-    return _rendered(
+    return _render(
         f"{host}.yml.j2",
         file=_shell(plan.file.name),
         inside=inside,
@@ -118,15 +118,15 @@ def workflow_text(plan: Plan, host: Host, project: Project) -> str:
 
 
 def check_absent(paths: Iterable[Path]) -> None:
-    """Refuses to write over files that are there (UsageError)."""
+    """Refuse to overwrite files (UsageError)."""
     there = [str(path) for path in paths if path.exists() or path.is_symlink()]
     if there:
         verb = "is" if len(there) == 1 else "are"
-        raise UsageError(f"{' and '.join(there)} {verb} there already", fix="give --force to write anew")
+        raise UsageError(f"{' and '.join(there)} {verb} already there", fix="give --force to overwrite")
 
 
 def write(texts: Mapping[Path, str]) -> None:
-    """Writes all of `texts`, the first one last.
+    """Write all of `texts`, the first one last.
 
     Raises:
         MachineError: they cannot be written.
@@ -139,13 +139,13 @@ def write(texts: Mapping[Path, str]) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(texts[path], encoding="utf-8")
         staging.commit(dict(reversed(staged.items())))
-        Staging.settled = False  # no artefact: the command goes on
+        Staging.settled = False  # no artefact: the command continues
 
 
-def _rendered(template: str, **values: object) -> str:
+def _render(template: str, **values: object) -> str:
     environment = Environment(
         loader=PackageLoader(__package__, ""),
-        # GitHub's own expressions are in double braces.
+        # GitHub's own expressions use double braces.
         variable_start_string="[[",
         variable_end_string="]]",
         block_start_string="[%",
@@ -160,8 +160,8 @@ def _rendered(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values)
 
 
-def _described(look: Look) -> list[str]:
-    """What a model is, for comments."""
+def _describe(look: ModelSummary) -> list[str]:
+    """Describe a model for comments."""
     lines = [f"{human_size(look.size)}, takes {', '.join(map(str, look.inputs))}"]
     if look.is_quantized:
         lines.append(f"Its precision is {look.precision} already.")
@@ -171,13 +171,13 @@ def _described(look: Look) -> list[str]:
     return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
 
 
-def _preprocess(look: Look | None) -> dict[str, object]:
-    """How images may become what the model takes."""
+def _preprocess(look: ModelSummary | None) -> dict[str, object]:
+    """Propose a preprocessing of images for the model."""
     height, width, channels = (look.image_size if look is not None else None) or (224, 224, 3)
     return {"resize": f"{height}x{width}", "scale": "1/255", **(_COLORS if channels == len("rgb") else {})}
 
 
-def _export_hints(look: Look) -> Iterator[str]:
+def _export_hints(look: ModelSummary) -> Iterator[str]:
     if look.kind in ("pytorch", "python"):
         yield "# What it takes, in its order, and which of that stays open; docs/export.md has all options."
         yield "# export:"
@@ -189,7 +189,7 @@ def _export_hints(look: Look) -> Iterator[str]:
 
 
 def _target(plan: Plan, name: str) -> dict[str, Any]:
-    """A target as the template shows it: switched off where it cannot be made here, or of no model."""
+    """Return a target for the template; switched off if it cannot be made here, or of no model."""
     takers = plan.takers(name)
     why_not = ""
     if name in plan.lacking:
@@ -206,7 +206,7 @@ def _target(plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
-# What may be asked of each target beside limits, with what it does.
+# Options to propose for each target.
 _OPTIONS: Mapping[str, Sequence[str]] = {
     "tflite": (
         "precision: fp16   # weights of half the size",
@@ -219,7 +219,7 @@ _OF_IMAGES = "layout"
 
 
 def _hints(plan: Plan, name: str) -> list[str]:
-    """Options and limits for comments."""
+    """Return options and limits for comments."""
     images = not plan.looks or any(look.image_size is not None for look in plan.looks)
     options = [each for each in _OPTIONS[name] if images or not each.startswith(_OF_IMAGES)]
     largest = max((look.size for look in plan.looks), default=0)
@@ -233,7 +233,7 @@ def _hints(plan: Plan, name: str) -> list[str]:
 
 
 def _rounded_up(size: int) -> str:
-    """A limit with some room above `size` bytes, in two digits."""
+    """Return a limit above `size` bytes, in two digits."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{round(1.2 * size / unit, 0 if size >= 10 * unit else 1):g}{name}"
@@ -241,26 +241,26 @@ def _rounded_up(size: int) -> str:
 
 
 def _package(plan: Plan) -> str:
-    """What pip is to install beside what the lock says: this package with the extras that the models need."""
+    """Return the requirement of this package with the extras that the models need."""
     extras = {LIBRARIES[name].extra for look in plan.looks for name in SOURCES.get(look.kind, ())} - {""}
     extras |= {"torch"} if any(look.kind == "python" for look in plan.looks) else set()
     extras |= {"images"} if plan.samples.images else set()
     return f"onnxport[{','.join(sorted(extras))}]" if extras else "onnxport"
 
 
-def _is_inside(look: Look) -> bool:
+def _is_inside(look: ModelSummary) -> bool:
     return ":" not in look.source and not Path(look.source).is_absolute()
 
 
 def _shell(name: str) -> str:
-    """A file's name for a shell and for YAML alike, which plain ones are as they stand."""
+    """Quote a file name for a shell and YAML; plain names stay."""
     import shlex
 
     return shlex.quote(name)
 
 
 def _flow(value: object) -> str:
-    """A value as YAML on one line."""
+    """Return a value as YAML on one line."""
     if isinstance(value, str):
         import yaml
 

@@ -1,4 +1,4 @@
-"""Which CI a project has, and where its root is: told by what lies there and by where git pushes to."""
+"""Finds a project's root and its CI, by its files and its git remote."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Host = Literal["github", "gitlab", "none"]
 
 GITHUB = Path(".github/workflows/onnxport.yml")
 GITLAB = Path(".gitlab-ci.yml")
-# What the above includes where it is the user's own.
+# Included by the above if that is the user's own file.
 GITLAB_PART = Path(".gitlab/onnxport.yml")
-# In the first line of what we wrote.
+# In the first line of our files.
 MARK = "Written by onnxport init"
 
 
@@ -22,8 +22,8 @@ class Project:
     """Where the files of a CI go.
 
     Attributes:
-        root: of the repository; the pipeline's own folder where there is none.
-        inside: the pipeline's folder, from there.
+        root: of the repository; the pipeline's own folder without one.
+        inside: the pipeline's folder, relative to the root.
     """
 
     root: Path
@@ -31,7 +31,7 @@ class Project:
 
     @property
     def host(self) -> Host:
-        """By its files, then by its remote; GitHub where neither tells."""
+        """The host, by its files, then by its remote; GitHub by default."""
         if (self.root / ".github").is_dir():
             return "github"
         if (self.root / GITLAB).is_file() or (self.root / ".gitlab").is_dir():
@@ -43,7 +43,7 @@ class Project:
         )
 
     def workflow(self, host: Host) -> Path | None:
-        """The file that a host reads; where GitLab's is the user's own, one beside it that it can include."""
+        """Return the file for a host; if GitLab's is the user's own, a file that it can include."""
         if host == "none":
             return None
         if host == "github":
@@ -60,7 +60,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def project_of(folder: Path) -> Project:
-    """The project that `folder` belongs to."""
+    """Return the project of `folder`."""
     folder = folder.resolve()
     found = _git(folder, "rev-parse", "--show-toplevel").strip()
     root = Path(found).resolve() if found else folder
@@ -70,7 +70,7 @@ def project_of(folder: Path) -> Project:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git answers; nothing where it is not here, or this is no repository."""
+    """Run git; empty if git is missing, or this is no repository."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=30

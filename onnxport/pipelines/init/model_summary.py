@@ -1,4 +1,4 @@
-"""What a first pipeline.yaml can know of a model: its tensors, its sizes, what it is made of."""
+"""Summarizes a model for a first pipeline.yaml: its tensors, its sizes, its operators."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from onnxport.pipelines.model_sources import load
 _CHANNELS = (1, 3, 4)
 _IMAGE = (224, 224)
 _LENGTH = 128
-# What int8 makes smaller and faster; a model without any of these has nothing to quantize.
+# Operators that int8 makes smaller and faster; without any there is nothing to quantize.
 _PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul LSTM GRU".split())
 _FLOAT = frozenset("float32|float64|float16|float16 weights|bfloat16|bfloat16 weights|unknown".split("|"))
 
 
 @dataclass(frozen=True)
-class Look:
-    """What is known of one model.
+class ModelSummary:
+    """The summary of one model.
 
     Attributes:
-        name: what the pipeline calls it.
-        source: as the pipeline's file names it.
+        name: in the pipeline.
+        source: in the pipeline's file.
         kind: "onnx", or a key of exporters.sources.KINDS.
-        size: bytes, external weights included; 0 where nobody knows.
-        inputs: of an ONNX file; empty of what has to be exported first.
+        size: bytes, external weights included; 0 if unknown.
+        inputs: of an ONNX file; empty for a source to export.
         states: inputs that are fed back, with their outputs.
-        operators, precision: of an ONNX file, the latter as reports name it.
+        operators, precision: of an ONNX file.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Look:
 
     @property
     def described(self) -> str:
-        """What it is, where that is no ONNX file."""
+        """The kind of a source to export, in words."""
         return KINDS.get(self.kind, self.kind)
 
     @property
@@ -61,41 +61,41 @@ class Look:
 
     @property
     def image_size(self) -> tuple[int, int, int] | None:
-        """Height, width and channels of the one input that looks like a picture, proposed where they are open."""
+        """Height, width and channels of the only image input; proposed sizes for open dimensions."""
         found = [spec for spec in self.inputs if _is_image(spec)]
         if len(found) != 1:
             return None
-        _, *sizes = _sized(found[0])
+        _, *sizes = _proposed_size(found[0])
         channels, height, width = sizes if _is_first(found[0]) else (sizes[2], sizes[0], sizes[1])
         return height, width, channels
 
     @property
     def sizes(self) -> dict[str, list[int]]:
-        """A proposal for every input with open dimensions: one of a batch, an image of 224 pixels, a length of 128."""
-        return {spec.name: _sized(spec) for spec in self.inputs if not spec.is_static}
+        """Proposed sizes of inputs with open dimensions: batch 1, images of 224 pixels, length 128."""
+        return {spec.name: _proposed_size(spec) for spec in self.inputs if not spec.is_static}
 
 
-def look(given: str, folder: Path) -> tuple[Look, Artifact | None]:
-    """What is known of the model that a user names so, and its artefact where it is an ONNX file.
+def summarize(given: str, folder: Path) -> tuple[ModelSummary, Artifact | None]:
+    """Summarize the model that the user named; also return its artefact if it is an ONNX file.
 
     Args:
-        folder: of the pipeline's file, from which it is to be named.
+        folder: of the pipeline's file, to which its path is relative.
 
     Raises:
-        InputError, UsageError: it is missing, unreadable or of no kind that is known.
+        InputError, UsageError: it is missing, unreadable or of an unknown kind.
     """
     if not given.lower().endswith(".onnx"):
         source = Source.of(given)
-        named = given if source.is_factory else _seen_from(Path(given), folder)
-        return Look(Path(given.rpartition(":")[2]).stem, named, source.kind, source.size), None
+        named = given if source.is_factory else _path_from(Path(given), folder)
+        return ModelSummary(Path(given.rpartition(":")[2]).stem, named, source.kind, source.size), None
     from onnxport.samples.domain import without_functions
     from onnxport.samples.states import find_states
     from onnxport.validate.precision import precision_of
 
     model, artifact = load(Artifact.open(given))
-    found = Look(
+    found = ModelSummary(
         name=artifact.path.stem,
-        source=_seen_from(artifact.path, folder),
+        source=_path_from(artifact.path, folder),
         kind="onnx",
         size=artifact.size,
         inputs=tuple(model.inputs),
@@ -106,8 +106,8 @@ def look(given: str, folder: Path) -> tuple[Look, Artifact | None]:
     return found, artifact
 
 
-def _seen_from(path: Path, folder: Path) -> str:
-    """`path` as a file in `folder` names it; whole where it lies outside."""
+def _path_from(path: Path, folder: Path) -> str:
+    """Return `path` relative to `folder`; absolute if it was given so and lies outside."""
     relative = os.path.relpath(path.resolve(), folder.resolve())
     return (
         str(path.resolve()) if relative.startswith("..") and path.is_absolute() else Path(relative).as_posix()
@@ -125,7 +125,7 @@ def _is_first(spec: TensorSpec) -> bool:
     return spec.shape[1] in _CHANNELS
 
 
-def _sized(spec: TensorSpec) -> list[int]:
+def _proposed_size(spec: TensorSpec) -> list[int]:
     proposed = [_LENGTH] * len(spec.shape)
     if _is_image(spec):
         place = 2 if _is_first(spec) else 1

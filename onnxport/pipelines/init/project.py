@@ -1,4 +1,4 @@
-"""`onnxport init` from what the user names to the files that are written."""
+"""Runs `onnxport init`: from the named model to the written files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from onnxport.formats.artifact import path_of
 from onnxport.pipelines.config.json_schema import schema
 from onnxport.pipelines.init.files import SCHEMA, Plan, check_absent, pipeline_text, workflow_text, write
 from onnxport.pipelines.init.hosts import GITLAB_PART, Host, project_of
-from onnxport.pipelines.init.model_summary import look
-from onnxport.pipelines.init.samples import FOLDER, Samples, samples_for
-from onnxport.pipelines.init.target_trials import lacking, refusals
+from onnxport.pipelines.init.model_summary import summarize
+from onnxport.pipelines.init.samples import FOLDER, Samples, find_samples_of
+from onnxport.pipelines.init.target_trials import missing_targets, refusals
 from onnxport.pipelines.registry import TARGETS
 from onnxport.pipelines.step_times import Progress
 
@@ -22,15 +22,15 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What was written.
+class Created:
+    """The result of `onnxport init`.
 
     Attributes:
         written: the pipeline's file first.
-        models: the models in it, as it names them.
-        targets: those that are switched on.
-        notes: what the user should know.
-        command: what to do next.
+        models: their sources in the file.
+        targets: the ones that are switched on.
+        notes: sentences for the user.
+        command: the next command.
     """
 
     written: tuple[Path, ...]
@@ -40,17 +40,17 @@ class Begun:
     command: str
 
 
-def begin(
+def create_project(
     model: str | None, output: Path, host: Host | None, *, force: bool, progress: Progress | None = None
-) -> Begun:
-    """Writes `output` and a workflow for `host`.
+) -> Created:
+    """Write `output` and a workflow for `host`.
 
     Args:
-        model: as the user names it; None for the .onnx files beside `output`.
-        host: None for the one that the project has.
+        model: as the user named it; None for the .onnx files beside `output`.
+        host: None for the project's own.
 
     Raises:
-        UsageError: a file that would be written is there already; or no such source.
+        UsageError: an output file exists already, or there is no such source.
         InputError: the model is missing or unreadable.
         MachineError: the files cannot be written.
     """
@@ -60,10 +60,10 @@ def begin(
     project = project_of(output.parent)
     host = host or project.host
     workflow = project.workflow(host)
-    workflow = None if workflow is None else _near(workflow)
+    workflow = None if workflow is None else _relative(workflow)
     if not force:
         check_absent([output] if workflow is None else [output, workflow])
-    plan = _planned(model, output, progress)
+    plan = _plan(model, output, progress)
     texts = {output: pipeline_text(plan)}
     if workflow is not None:
         texts[workflow] = workflow_text(plan, host, project)
@@ -71,7 +71,7 @@ def begin(
     if force or not described.exists():
         texts[described] = schema()
     write(texts)
-    return Begun(
+    return Created(
         written=tuple(texts),
         models=tuple(each.source for each in plan.looks),
         targets=plan.targets,
@@ -80,26 +80,26 @@ def begin(
     )
 
 
-def _planned(model: str | None, output: Path, progress: Progress | None) -> Plan:
+def _plan(model: str | None, output: Path, progress: Progress | None) -> Plan:
     folder = output.parent
     given = [model] if model is not None else [str(path) for path in sorted(folder.glob("*.onnx"))]
-    lacks = lacking()
+    lacks = missing_targets()
     possible = [name for name in TARGETS if name not in lacks]
     looks, refused = [], {}
     for each in given:
-        found, artifact = look(each, folder)
+        found, artifact = summarize(each, folder)
         looks.append(found)
         if artifact is not None:
             refused[found.name] = refusals(artifact, possible, progress)
-    samples = samples_for(looks[0], folder) if len(looks) == 1 else Samples()
+    samples = find_samples_of(looks[0], folder) if len(looks) == 1 else Samples()
     return Plan(output, tuple(looks), samples, lacks, refused)
 
 
 def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
     if not plan.looks:
-        yield f"no .onnx file is here: name your model in {plan.file}"
+        yield f"there is no .onnx file here: name your model in {plan.file}"
     if any(look.kind in ("pytorch", "python") for look in plan.looks):
-        yield f"say in {plan.file} what the model takes: export.input"
+        yield f"describe the model's inputs in {plan.file}: export.input"
     for name in plan.lacking:
         yield f"{name} is switched off: {plan.lacking[name]}"
     for model, reasons in plan.refused.items():
@@ -114,7 +114,7 @@ def _notes(plan: Plan, workflow: Path | None) -> Iterator[str]:
         yield f"GitLab reads it when .gitlab-ci.yml says: include: [{{local: {GITLAB_PART.as_posix()}}}]"
 
 
-def _near(path: Path) -> Path:
-    """As the user would name it from where he is."""
+def _relative(path: Path) -> Path:
+    """Return the path from the current folder, if that is shorter."""
     relative = Path(os.path.relpath(path))
     return path if len(relative.parts) > len(path.parts) else relative

@@ -1,4 +1,4 @@
-"""Whether the folder `samples` beside a pipeline holds inputs of its model."""
+"""Checks whether the folder `samples` beside a pipeline has inputs of its model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxport.core.errors import OnnxportError, printable
-from onnxport.pipelines.init.model_summary import Look
+from onnxport.pipelines.init.model_summary import ModelSummary
 
 FOLDER = "samples"
 _ENOUGH = 100
@@ -14,12 +14,12 @@ _ENOUGH = 100
 
 @dataclass(frozen=True)
 class Samples:
-    """What was found there.
+    """The samples of a project.
 
     Attributes:
-        count: sets of inputs, up to a hundred; 0 where there is no folder, or it does not fit.
-        images: whether some are pictures.
-        why_not: why a folder that is there does not fit.
+        count: input sets, up to a hundred; 0 without a folder that fits.
+        images: whether some are images.
+        why_not: why an existing folder does not fit.
     """
 
     count: int = 0
@@ -27,13 +27,13 @@ class Samples:
     why_not: str = ""
 
 
-def samples_for(look: Look, folder: Path) -> Samples:
-    """The samples of a model in `folder`/samples."""
+def find_samples_of(look: ModelSummary, folder: Path) -> Samples:
+    """Return the samples of a model in `folder`/samples."""
     place = folder / FOLDER
     if not place.is_dir():
         return Samples()
     if not look.is_onnx:
-        return Samples(why_not="whether it fits is known when the model is exported")
+        return Samples(why_not="it can be checked only when the model is exported")
     from onnxport.samples.preprocessing import preprocessing
     from onnxport.samples.readers import find_samples, holds_images
 

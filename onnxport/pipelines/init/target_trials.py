@@ -1,4 +1,4 @@
-"""Which targets take a model: each converts it once, into a folder that is then gone. Nothing is proven here."""
+"""Finds the targets that accept a model, by converting it once for each, without a proof."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from onnxport.pipelines.registry import TARGETS, open_worker
 from onnxport.pipelines.stages import Work
 from onnxport.pipelines.step_times import Clock, Progress
 
-# Bytes of weights. What is larger would take minutes, and is taken to convert.
+# Bytes of weights. A larger model would take minutes; it is assumed to convert.
 _LARGEST = 256 * 2**20
 
 
-def lacking() -> dict[str, str]:
-    """The targets that cannot be made and proven on this machine, each with what would mend that."""
+def missing_targets() -> dict[str, str]:
+    """Return the targets that cannot be made and proven on this machine, with the remedy."""
     absent = {name: missing(dict.fromkeys((*LIBRARIES[name], *RUNS_ON[name]))) for name in TARGETS}
-    return {name: f"{each[0].name} is not here; {each[0].remedy}" for name, each in absent.items() if each}
+    return {
+        name: f"{each[0].name} is not installed; {each[0].remedy}" for name, each in absent.items() if each
+    }
 
 
 def refusals(model: Artifact, targets: Collection[str], progress: Progress | None = None) -> dict[str, str]:
-    """Why which of `targets` cannot hold the model; those that can are left out.
+    """Return the `targets` that refuse the model, with the reason.
 
     Raises:
         InputError: ONNX Runtime cannot load it.
@@ -55,7 +57,7 @@ def refusals(model: Artifact, targets: Collection[str], progress: Progress | Non
 
 
 def _reason(error: CannotConvertError | MachineError | UsageError) -> str:
-    """One line."""
+    """Return an error as one line."""
     if isinstance(error, CannotConvertError) and error.refusals:
         first, *others = error.refusals
         more = f", and {len(others)} more" if others else ""

@@ -1,1 +1,1 @@
-"""`pipeline.lock`: what every artefact of a pipeline was made from, and its bytes."""
+"""`pipeline.lock`: the inputs and the digests of every artefact of a pipeline."""

@@ -1,4 +1,4 @@
-"""What would not be as the lock says, in the user's words."""
+"""Describes the differences between a pipeline and its lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.config.pipeline import Cell, NamedModel, Node, Pipeline
 from onnxport.pipelines.graph import digests as contents
 from onnxport.pipelines.graph.cache_keys import inputs_of
-from onnxport.pipelines.graph.user_code import changed
+from onnxport.pipelines.graph.digests import find_change
 from onnxport.pipelines.lock.entries import (
     CODE,
     LockedStage,
@@ -34,12 +34,12 @@ _MOST = 3  # artefacts that are named behind a difference
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as it was.
+    """One difference from the lock.
 
     Attributes:
         kind: "artefact", "chain", "source", "files", "option", "version" or "proof".
-        said: what, was -> is.
-        artefact: whose, by its path.
+        said: what differs, before -> now.
+        artefact: its path.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Difference:
 
 
 class FrozenError(UsageError):
-    """A pipeline that would not make what its lock says; `rows` say what differs."""
+    """A pipeline differs from its lock; `rows` describe the differences."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", rows: Sequence[str] = ()) -> None:
         super().__init__(what, why=why, fix=fix)
@@ -59,14 +59,14 @@ class FrozenError(UsageError):
 
 
 def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
-    """Refuses to run what would not make what the lock says (FrozenError).
+    """Refuse a run that differs from the lock (FrozenError).
 
     Args:
-        cells: those that are asked for; where these are all, the lock may know no others.
+        cells: the requested ones; if these are all, the lock may have no others.
     """
     found = [each for cell in cells for each in comparison.of(cell)]
     if len(cells) == len(comparison.pipeline.cells):
-        found += comparison.left()
+        found += comparison.removed()
     if not found:
         return
     lock, rows = comparison.lock.path, _rows(found)
@@ -74,13 +74,13 @@ def check_frozen(comparison: Comparison, cells: Sequence[Cell]) -> None:
     raise FrozenError(
         f"{count} from {lock}",
         rows=rows,
-        fix=f"undo that; or run without --frozen, look at what changes in {lock.name}, and commit it",
+        fix=f"undo the change, or run without --frozen, review {lock.name} and commit it",
     )
 
 
 @dataclass
 class Comparison:
-    """What the artefacts of a pipeline follow from now, beside what the lock says that they did."""
+    """Compares what the artefacts of a pipeline depend on now with their lock."""
 
     pipeline: Pipeline
     lock: Lock
@@ -88,10 +88,10 @@ class Comparison:
     _stages: dict[tuple[str, str], LockedStage] = field(default_factory=dict)
 
     def of(self, cell: Cell) -> Iterator[Difference]:
-        """What differs of one artefact.
+        """Return the differences of one artefact.
 
         Raises:
-            InputError: something that it follows from is missing or unreadable.
+            InputError: a file that it depends on is missing or unreadable.
         """
         place = place_of(cell, self.pipeline)
         locked = self.lock.artefacts.get(place)
@@ -99,7 +99,7 @@ class Comparison:
             yield Difference("artefact", self._unknown(cell), place)
             return
         if locked.verdict not in RIGHT:
-            said = f"verdict {locked.verdict}: only what is proven or measured can be frozen"
+            said = f"verdict {locked.verdict}: --frozen accepts only proven or measured artefacts"
             yield Difference("proof", said, place)
         before = {stage.name: stage for stage in locked.stages}
         chain = cell.node.chain
@@ -109,11 +109,11 @@ class Comparison:
         for node in chain:
             if node.name in before:
                 stage = self._stage(node, before)
-                for kind, said in _between(before[node.name], stage, Words(node, self.pipeline)):
+                for kind, said in _stage_differences(before[node.name], stage, Spelling(node, self.pipeline)):
                     yield Difference(kind, said, place)
 
-    def left(self) -> Iterator[Difference]:
-        """What the lock has and the file has not."""
+    def removed(self) -> Iterator[Difference]:
+        """Return the artefacts of the lock that the file no longer has."""
         wanted = {place_of(cell, self.pipeline) for cell in self.pipeline.cells}
         names = {cell.name for cell in self.pipeline.cells}
         for place, locked in self.lock.artefacts.items():
@@ -127,7 +127,7 @@ class Comparison:
         return f"in {self.pipeline.path}, not in the lock"
 
     def _stage(self, node: Node, before: Mapping[str, LockedStage]) -> LockedStage:
-        """What the product of `node` follows from now, if those before it are what the lock says."""
+        """Return what the product of `node` depends on now, given the locked products before it."""
         made = tuple(before[each.name].product if each.name in before else "" for each in node.chain[:-1])
         origin = self._origin(node, before)
         known = self._stages.get((node.name, origin))
@@ -137,7 +137,7 @@ class Comparison:
         return known
 
     def _origin(self, node: Node, before: Mapping[str, LockedStage]) -> str:
-        """Digest of what the product is proven against: the model, or what the export has made of it."""
+        """Return the digest of the model that the product is proven against, or of its export."""
         first = node.chain[0]
         if first.step is None and first is not node:
             return before[first.name].product if first.name in before else ""
@@ -147,28 +147,32 @@ class Comparison:
 
 
 def digest_of_model(model: NamedModel) -> str:
-    """SHA-256 of a model with all its files."""
+    """Return the SHA-256 of a model with all its files."""
     origin = model.origin
-    return contents.digest_of(contents.whole(origin)) if isinstance(origin, Artifact) else origin.digest()
+    return (
+        contents.digest_of(contents.with_external_data(origin))
+        if isinstance(origin, Artifact)
+        else origin.digest()
+    )
 
 
 @dataclass(frozen=True)
-class Words:
-    """How the user calls what belongs to a node."""
+class Spelling:
+    """The names of a node's parts in the pipeline file."""
 
     node: Node
     pipeline: Pipeline
 
     @property
     def owner(self) -> str:
-        """The section of the file that has the options of the node."""
+        """The section with the options of the node."""
         if self.node.step is None:
             return f"models.{self.node.model.name}.export"
         name = self.node.name.removeprefix(f"{self.node.model.name}/")
         first = name.partition("/")[0]
         if any(
             cell.target == first for cell in self.pipeline.cells
-        ):  # perhaps another's, who has the same made
+        ):  # perhaps of another target with the same node
             return f"targets.{first}"
         return f"stages.{name}"
 
@@ -180,8 +184,8 @@ class Words:
 _IN_WORDS = {"stage", "source", "options", "proof", CODE}
 
 
-def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple[str, str]]:
-    """Kind and words of all that differs between two states of a stage."""
+def _stage_differences(was: LockedStage, now: LockedStage, words: Spelling) -> Iterator[tuple[str, str]]:
+    """Return kind and description of each difference between two states of a stage."""
     if was.said["stage"] != now.said["stage"]:
         yield "option", f"{words.owner}: {was.said['stage']} -> {now.said['stage']}"
         return
@@ -189,28 +193,28 @@ def _between(was: LockedStage, now: LockedStage, words: Words) -> Iterator[tuple
         digests = f"{_short(was.said['source'])} -> {_short(now.said['source'])}"
         yield "source", f"{words.source}: the model has changed, {digests}"
     params, proof = params_of(words.node), words.node.validation
-    yield from _options(words.owner, params, was.said["options"], now.said["options"])
+    yield from _option_differences(words.owner, params, was.said["options"], now.said["options"])
     if proof is None or "proof" not in was.said:
         if ("proof" in was.said) != (proof is not None):
             yield "proof", f"validate of {words.owner}: " + ("none -> some" if proof else "some -> none")
     else:
-        yield from _options("validate", proof, was.said["proof"], now.said["proof"])
+        yield from _option_differences("validate", proof, was.said["proof"], now.said["proof"])
     with importable_from(words.pipeline.folder):
-        found = [changed(each) for each in code_in(was, words.pipeline.folder)]
+        found = [find_change(each) for each in code_in(was, words.pipeline.folder)]
     yield from (("files", f"{words.owner}: {said}") for said in found if said)
     for name in sorted((was.said.keys() | now.said.keys()) - _IN_WORDS):
         if was.said.get(name) != now.said.get(name):
-            values = f"{shown(was.said.get(name))} -> {shown(now.said.get(name))}"
+            values = f"{show(was.said.get(name))} -> {show(now.said.get(name))}"
             yield "files", f"{words.owner}, {name}: {values}"
     for name in sorted(was.versions.keys() | now.versions.keys()):
         if was.versions.get(name) != now.versions.get(name):
             yield "version", f"{name} {was.versions.get(name, 'none')} -> {now.versions.get(name, 'none')}"
 
 
-def _options(
+def _option_differences(
     owner: str, params: BaseModel, was: Mapping[str, Any], now: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """What differs between two sets of options, in which those with their default value are left out."""
+    """Return the differences between two sets of options, which leave out default values."""
     for name in sorted(was.keys() | now.keys()):
         if name in was and name in now and was[name] == now[name]:
             continue
@@ -221,20 +225,20 @@ def _options(
                 f"{owner}.{name}: {getattr(params, name, '')} has changed, {changes(before, after)}",
             )
         else:
-            yield "option", f"{owner}.{name}: {shown(before)} -> {shown(after)}"
+            yield "option", f"{owner}.{name}: {show(before)} -> {show(after)}"
 
 
 def is_content(value: Any) -> bool:
-    """Whether it stands for what lies at a path (contents.described)."""
+    """Whether it is the digest of a file or folder (digests.describe)."""
     return isinstance(value, dict) and "sha256" in value
 
 
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
-    return ", ".join(f"{name} {shown(was.get(name))} -> {shown(now.get(name))}" for name in sorted(names))
+    return ", ".join(f"{name} {show(was.get(name))} -> {show(now.get(name))}" for name in sorted(names))
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     if isinstance(value, str):
         return _short(value) if len(value) == 64 else value
     return "none" if value is None else json.dumps(value, default=str)
@@ -245,7 +249,7 @@ def _short(digest: str) -> str:
 
 
 def _rows(found: Iterable[Difference]) -> list[str]:
-    """A line for each thing that differs, with the artefacts that it concerns."""
+    """Return a line for each difference, with its artefacts."""
     concerned: dict[str, list[str]] = {}
     for each in found:
         if each.artefact not in concerned.setdefault(each.said, []):

@@ -1,8 +1,8 @@
-"""The lock as a file: YAML that a reviewer reads, in an order that never changes, each stage and version written once.
+"""The lock as a file: YAML for reviewers, in a fixed order, with each stage and version written once.
 
-A stage that several artefacts share has one entry under its node's name. Runs of single targets may leave artefacts
-that were made from different states of it: then each state has an entry, with the beginning of its digest behind the
-name. Likewise a version stands at the head of the file unless stages disagree on it.
+A stage that several artefacts share has one entry under its node's name. If artefacts were made from different states
+of a stage, as after runs of single targets, each state has an entry with a digest behind the name. A version is
+written at the top of the file unless stages differ in it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from onnxport.core.errors import UsageError
 from onnxport.pipelines.lock.entries import LockedArtefact, LockedFiles, LockedStage
 
 FORM: Literal[1] = 1
-# The key that tells our lock from those of other programs, and the version of its form.
+# The key that marks our locks, and the version of their form.
 MARK = "onnxport_lock"
 _HEAD = """\
 # Written by onnxport run: what each artefact was made from, and its bytes. Commit it with {pipeline}; do not edit it.
 """
 ANEW = "restore it from version control, or delete it: a run without --frozen writes it anew"
 
-# What follows the name of a stage that has several states.
+# The suffix of a stage with several states.
 _STATE = re.compile("@[0-9a-f]{12}$")
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _OnOneLine(list[str]):
-    """Is written in brackets."""
+    """A list written in brackets."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without marks for what is the same object."""
+    """Writes no anchors and aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -96,7 +96,7 @@ class LockForm(_Section):
 
 
 def schema() -> str:
-    """docs/schema/pipeline-lock.schema.json, whose copy in the repository a test holds to this."""
+    """Return the JSON Schema of the lock, docs/schema/pipeline-lock.schema.json."""
     head = {
         "$schema": GenerateJsonSchema.schema_dialect,
         "$id": f"urn:onnxport:schema:pipeline-lock:{FORM}",
@@ -106,14 +106,14 @@ def schema() -> str:
 
 
 def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
-    """The file's content.
+    """Return the file's content.
 
     Args:
         pipeline: name of the pipeline's file.
         artefacts: by their path from its folder.
     """
     stages = {id(stage): stage for each in artefacts.values() for stage in each.stages}.values()
-    names, versions = _names(stages), _agreed(stages)
+    names, versions = _names(stages), _common_versions(stages)
     content = {
         MARK: FORM,
         "pipeline": pipeline,
@@ -126,11 +126,11 @@ def text_of(pipeline: str, artefacts: Mapping[str, LockedArtefact]) -> str:
     return _HEAD.format(pipeline=pipeline) + written
 
 
-def parsed(path: Path, text: str) -> dict[str, LockedArtefact]:
-    """The artefacts of the lock with this content, by their path from its folder.
+def parse(path: Path, text: str) -> dict[str, LockedArtefact]:
+    """Return the artefacts of a lock, by their path from its folder.
 
     Raises:
-        UsageError: it is damaged or of another version; with the line.
+        UsageError: the lock is damaged or of another version; the message has the line.
     """
     lines: dict[tuple[str | int, ...], int] = {}
     try:
@@ -138,13 +138,13 @@ def parsed(path: Path, text: str) -> dict[str, LockedArtefact]:
         if root is not None:
             for place, line in _lines(root, ()):
                 if lines.setdefault(place, line) != line:
-                    raise UsageError(f"{path}:{line} is damaged, {place[-1]} stands twice", fix=ANEW)
+                    raise UsageError(f"{path}:{line} is damaged: the key {place[-1]} occurs twice", fix=ANEW)
         data = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise UsageError(f"{where} is damaged, it is no YAML", why=why, fix=ANEW) from error
+        raise UsageError(f"{where} is damaged: it is no YAML", why=why, fix=ANEW) from error
     if not isinstance(data, dict) or MARK not in data:
         raise UsageError(f"{path} is no lock of onnxport", why=f"it has no key {MARK}", fix=ANEW)
     if data[MARK] != FORM:
@@ -214,7 +214,7 @@ def _stage(stage: LockedStage, agreed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _names(stages: Iterable[LockedStage]) -> dict[str, str]:
-    """What each state of a stage is called: as its node, unless that has several."""
+    """Return the name of each state of a stage: its node's, unless the node has several states."""
     states: dict[str, set[str]] = {}
     for stage in stages:
         states.setdefault(stage.name, set()).add(_state(stage))
@@ -225,8 +225,8 @@ def _names(stages: Iterable[LockedStage]) -> dict[str, str]:
     }
 
 
-def _agreed(stages: Iterable[LockedStage]) -> dict[str, str]:
-    """The versions on which all stages agree that need them."""
+def _common_versions(stages: Iterable[LockedStage]) -> dict[str, str]:
+    """Return the versions that are the same in all stages that need them."""
     found: dict[str, set[str]] = {}
     for stage in stages:
         for name, text in stage.versions.items():
@@ -240,7 +240,7 @@ def _state(stage: LockedStage) -> str:
 
 
 def _lines(node: yaml.Node, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], int]]:
-    """The line, from 1, of every key and item."""
+    """Return the line, from 1, of every key and item."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield (*place, str(key.value)), key.start_mark.line + 1

@@ -1,4 +1,4 @@
-"""The lock in a run: asked before anything is made, held to what comes out, and brought up to date behind it."""
+"""The lock in a run: checked before it, compared with its products, and updated after it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from onnxport.pipelines.lock.file import Lock, lock_of, place_of, update
 from onnxport.validate.report import RIGHT
 
 
-class Keeper:
-    """Keeps the lock of one run.
+class LockGuard:
+    """Checks and updates the lock in one run.
 
     Args:
-        cells: those that are asked for.
-        frozen: whether all has to be as the lock says, which is then not written.
+        cells: the requested ones.
+        frozen: whether everything must match the lock, which is then not written.
 
     Raises:
-        UsageError: the lock is damaged; or `frozen`, and there is none or something differs.
+        UsageError: the lock is damaged; or, if `frozen`, missing or different.
     """
 
     def __init__(self, pipeline: Pipeline, cells: Sequence[Cell], *, frozen: bool) -> None:
         self._pipeline, self._made = pipeline, dict[str, LockedArtefact]()
-        lock = Lock.read(lock_of(pipeline.path))  # what is damaged is refused before anything runs
+        lock = Lock.read(lock_of(pipeline.path))  # a damaged lock is refused before anything runs
         self._frozen: Lock | None = None
         if frozen:
             if lock is None:
@@ -47,15 +47,15 @@ class Keeper:
             check_frozen(Comparison(pipeline, lock), cells)
             self._frozen = lock
 
-    def seal(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
-        """Notes what is about to be delivered, and gives its bytes.
+    def record(self, cell: Cell, artifact: Artifact, entries: Mapping[str, Entry]) -> LockedFiles:
+        """Record a product that is about to be delivered, and return its digests.
 
         Args:
             artifact: as it will be at the cell's output, wherever it is now.
             entries: products by node.
 
         Raises:
-            NotProvenError: the run is frozen and this is not what the lock says, or unproven.
+            NotProvenError: the run is frozen, and the product differs from the lock or is unproven.
         """
         entry = entries[cell.node.name]
         locked = LockedArtefact(
@@ -78,7 +78,7 @@ class Keeper:
         return with_code(stage, entry.report.consulted, self._pipeline.folder)
 
     def close(self) -> None:
-        """Writes what was noted, unless the run is frozen.
+        """Write the recorded products to the lock, unless the run is frozen.
 
         Raises:
             UsageError: the lock was damaged meanwhile.
@@ -91,15 +91,14 @@ class Keeper:
 def _check(output: Path, now: LockedArtefact, before: LockedArtefact) -> None:
     if now.verdict not in RIGHT:
         raise NotProvenError(
-            f"{output} is {now.verdict}, and --frozen delivers what is proven or measured only"
+            f"{output} is {now.verdict}, but --frozen delivers only proven or measured artefacts"
         )
     if now.made.digest == before.made.digest:
         return
     pairs = zip(before.stages, now.stages, strict=True)
     first = next((stage.name for was, stage in pairs if was.product != stage.product), "its delivery")
     raise NotProvenError(
-        f"{output} has other bytes than the lock says, {before.made.digest[:12]} -> {now.made.digest[:12]}",
-        why=f"{first} gave something else from the same inputs, as on another kind of CPU or with another build "
-        "of a library",
-        fix="it was not delivered; make it on a machine like the one that made the lock, or run without --frozen",
+        f"{output} has other bytes than the lock, {before.made.digest[:12]} -> {now.made.digest[:12]}",
+        why=f"{first} returned something else for the same inputs; another CPU or library build can cause this",
+        fix="it was not delivered; use a machine like the one that made the lock, or run without --frozen",
     )

@@ -1,4 +1,4 @@
-"""What a lock knows of an artefact: its bytes, and the stages that made it with all that they followed from."""
+"""The entries of a lock: an artefact's digests, and the stages that made it with all that they depended on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from onnxport.pipelines.graph.cache_keys import Inputs, machine
 from onnxport.pipelines.report_assembly import moves
 from onnxport.reports.run_report import ConsultedRecord
 
-# What keys.inputs_of has beside: the cache's own affairs, what stands with the stages before, what shapes no bytes, and
-# the digest of our own code, which would change every lock with every commit of ours. The version tells a release, and
-# the bytes tell the rest.
+# Parts of a cache key that a lock leaves out: its form, what the stages before have, what changes no bytes, and the
+# digest of our own code, which changes with every commit of ours.
 _NOISE = frozenset(("form", "before", "latency"))
 _OUR_CODE = "sources"
-# Beside them: what the user's own code was, which is not known before it ran.
+# The user's own code, which is not known before it ran.
 CODE = "code"
 
 
@@ -34,10 +33,10 @@ class LockedStage:
 
     Attributes:
         name: the node's.
-        said: what its product followed from, by name: "stage", "source", "options" and "proof" that are not their
-            defaults, with digests for the files that they name, and whatever else the key of the cache has.
+        said: what its product depended on, by name: "stage", "source", non-default "options" and "proof", with digests
+            of their files, and the other parts of the cache key.
         versions: of Python, the platform and the libraries.
-        product: digest of what it made; empty where that is not known.
+        product: digest of its product; empty if unknown.
     """
 
     name: str
@@ -51,8 +50,8 @@ class LockedFiles:
     """The bytes of an artefact.
 
     Attributes:
-        files: SHA-256 of each file, the main one first; by its name, in a folder by its way inside.
-        digest: of all, as Artifact.digest has it.
+        files: SHA-256 of each file by its name, the main one first; in a folder by its relative path.
+        digest: of all, as Artifact.digest returns it.
         size: bytes of all.
     """
 
@@ -62,7 +61,7 @@ class LockedFiles:
 
     @classmethod
     def of(cls, artifact: Artifact, output: Path) -> LockedFiles:
-        """Those that `artifact` will have at `output`."""
+        """Return the digests that `artifact` will have at `output`."""
         if artifact.is_folder:
             final, places = artifact, {file: file for file in artifact.files}
         else:
@@ -93,27 +92,27 @@ class LockedArtefact:
 
     @property
     def name(self) -> str:
-        """The cell's."""
+        """The name of its cell."""
         return "/".join((self.model, self.target, *self.matrix.values()))
 
 
 def stage_of(node: Node, inputs: Inputs | Mapping[str, Any], product: str = "") -> LockedStage:
-    """The stage of `node`, whose product follows from `inputs` (keys.inputs_of) and code of the user's own, if any."""
+    """Return the stage of `node`, whose product depends on `inputs` (cache_keys.inputs_of)."""
     said = {key: value for key, value in json.loads(json.dumps(dict(inputs))).items() if key not in _NOISE}
     versions = {name: text for name, text in said.pop("versions").items() if name != _OUR_CODE}
     versions |= {name: said.pop(name) for name in machine()}
     params, proof = params_of(node), said.pop("proof")
-    said["options"] = _told(params, said.pop("params"))
+    said["options"] = _non_defaults(params, said.pop("params"))
     if node.validation is not None and proof is not None:
-        said["proof"] = _told(node.validation, proof)
+        said["proof"] = _non_defaults(node.validation, proof)
     return LockedStage(node.name, said, versions, product)
 
 
 def with_code(stage: LockedStage, consulted: ConsultedRecord | None, folder: Path) -> LockedStage:
-    """A stage with the user's own code that took part, as it was found when it ran.
+    """Return a stage with the user code that took part in it.
 
-    Of an export, whose process has nothing else, with the libraries too. Elsewhere it is a metric: it shapes no bytes,
-    and what else its process has loaded depends on what that did before.
+    Libraries count for an export only, which has its own process. Other user code is a metric: it changes no bytes, and
+    its process may have loaded libraries before.
     """
     if consulted is None:
         return stage
@@ -129,21 +128,21 @@ def with_code(stage: LockedStage, consulted: ConsultedRecord | None, folder: Pat
 
 
 def code_in(stage: LockedStage, folder: Path) -> Iterator[ConsultedRecord]:
-    """Each module, file and library that a stage has from `with_code`."""
+    """Return each module, file and library that `with_code` added to a stage."""
     for part, found in stage.said.get(CODE, {}).items():
         for name, state in found.items():
             yield ConsultedRecord(**{part: {str(folder / name) if part == "files" else name: state}})
 
 
 def params_of(node: Node) -> BaseModel:
-    """The options of a node's stage."""
+    """Return the options of a node's stage."""
     params = node.model.export if node.step is None else node.step.params
     assert params is not None, "a node without a step is an export"
     return params
 
 
 def source_of(model: NamedModel, folder: Path) -> str:
-    """How the lock names a model."""
+    """Return a model's name in the lock."""
     origin = model.origin
     if isinstance(origin, Source) and origin.is_factory:
         return origin.name
@@ -151,18 +150,18 @@ def source_of(model: NamedModel, folder: Path) -> str:
 
 
 def relative(path: Path, folder: Path) -> str:
-    """The way from `folder` to `path`, the same on every system."""
+    """Return the relative path from `folder` to `path`, with slashes on every system."""
     return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
 
 
-def _told(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Of `described` (keys.described) what is not the default."""
+def _non_defaults(params: BaseModel, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of `described` (cache_keys.describe_params) that is not the default."""
     fields = type(params).model_fields
     usual = {name for name in fields if getattr(params, name) == default_of(params, name)}
     return {name: value for name, value in described.items() if name not in usual}
 
 
 def default_of(params: BaseModel, name: str) -> Any:
-    """The default of an option; None where there is none, or no such option."""
+    """Return the default of an option; None without a default, or for an unknown option."""
     known = type(params).model_fields.get(name)
     return None if known is None or known.is_required() else known.get_default(call_default_factory=True)

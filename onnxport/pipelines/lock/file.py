@@ -1,4 +1,4 @@
-"""The lock on disk: where it is, read, and brought up to date by runs of which several may end at once."""
+"""The lock on disk: its path, reading, and updates by runs that may end at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from onnxport.core.errors import InputError
 from onnxport.formats.artifact import Staging, writing
 from onnxport.pipelines.config.pipeline import Cell, Pipeline
-from onnxport.pipelines.lock.document import parsed, text_of
+from onnxport.pipelines.lock.document import parse, text_of
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
 
 SUFFIX = ".lock"
@@ -19,7 +19,7 @@ SUFFIX = ".lock"
 
 @dataclass(frozen=True)
 class Lock:
-    """What a lock says.
+    """The content of a lock.
 
     Attributes:
         artefacts: by their path from its folder.
@@ -30,10 +30,10 @@ class Lock:
 
     @classmethod
     def read(cls, path: Path) -> Lock | None:
-        """The lock at `path`; None where there is no file.
+        """Read the lock at `path`; None if there is no file.
 
         Raises:
-            UsageError: it is damaged or of another version; with the line.
+            UsageError: it is damaged or of another version; the message has the line.
             InputError: it cannot be read.
         """
         try:
@@ -44,21 +44,21 @@ class Lock:
             text = "\0"  # which YAML refuses
         except OSError as error:
             raise InputError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-        return cls(path, parsed(path, text))
+        return cls(path, parse(path, text))
 
 
 def lock_of(pipeline: Path) -> Path:
-    """Where the lock of a pipeline's file is."""
+    """Return the path of the lock of a pipeline's file."""
     return pipeline.with_suffix(SUFFIX)
 
 
 def place_of(cell: Cell, pipeline: Pipeline) -> str:
-    """What a lock calls the artefact of a cell."""
+    """Return the key of a cell's artefact in the lock."""
     return relative(cell.output, pipeline.folder)
 
 
 def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
-    """Writes `made` to the pipeline's lock, beside what stands there of other artefacts of the file.
+    """Write `made` to the pipeline's lock, and keep the entries of other artefacts of the file.
 
     Raises:
         UsageError: the lock that is there is damaged.
@@ -66,27 +66,27 @@ def update(pipeline: Pipeline, made: Mapping[str, LockedArtefact]) -> None:
     """
     path = lock_of(pipeline.path)
     wanted = {place_of(cell, pipeline) for cell in pipeline.cells}
-    with writing(path, "the pipeline"), _alone(path.parent):
+    with writing(path, "the pipeline"), _exclusive(path.parent):
         before = Lock.read(path)
         kept = {} if before is None else before.artefacts
         artefacts = {place: each for place, each in {**kept, **made}.items() if place in wanted}
         text = text_of(pipeline.path.name, artefacts)
-        if (before is None and not artefacts) or (before is not None and _is(path, text)):
+        if (before is None and not artefacts) or (before is not None and _has_text(path, text)):
             return
         with Staging(path, "the pipeline") as staging:
             staged = staging.folder / path.name
             staged.write_text(text, encoding="utf-8", newline="\n")
             staging.commit({staged: path})
-            Staging.settled = False  # Ctrl-C is in time for what still comes
+            Staging.settled = False  # Ctrl-C may still stop what follows
 
 
-def _is(path: Path, text: str) -> bool:
+def _has_text(path: Path, text: str) -> bool:
     return path.read_bytes() == text.encode()
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Has other runs that update a lock in `folder` wait; where the system has no such lock, the last one wins."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Make other runs that update a lock in `folder` wait; on systems without flock the last one wins."""
     try:
         import fcntl
     except ImportError:

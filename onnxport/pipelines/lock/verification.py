@@ -1,4 +1,4 @@
-"""Provenance: which source, stages and versions made an artefact, and whether that still holds."""
+"""Verifies the provenance of an artefact: its source, stages and versions, and what changed since."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from onnxport.pipelines.lock.differences import Comparison, Difference, is_conte
 from onnxport.pipelines.lock.document import MARK
 from onnxport.pipelines.lock.entries import LockedArtefact, relative
 from onnxport.pipelines.lock.file import SUFFIX, Lock
-from onnxport.pipelines.provenance import numbered
 from onnxport.pipelines.registry import STAGES, TARGETS
+from onnxport.pipelines.runner.provenance import number_names
 from onnxport.reports.verification import Check, StageRecord, Subject, Verification
 from onnxport.validate.report import RIGHT
 
 
 def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> Verification:
-    """Asks an artefact where it comes from, and whether that still holds.
+    """Return the provenance of an artefact, and whether it still holds.
 
     Args:
-        lock: that of its pipeline; looked for in its folder and those above unless given.
-        source: the model, where that is not at the place that the lock names.
+        lock: of its pipeline; searched in its folder and those above unless given.
+        source: the model, if it is not where the lock says.
 
     Raises:
         UsageError: the lock is missing or damaged.
-        InputError: the artefact is missing, unreadable, or none of ours.
+        InputError: the artefact is missing, unreadable, or not made by onnxport.
     """
     artifact = Artifact.open(path)
-    known = _given(lock) if lock is not None else _found(artifact.path)
+    known = _read_lock(lock) if lock is not None else _find_lock(artifact.path)
     if known is None:
         return _by_note(artifact, source)
     place = _place_in(known, artifact)
@@ -48,7 +48,7 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
         return _by_lock(artifact, _Entry(known, place), source)
     note = _note(artifact)
     if lock is None and not any(_is_of(each, note) for each in known.artefacts.values()):
-        return _by_note(artifact, source, f"{known.path} is not about it")
+        return _by_note(artifact, source, f"{known.path} does not list it")
     said = f"{known.path} has no artefact with these bytes"
     return _by_note(artifact, source).model_copy(
         update={
@@ -58,15 +58,15 @@ def verify(path: Path, lock: Path | None = None, source: Path | None = None) -> 
     )
 
 
-def _given(path: Path) -> Lock:
+def _read_lock(path: Path) -> Lock:
     lock = Lock.read(path)
     if lock is None:
         raise UsageError(f"there is no lock {path}", fix="give the pipeline.lock that a run wrote")
     return lock
 
 
-def _found(artifact: Path) -> Lock | None:
-    """The nearest lock that lists the artefact; where none does, the nearest."""
+def _find_lock(artifact: Path) -> Lock | None:
+    """Return the nearest lock that lists the artefact; if there is none, the nearest lock."""
     locks: list[Lock] = []
     for folder in artifact.absolute().parents:
         for file in sorted(folder.glob(f"*{SUFFIX}")):
@@ -78,7 +78,7 @@ def _found(artifact: Path) -> Lock | None:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether a lock is not another program's; without reading all of it, or taking it for YAML."""
+    """Whether a lock is ours; reads only its beginning."""
     try:
         with file.open("rb") as stream:
             return MARK.encode() in stream.read(4096)
@@ -88,7 +88,7 @@ def _is_ours(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a lock says of one artefact."""
+    """The entry of one artefact in a lock."""
 
     lock: Lock
     place: str
@@ -103,7 +103,7 @@ class _Entry:
 
 
 def _place_in(lock: Lock, artifact: Artifact) -> str | None:
-    """What the lock calls the artefact: by its path or, where it was copied elsewhere, by its bytes."""
+    """Return the artefact's key in the lock, by its path or, if it was copied, by its bytes."""
     place = relative(artifact.path, lock.path.parent)
     if place in lock.artefacts:
         return place
@@ -112,7 +112,7 @@ def _place_in(lock: Lock, artifact: Artifact) -> str | None:
 
 
 def _bytes_of(artifact: Artifact) -> str:
-    """What tells an artefact by its main file, or by all files of a folder."""
+    """Return the digest of an artefact's main file, or of a folder's files."""
     return digests.digest_of(artifact) if artifact.is_folder else digests.sha256(artifact.path).hex()
 
 
@@ -122,23 +122,23 @@ def _main(locked: LockedArtefact) -> str:
 
 
 def _is_of(locked: LockedArtefact, note: Mapping[str, Any]) -> bool:
-    """Whether a note is that of a locked artefact: then the bytes have to be so as well."""
+    """Whether a note is that of a locked artefact; its bytes must then match too."""
     stages = [stage for stage in locked.stages if stage.said["stage"] != "export"]
-    names = numbered([stage.said["stage"] for stage in stages])
+    names = number_names([stage.said["stage"] for stage in stages])
     versions = locked.stages[-1].versions
     return (
         note["source"] == locked.stages[-1].said["source"]
         and note["options"].keys() == set(names)
         and all(versions.get(name, version) == version for name, version in note["made_by"].items())
         and all(
-            _told(stage.said["stage"], note["options"][name]) == _plain(stage.said["options"])
+            _non_defaults(stage.said["stage"], note["options"][name]) == _without_files(stage.said["options"])
             for name, stage in zip(names, stages, strict=True)
         )
     )
 
 
-def _told(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a note that are not their defaults, as a lock has them."""
+def _non_defaults(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the non-default options of a note, as a lock has them."""
     known = {**TARGETS, **STAGES}.get(stage)
     usual = (
         {} if known is None else {name: field.default for name, field in known.params.model_fields.items()}
@@ -147,16 +147,16 @@ def _told(stage: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in usual or value != usual[name]}
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a lock that a note has too: those that name no files."""
+def _without_files(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a lock that name no files; a note has only these."""
     return {name: value for name, value in options.items() if not is_content(value)}
 
 
 def _note(artifact: Artifact) -> Mapping[str, Any]:
-    """What the artefact says of itself.
+    """Return the note in the artefact.
 
     Raises:
-        InputError: nothing that is ours, or it cannot be read.
+        InputError: it has no note of ours, or cannot be read.
     """
     from onnxport.inspection import inspect_model
 
@@ -171,20 +171,20 @@ def _note(artifact: Artifact) -> Mapping[str, Any]:
 
 
 def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lock") -> Verification:
-    """What the artefact itself can tell."""
+    """Verify an artefact by its own note only."""
     note = _note(artifact)
     stages = [
-        StageRecord(name=name, stage=stage, options=_told(stage, options))
+        StageRecord(name=name, stage=stage, options=_non_defaults(stage, options))
         for name, options in sorted(note["options"].items(), key=lambda each: each[0] in TARGETS)
         for stage in [name.partition("#")[0]]
     ]
     checks = [
-        Check(subject="bytes", status="unknown", said=f"{why}, so that a change would not be seen"),
+        Check(subject="bytes", status="unknown", said=f"{why}, so a change cannot be detected"),
         _proof("unproven" if note["validation"] == "skipped" else "proven"),
         _given_source(source, note["source"])
         if source is not None
         else Check(subject="source", status="unknown", said="give it with --source"),
-        Check(subject="files", status="unknown", said=f"{why}, which has the samples' digests"),
+        Check(subject="files", status="unknown", said=f"{why}; only a lock has the samples' digests"),
         _versions(note["made_by"]),
     ]
     return Verification(
@@ -200,7 +200,7 @@ def _by_note(artifact: Artifact, source: Path | None, why: str = "there is no lo
 
 
 def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verification:
-    """What the lock says of it, and what has changed since."""
+    """Verify an artefact by its entry in the lock."""
     locked = entry.locked
     versions = {name: text for stage in locked.stages for name, text in stage.versions.items()}
     checks = [_bytes(artifact, locked), _proof(locked.verdict), *_inputs(entry, source)]
@@ -220,7 +220,7 @@ def _by_lock(artifact: Artifact, entry: _Entry, source: Path | None) -> Verifica
 
 
 def _bytes(artifact: Artifact, locked: LockedArtefact) -> Check:
-    """Of all files that the lock lists and, in a folder, of no others."""
+    """Compare all files with the lock; a folder may have no others."""
     root = artifact.path if artifact.is_folder else artifact.path.parent
     main = None if artifact.is_folder else next(iter(locked.made.files))
     wrong = []
@@ -251,7 +251,7 @@ _SUBJECTS: Mapping[str, Subject] = {
 
 
 def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
-    """Whether source, samples, the user's code and options are what they were."""
+    """Check source, samples, user code and options for changes."""
     asked: tuple[Subject, ...] = ("files", "options")
     if source is not None:
         yield _given_source(source, *(stage.said["source"] for stage in entry.locked.stages))
@@ -269,10 +269,10 @@ def _inputs(entry: _Entry, source: Path | None) -> Iterator[Check]:
 
 
 def _differences(entry: _Entry) -> Iterator[Difference]:
-    """Between what the artefact would be made from now and what it was.
+    """Return the differences between the artefact's present and locked inputs.
 
     Raises:
-        OnnxportError: the pipeline, or something that it names, is not there.
+        OnnxportError: the pipeline, or a file that it names, is missing.
     """
     file = next((file for file in _pipelines(entry.lock.path) if file.is_file()), None)
     if file is None:
@@ -291,9 +291,9 @@ def _pipelines(lock: Path) -> Iterable[Path]:
 
 
 def _given_source(path: Path, *expected: str) -> Check:
-    """Whether the model at `path` is one of those that are expected: the model, or the ONNX file exported from it."""
+    """Check that the model at `path` is the expected model, or the ONNX file exported from it."""
     if path.suffix.lower() == ".onnx":
-        digest = digests.digest_of(digests.whole(Artifact.open(path)))
+        digest = digests.digest_of(digests.with_external_data(Artifact.open(path)))
     else:
         digest = Source.of(path).digest()
     holds = digest in expected
@@ -306,18 +306,18 @@ def _given_source(path: Path, *expected: str) -> Check:
 
 
 def _versions(made: Mapping[str, str]) -> Check:
-    """What a run on this machine would use now."""
+    """Compare the versions with those on this machine."""
     changed = [
         f"{name} {version} -> {here or 'none'}"
         for name, version in sorted(made.items())
-        if (here := _here(name, version)) != version
+        if (here := _installed_version(name, version)) != version
     ]
     said = f"a run would use {', '.join(changed)}" if changed else "a run would use the same"
     return Check(subject="versions", status="later" if changed else "holds", said=said)
 
 
-def _here(name: str, unknown: str) -> str | None:
-    """The version of `name` on this machine; `unknown` for what is nothing that we could ask, as a plugin's."""
+def _installed_version(name: str, unknown: str) -> str | None:
+    """Return the version of `name` on this machine; `unknown` for a tool in a separate environment."""
     import importlib.metadata
 
     known = {"onnxport": __version__, **machine()}

@@ -1,10 +1,9 @@
-"""What a user may set about `debug`: the options of validation and a few of its own."""
+"""The options of `onnxport debug`: those of validation and a few more."""
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from onnxport.core.memory import Size, bytes_of
+from onnxport.core.memory import bytes_of
+from onnxport.core.option_types import MemoryLimit, option
 from onnxport.validate.params import ValidateParams
 
 _SEARCH = "2GB"  # unless the user says how much
@@ -13,15 +12,12 @@ _SEARCH = "2GB"  # unless the user says how much
 class DebugParams(ValidateParams):
     """The search for the node at which a candidate begins to differ."""
 
-    memory_limit: Size | None = Field(
+    memory_limit: MemoryLimit = option(
+        "Maximum memory for running the two models and for the search, as 500MB or 2GB. With less, it looks at fewer "
+        "values at once. [default: 2GB for the search]",
         default=None,
-        description="Memory that running the two models and the search may take, as 500MB or 2GB; with less it looks "
-        "at fewer values at once. [default: 2GB for the search]",
-        json_schema_extra={"metavar": "SIZE"},
     )
-    layers: bool = Field(
-        default=False, description="Show the figures of the intermediate values also where the two agree."
-    )
+    layers: bool = option("Also show intermediate values where the two models agree.", default=False)
 
     @property
     def searched_within(self) -> str:

@@ -17,7 +17,7 @@ _NOT_THERE = ("does not exist", "no file matches", "is empty;", "there is no mod
 NO_PIPELINE: dict[str | bytes, str] = {
     "": "pipeline.yaml is empty; begin it with version: 1",
     "# only a comment\n": "pipeline.yaml is empty; begin it with version: 1",
-    "just text": "1: 'just text' stands where keys are expected; begin with version: 1",
+    "just text": "1: 'just text' where keys are expected; begin with version: 1",
     "version: 1\n\tmodel: x\n": "2 is no YAML: found character '\\t' that cannot start any token; indent with spaces",
     b"version: 1\nmodel: \xff\n": "2 is not UTF-8; save the file as UTF-8",
     b"\xff\xfev\0": "1 is not UTF-8; save the file as UTF-8",
@@ -72,7 +72,7 @@ def test_faults_stand_in_the_order_of_the_lines(pipeline: Read) -> None:
 def test_aliases_that_explode_are_refused(pipeline: Read) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    with pytest.raises(OnnxportError, match="too much for a pipeline"):
+    with pytest.raises(OnnxportError, match="too large for a pipeline"):
         pipeline("\n".join(lines))
 
 

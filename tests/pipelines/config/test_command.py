@@ -32,9 +32,9 @@ def test_refused_file_leaves_nothing(sandbox: Sandbox) -> None:
         "error: pipeline.yaml has 3 faults:\n"
         "  pipeline.yaml:4, targets.phone.precisoin: converting to tflite has no option 'precisoin'; did you mean "
         "'precision'?\n"
-        "  pipeline.yaml:5, targets.server.level: 'al' cannot be meant; give 'disable', 'basic', 'extended' or 'all'\n"
-        "  pipeline.yaml:5, targets.server.output: '../x.ort' lies outside of the pipeline's folder: a run writes "
-        "below it alone; give a relative path without ..\n"
+        "  pipeline.yaml:5, targets.server.level: 'al' is not valid; give 'disable', 'basic', 'extended' or 'all'\n"
+        "  pipeline.yaml:5, targets.server.output: '../x.ort' lies outside of the pipeline's folder: a run writes only "
+        "below it; give a relative path without ..\n"
         "exit 2\n"
     )
     assert sandbox.contents() == before

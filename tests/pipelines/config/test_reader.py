@@ -89,7 +89,7 @@ def test_two_files_of_one_name_are_told(project: Path, pipeline: Read) -> None:
     with pytest.raises(OnnxportError) as caught:
         pipeline("version: 1\nmodels: '**/*.onnx'\ntargets: {a: {to: ort}}\n")
     assert faults(caught.value) == [
-        "2, models: other/model.onnx is called 'model', as the model of pipeline.yaml:2, models is; give each a name "
+        "2, models: other/model.onnx has the name 'model', like the model of pipeline.yaml:2, models; give each a name "
         "of its own: models: {NAME: PATH}"
     ]
 

@@ -21,7 +21,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.pipelines.executors import dask_worker
-from onnxport.pipelines.executors.parcel import Parcel, Stays
+from onnxport.pipelines.executors.parcel import NotPortable, Parcel
 from onnxport.pipelines.executors.task import Task
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.registry import OPTIMIZE, QUANTIZE, TARGETS
@@ -174,9 +174,7 @@ def test_another_version_on_the_workers_is_refused(
     code, document = on(scheduler)
     assert code == 2
     (said,) = {node["failure"]["message"] for node in document["nodes"] if node["failure"] is not None}
-    what = (
-        "another code of onnxport than is here" if name == "sources" else f"{name} {own(name)}, and here is 0"
-    )
+    what = "different source code of onnxport" if name == "sources" else f"{name} {own(name)}, not 0 as here"
     assert said.startswith(f"a worker of the cluster has {what}: their results would differ")
 
 
@@ -192,8 +190,8 @@ def test_code_of_a_plugin_that_differs_is_refused(scheduler: str, project: Path,
         provider = dask_worker.plugins.find("stage", "deadly").provider
     finally:
         module.write_text(before)
-    fault = dask_worker._lacking(dask_worker.Wanted({}, provider))
-    assert "another code of acme-deadly 3.1 than is here" in str(fault)
+    fault = dask_worker._find_mismatch(dask_worker.Requirements({}, provider))
+    assert "different source code of acme-deadly 3.1" in str(fault)
     dask_worker.plugins.load.cache_clear()
 
 
@@ -225,7 +223,7 @@ def test_without_dask_the_line_that_mends_it_is_said(project: Path, monkeypatch:
         (("--executor", "dask"), "needs a scheduler"),
         (("--scheduler", "tcp://a:1"), "give --executor dask"),
         (("--executor", "dask", "--scheduler", "localhost"), "no address of a Dask scheduler"),
-        (("--executor", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"), "are of this machine"),
+        (("--executor", "dask", "--scheduler", "tcp://a:1", "--jobs", "2"), "apply to this machine only"),
     ],
 )
 def test_options_that_say_nothing_together(options: tuple[str, ...], says: str, project: Path) -> None:
@@ -246,7 +244,7 @@ def test_a_parcel_opens_elsewhere_as_it_was(task: Task, tmp_path: Path) -> None:
         (Path(), ("digits.onnx",)),
         (Path(), ("samples/0.npz", "samples/1.npz", "samples/2.npz")),
     ]
-    opened = parcel.opened([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    opened = parcel.open([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
     assert opened.origin.path == tmp_path / "a" / "digits.onnx"
     assert opened.validation is not None
     assert opened.validation.inputs == tmp_path / "b" / "samples"
@@ -264,7 +262,7 @@ def test_a_framework_s_model_travels_with_all_of_its_files(project: Path, tmp_pa
     assert [bundle.names for bundle in parcel.bundles] == [
         ("saved/saved_model.pb", "saved/variables/variables.index")
     ]
-    opened = parcel.opened([tmp_path / "a"], tmp_path / "c").origin
+    opened = parcel.open([tmp_path / "a"], tmp_path / "c").origin
     assert isinstance(opened, Source)
     assert (opened.name, opened.files[0]) == (
         str(tmp_path / "a" / "saved"),
@@ -286,5 +284,5 @@ def test_what_needs_more_than_files_stays_here(task: Task) -> None:
         step(OPTIMIZE, level="ort-all"),
         step(TARGETS["tflite"], route="onnx2tf"),
     ):
-        with pytest.raises(Stays):
+        with pytest.raises(NotPortable):
             Parcel.of(replace(task, **change))

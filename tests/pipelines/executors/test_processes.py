@@ -8,9 +8,8 @@ from pathlib import Path
 
 from onnxport.core.child_process import ChildBug, ChildDied
 from onnxport.core.errors import CannotConvertError, Refusal
-from onnxport.pipelines.executors.base import Result
+from onnxport.pipelines.executors.base import Result, Unwatched
 from onnxport.pipelines.executors.processes import Processes
-from onnxport.pipelines.executors.progress import Unwatched
 from onnxport.pipelines.executors.task import Task
 from tests.pipelines.executors.acting import spans, task
 

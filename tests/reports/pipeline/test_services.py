@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxport.cli.workflow_commands import inert, inert_document
+from onnxport.cli.error_output import inert, inert_document
 from onnxport.core.errors import UsageError
 from onnxport.pipelines.config.faults import BadPipelineError
 from onnxport.reports.pipeline import services

@@ -1,4 +1,4 @@
-"""What an artefact says of its making: the same wherever, and in however many processes, it was made."""
+"""The options in an artefact's note; independent of folders and of the number of processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxport.exporters.params import ExportParams
 from onnxport.quantize.params import QuantizeParams
 from onnxport.validate.params import ValidateParams
 
-# Options on which no result depends. Of the commands in environments of their own the versions count.
+# Options that change no result. Of commands in separate environments only the versions count.
 _NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
     QuantizeParams: frozenset(("jobs", "memory_limit", "cache", "scheduler")),
     ValidateParams: frozenset(("timeout", "memory_limit", "report_tensors")),
@@ -22,29 +22,29 @@ _NO_MATTER: Mapping[type[BaseModel], frozenset[str]] = {
 }
 
 
-def settling_nothing(params: type[BaseModel]) -> frozenset[str]:
-    """The options of a params model on which no result depends."""
+def irrelevant_options(params: type[BaseModel]) -> frozenset[str]:
+    """Return the options of a params model that change no result."""
     return _NO_MATTER.get(params, frozenset())
 
 
 def options_of(steps: Iterable[tuple[str, BaseModel]]) -> dict[str, object]:
-    """What the note in an artefact says of the stages that made it: name to options, in their order.
+    """Return the options of stages for the note in an artefact, by name and in order.
 
-    A file or folder that an option names is left out, since it may lie elsewhere tomorrow; its content stands in the
-    lock. A stage that occurs again has its number behind the name.
+    Paths are left out, since files may move; the lock has the digests of their content. A repeated stage has its number
+    behind the name.
     """
     names, params = zip(*steps, strict=True)
-    return dict(zip(numbered(names), map(_without_paths, params), strict=True))
+    return dict(zip(number_names(names), map(_without_paths, params), strict=True))
 
 
-def numbered(names: Sequence[str]) -> list[str]:
-    """Names of stages in their order, with "#2" behind the second of a name."""
+def number_names(names: Sequence[str]) -> list[str]:
+    """Return names of stages in their order, with "#2" behind the second of a name."""
     counts = [names[: number + 1].count(name) for number, name in enumerate(names)]
     return [name if count == 1 else f"{name}#{count}" for name, count in zip(names, counts, strict=True)]
 
 
 def _without_paths(params: BaseModel) -> dict[str, Any]:
-    dumped = params.model_dump(mode="json", exclude=set(settling_nothing(type(params))))
+    dumped = params.model_dump(mode="json", exclude=set(irrelevant_options(type(params))))
     return {name: value for name, value in dumped.items() if not _names_files(getattr(params, name))}
 
 

@@ -1,4 +1,4 @@
-"""What a user is told of an exception, on the command line and in a pipeline's report. Without pydantic."""
+"""Describes exceptions for the user, on the command line and in a pipeline's report. Needs no pydantic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onnxport.core.errors import BUG, MACHINE_FAILED, MISSING_DEPENDENCY, OnnxportError
 from onnxport.pipelines.environment import LIBRARIES
 
-# What the operating system says when the machine is at its end, wherever it hits us.
+# Errors of the operating system about exhausted resources.
 _MACHINE_AT_ITS_END = {
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENOMEM", "EMFILE", "ENFILE", "EROFS")
@@ -18,7 +18,7 @@ _MACHINE_AT_ITS_END = {
 
 @dataclass(frozen=True)
 class Failure:
-    """What is shown of an exception."""
+    """An exception as the user sees it."""
 
     kind: str
     message: str
@@ -26,7 +26,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The sentence and the exit code for `error`."""
+    """Return the message and the exit code for `error`."""
     kind = type(error).__name__
     if isinstance(error, OnnxportError):
         return Failure(kind, str(error), error.exit_code)
@@ -51,7 +51,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _library_of(error: ModuleNotFoundError) -> str:
-    """The sentence about the library that lacks, empty if it is none that we require."""
+    """Return the message about a missing library; empty if we do not require it."""
     missing = (error.name or "").partition(".")[0]
     for library in LIBRARIES.values():
         if library.import_name == missing:

@@ -1,4 +1,4 @@
-"""What an artefact of lower precision is worth on this CPU, for its record: figures, never a reason to refuse it."""
+"""Measures the speedup of a lower precision on this CPU, for its report; it is never a reason to refuse."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ if TYPE_CHECKING:
     from onnxport.pipelines.references import Judges
     from onnxport.quantize.latency import Times
 
-# What has a runtime for this CPU.
+# Formats with a runtime for this CPU.
 TIMED = frozenset(("onnx", "ort", "tflite"))
-UNTIMED = "Core ML models are timed on the device that is to run them"
+UNTIMED = "the time of a Core ML model can be measured only on its target device"
 
 
-def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path) -> Worth:
-    """Times the artefact, and what it would be in float, on the first of the judge's inputs.
+def measure_speedup(
+    before: Callable[[], Artifact], made: Artifact, judge: Judges | None, folder: Path
+) -> Worth:
+    """Time the artefact and its float version on the first of the judge's inputs.
 
     Args:
-        before: gives the latter, for the same runtime.
-        folder: private; it may not exist yet.
+        before: returns the float version, for the same runtime.
+        folder: private; it need not exist.
     """
     if made.format not in TIMED:
         return Worth(why_not=UNTIMED)
     if judge is None:
-        return Worth(why_not="without a proof there are no inputs to run it on")
+        return Worth(why_not="without a proof there are no inputs")
     from onnxport.quantize.speedup import measure_effect
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +48,7 @@ def worth_of(before: Callable[[], Artifact], made: Artifact, judge: Judges | Non
 
 
 def latency_of(times: Times) -> Latency:
-    """The record of what was measured."""
+    """Return the record of a measurement."""
     from onnxport.quantize.latency import milliseconds, speedup
 
     found = speedup(times)
@@ -63,5 +65,5 @@ def latency_of(times: Times) -> Latency:
 
 
 def _rounded(value: float) -> float:
-    """To four digits: more say nothing."""
+    """Round to four significant digits."""
     return float(f"{value:.4g}")

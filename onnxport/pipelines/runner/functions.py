@@ -1,4 +1,4 @@
-"""The further models of a package with several functions (`--function`): read, given their options, judged."""
+"""The further models of a package with several functions (`--function`): reads and judges them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=BaseModel)
 
-# Options about single inputs and outputs: each is for the models that have one of the name.
+# Options about inputs and outputs: they apply to the models with such a name.
 _BY_NAME = ("shape", "image", "labels", "state", "map", "budget")
-# What is of the first model only: the inputs of one model are seldom another's, and a file is written once.
+# Options of the main model only: models seldom share inputs, and a file is written once.
 _OF_THE_FIRST: Mapping[str, object] = {"inputs": None, "preprocess": {}, "report_tensors": None}
 
 
-def loaded(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
-    """Every function's model, `first` as the main one.
+def load_models(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
+    """Load every function's model, with `first` as the main one.
 
     Raises:
-        InputError: one is missing, unreadable or no ONNX model.
+        InputError: a model is missing, unreadable or no ONNX model.
     """
     models = {MAIN: first}
     for name, path in further.items():
@@ -45,8 +45,8 @@ def loaded(first: Model, further: Mapping[str, Path]) -> dict[str, Model]:
     return models
 
 
-def portion(params: P, name: str, models: Mapping[str, Model]) -> P:
-    """The options as the function `name` has them; what no model has a name for stays the main one's to refuse."""
+def options_for(params: P, name: str, models: Mapping[str, Model]) -> P:
+    """Return the options of the function `name`; the main one also gets unknown names, to refuse them."""
     if len(models) == 1:
         return params
     own = _names(models[name])
@@ -78,23 +78,23 @@ def _names(model: Model) -> set[str]:
 
 
 def validation_of(params: ValidateParams, name: str, models: Mapping[str, Model]) -> ValidateParams:
-    """How the function `name` is judged."""
-    params = portion(params, name, models)
+    """Return the options of the proof of the function `name`."""
+    params = options_for(params, name, models)
     if len(models) == 1:
         return params
     return params.model_copy(update={"candidate_runtime": {**params.candidate_runtime, "function": name}})
 
 
-def judged(
+def judge(
     name: str, models: Mapping[str, Model], product: Product, params: ValidateParams | None, clock: Clock
 ) -> Report:
-    """The report on a further function of the product; `params` are the user's, None if he wants no proof."""
+    """Judge a further function of the product; `params` is None for no proof."""
     model = models[name]
     if params is None:
         return waived(model.artifact, product.artifact)
     own = validation_of(params, name, models)
     with (
         started(model.artifact, own) as runtime,
-        JudgeAhead(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as judge,
+        JudgeAhead(model.artifact, own, runtime, model, product.artifact, tell=clock.searching) as asked,
     ):
-        return verdict(judge, model.artifact, product, clock)
+        return verdict(asked, model.artifact, product, clock)

@@ -1,4 +1,4 @@
-"""Errors about files that a run makes on its way, in names that mean something when these are gone."""
+"""Renames private files of a run in error messages: they are gone when the user reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.core.errors import CannotConvertError, OnnxportError
 from onnxport.formats.artifact import SUFFIXES
 from onnxport.pipelines.jobs import Job
 
-# Folders of a run that have folders of steps: its own, and those of a second try and of the model in float.
+# Folders that have folders of steps: the run's own, that of a second attempt, and that of the model in float.
 _SUBS = ("", "/checked", "/latency/float")
 # A file in a step's folder; the group is the step's number.
 _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
@@ -20,7 +20,7 @@ _BELOW = rf"(?:{'|'.join(_SUBS)})/(\d+)/[^\s'\",;:]+"
 
 @contextmanager
 def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
-    """Puts the model and the step that changed it in the place of every private file that an error names.
+    """Replace private files in an error by the model and the step that wrote them.
 
     Args:
         staging: the run's private folder.
@@ -29,14 +29,14 @@ def naming_the_source(job: Job, staging: Path) -> Iterator[None]:
         yield
     except OnnxportError as error:
         names = _Names(job, staging)
-        error.what, error.why, error.fix = map(names.said, (error.what, error.why, error.fix))
+        error.what, error.why, error.fix = map(names.rename, (error.what, error.why, error.fix))
         if isinstance(error, CannotConvertError):
-            error.refusals = tuple(replace(each, why=names.said(each.why)) for each in error.refusals)
+            error.refusals = tuple(replace(each, why=names.rename(each.why)) for each in error.refusals)
         raise
 
 
 class _Names:
-    """What a user calls the files of one run."""
+    """The names of a run's private files for the user."""
 
     def __init__(self, job: Job, staging: Path) -> None:
         self._job = job
@@ -51,7 +51,7 @@ class _Names:
             if step.made is not None:
                 self._made |= {str(path): name for path in (step.made.path.resolve(), step.made.path)}
 
-    def said(self, text: str) -> str:
+    def rename(self, text: str) -> str:
         for path, name in self._made.items():
             text = text.replace(path, name)
         for folder in self._folders:
@@ -59,10 +59,10 @@ class _Names:
         return text
 
     def _started_from(self, file: re.Match[str]) -> str:
-        """Any other file of a step is what it started from, in a form of its own."""
+        """Return the name for another file of a step: a copy of its input."""
         return self._after(int(file[1]) - 1)
 
     def _after(self, number: int) -> str:
-        """The model when step `number` has changed it; -1 for the user's own."""
+        """Return the name of the model after step `number`; -1 for the user's file."""
         source = str(self._job.source.path)
         return source if number < 0 else f"{source} after step {self._job.steps[number].stage.name!r}"

@@ -1,0 +1,51 @@
+"""The base of all params models, and the types of options that several of them share.
+
+A params model is the one source of a command's options, its Python keywords and its YAML keys. Every `--help` imports
+these models: they import no library but pydantic. A field's description is its help text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from onnxport.core.memory import Size
+
+
+class Params(BaseModel):
+    """The options of a stage or a command."""
+
+    # Deferred: a --help imports the model and validates nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+def option(description: str, *, metavar: str = "", **settings: Any) -> Any:
+    """Return the pydantic Field of an option, as a default or inside Annotated.
+
+    Args:
+        metavar: what `--help` shows for the value.
+        settings: further arguments of Field: default, bounds, exclude.
+    """
+    if metavar:
+        settings["json_schema_extra"] = {"metavar": metavar}
+    return Field(description=description, **settings)
+
+
+def internal(description: str, **settings: Any) -> Any:
+    """Return the Field of a value that is no option of the command line."""
+    return Field(description=description, json_schema_extra={"option": False}, **settings)
+
+
+# One text, or several.
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+]
+Seed = Annotated[int, option("Seed of the generated inputs.", metavar="S", ge=0)]
+Seconds = Annotated[
+    float,
+    option(
+        "Maximum seconds for one run of a model.", metavar="SECONDS", gt=0, le=1_000_000, allow_inf_nan=False
+    ),
+]
+MemoryLimit = Annotated[Size | None, option("Maximum memory, as 800MB or 2GB.", metavar="SIZE")]

@@ -1,0 +1,50 @@
+"""The runner: makes what a job asks for and delivers it only if the judge accepts it.
+
+Every command that makes an artefact goes through `run`: source -> steps -> verdict -> commit. All files are written
+below a private folder beside the output until the verdict. An error anywhere, or Ctrl-C, leaves nothing behind. The
+runner prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from onnxport.formats.artifact import Staging
+from onnxport.pipelines.environment import SOURCES, require
+from onnxport.pipelines.jobs import Export, Job
+from onnxport.pipelines.report_assembly import commit
+from onnxport.pipelines.step_times import Clock, Progress
+from onnxport.reports.run_report import RunReport
+
+
+def run(
+    job: Job | Export,
+    command: str,
+    progress: Progress | None = None,
+    save: Callable[[RunReport], None] = lambda report: None,
+    arguments: Sequence[str] = (),
+) -> RunReport:
+    """Make the artefact of `job`. Afterwards it is at `job.output` only if the report passed.
+
+    Args:
+        arguments: the command line behind the command's name, for the report.
+        save: stores the report before the artefact is delivered; if it fails, nothing is delivered.
+    """
+    from onnxport.pipelines.runner import export, steps
+
+    clock = Clock(progress)
+    if isinstance(job, Export):
+        require(SOURCES.get(job.source.kind, ()), f"exporting {job.source.name}")
+    with Staging(job.output, folder=job.is_folder) as staging, ExitStack() as stack:
+        if isinstance(job, Export):
+            outcome = export.make(job, staging.folder, stack, clock)
+        else:
+            outcome = steps.make(job, staging.folder, stack, clock)
+        final = job.destination(passed=outcome.passed)
+        outcome = outcome.renamed(final)
+        report = outcome.run_report((command, *arguments), final, clock)
+        save(report)
+        if final is not None:
+            commit(staging, outcome.product.artifact, final)
+    return report

@@ -1,0 +1,173 @@
+"""Runs the steps of a job and asks the judge about their product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxport.formats.artifact import SUFFIXES, Artifact, writing
+from onnxport.formats.manifest import MAIN, Manifest
+from onnxport.pipelines.background_judge import blaming_the_model, started, verdict
+from onnxport.pipelines.environment import RUNS_ON, require, versions
+from onnxport.pipelines.jobs import Job
+from onnxport.pipelines.model_sources import load, origin_of, reading, unchanged
+from onnxport.pipelines.references import Judges
+from onnxport.pipelines.registry import open_worker
+from onnxport.pipelines.report_assembly import Outcome
+from onnxport.pipelines.runner import functions
+from onnxport.pipelines.runner.error_paths import naming_the_source
+from onnxport.pipelines.runner.provenance import options_of
+from onnxport.pipelines.runner.speedup import measure_speedup
+from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
+from onnxport.pipelines.step_times import TIMED, Clock
+from onnxport.reports.run_report import SourceRecord
+
+if TYPE_CHECKING:
+    from onnxport.formats.model import Model
+
+
+def make(job: Job, folder: Path, stack: ExitStack, clock: Clock) -> Outcome:
+    """Run the steps of `job` below `folder` and judge their product.
+
+    Args:
+        stack: closes the workers and the judge when the run ends.
+    """
+    lowers = any(step.stage.lowers for step in job.steps[:-1])
+    stack.enter_context(naming_the_source(job, folder))
+    workers = [
+        None if step.made is not None else stack.enter_context(open_worker(step.stage)) for step in job.steps
+    ]
+    runtime = None
+    if job.validation is not None:
+        require(RUNS_ON[job.target.gives], f"proving {job.output}")
+        runtime = stack.enter_context(started(job.source, job.validation))
+    with clock.phase("load"), reading(job.source):
+        model, source = load(job.source)
+        origin = origin_of(source)
+    job.check_spares(source)
+    models = functions.load_models(model, job.functions)
+    further = {name: each.artifact for name, each in models.items() if name != MAIN}
+    judge = None
+    if job.validation is not None and runtime is not None:
+        expected = Artifact(_output_of(job, folder, len(job.steps) - 1), job.target.gives)
+        validation = functions.validation_of(job.validation, MAIN, models)
+        judge = stack.enter_context(
+            Judges(source, validation, runtime, model, expected, lowers=lowers, tell=clock.searching)
+        )
+    with unchanged(source, *further.values()):
+        chain = _Chain(job, folder, origin, judge, clock, workers)
+        start = chain.run_first_steps(model)
+        product = chain.run_last_step(start)
+        report = verdict(judge, source, product, clock)
+        if judge is not None and report.verdict == "not equivalent" and job.rewrites and product.is_ours:
+            # A pass may be at fault. Run again with a check behind each pass, which skips the faulty one.
+            checked = replace(chain, folder=folder / "checked", check_passes=True)
+            second = checked.run_last_step(start)
+            if second.notes != product.notes:
+                product, report = second, verdict(judge, source, second, clock)
+        others = {name: functions.judge(name, models, product, job.validation, clock) for name in further}
+    outcome = Outcome(origin, job.target.name, product, report, _libraries(job), others)
+    if job.latency and job.lowers and job.destination(passed=outcome.passed) is not None:
+        with clock.phase(TIMED):
+            speedup = measure_speedup(
+                lambda: chain.run_in_float(model, source), product.artifact, judge, folder / "latency"
+            )
+        outcome = replace(outcome, speedup=speedup)
+    return outcome
+
+
+# The options of a target that change what an artefact rounds.
+_IN_FLOAT = {"precision": None, "io": "float"}
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The input of the last step: a model, with the notes and facts of the steps before."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The steps of one job while they run."""
+
+    job: Job
+    folder: Path
+    origin: SourceRecord
+    judge: Judges | None
+    clock: Clock
+    workers: Sequence[Worker | None]
+    check_passes: bool = False
+
+    def run_first_steps(self, model: Model) -> _Start:
+        """Run all steps but the last, unless they are made already."""
+        start = _Start(model)
+        for number, step in enumerate(self.job.steps[:-1]):
+            product = Product(step.made) if step.made is not None else self._run(number, start)
+            model, artifact = load(product.artifact)
+            if self.judge is not None and step.stage.lowers:
+                self.judge.hold_to(artifact, model)
+            start = _Start(model, product.notes, product.facts)
+        return start
+
+    def run_last_step(self, start: _Start) -> Product:
+        """Return the last step's product, with the notes and facts of all steps."""
+        return self._run(len(self.workers) - 1, start)
+
+    def run_in_float(self, model: Model, source: Artifact) -> Artifact:
+        """Return the source in the target's format without a lower precision, for comparison."""
+        if self.job.target.gives in RUNS_ON and "onnxruntime" in RUNS_ON[self.job.target.gives]:
+            return source
+        params = self.job.steps[-1].params.model_copy(update=_IN_FLOAT)
+        apart = replace(self, folder=self.folder / "float", clock=Clock(None))
+        worker = self.workers[-1]
+        assert worker is not None, "the last step is never made already"
+        return worker(model, params, apart._work(len(self.job.steps) - 1)).artifact
+
+    def _run(self, number: int, start: _Start) -> Product:
+        worker = self.workers[number]
+        assert worker is not None, "a step that is made already has no worker"
+        with writing(self.job.output), blaming_the_model(self.job.source, self.judge):
+            product = worker(start.model, self.job.steps[number].params, self._work(number))
+        return replace(product, notes=(*start.notes, *product.notes), facts={**start.facts, **product.facts})
+
+    def _work(self, number: int) -> Work:
+        output = _output_of(self.job, self.folder, number)
+        output.parent.mkdir(parents=True)
+        so_far = self.job.steps[: number + 1]
+        checks = self.check_passes or self.job.steps[number].stage.checks_passes
+        return Work(
+            output=output,
+            manifest=Manifest(
+                source=self.origin.digest,
+                made_by=versions(name for step in so_far for name in step.stage.libraries),
+                options=options_of((step.stage.name, step.params) for step in so_far),
+                validation="skipped" if self.judge is None else "required",
+            ),
+            equivalence=self.judge.differs if self.judge is not None and checks else None,
+            phases=self.clock,
+            inputs=_users_inputs(self.job),
+            validation=self.job.validation,
+        )
+
+
+def _users_inputs(job: Job) -> UsersInputs | None:
+    if job.validation is None or job.validation.inputs is None:
+        return None
+    return UsersInputs(job.validation.inputs, job.validation.preprocess)
+
+
+def _output_of(job: Job, folder: Path, number: int) -> Path:
+    """Return the file that step `number` writes: in a folder of its own, under the final name."""
+    suffix = SUFFIXES[job.steps[number].stage.gives]
+    return folder / str(number) / job.output.with_suffix(suffix).name
+
+
+def _libraries(job: Job) -> set[str]:
+    names = {name for step in job.steps for name in step.stage.libraries}
+    return names | {"onnxruntime", *RUNS_ON[job.target.gives]} if job.validation is not None else names
