@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.constant_branches import applied
+from onnxport.optimizers.branches import inline_body
 
 # More steps, or more nodes in all of them, are no plain graph any more.
 _MOST_STEPS = 128
@@ -74,7 +74,7 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
             _constant(node, f"{prefix}.{step}", np.array(step, np.int64)),
             _constant(node, f"{prefix}.{step}.on", np.array(True)),
         ]
-        _, *results = applied(model, node, copy, [*constants, *states])
+        _, *results = inline_body(model, node, copy, [*constants, *states])
         states = list(results[: len(states)])
         for row, value in zip(rows, results[len(states) :], strict=True):
             row.append(value)

@@ -12,10 +12,10 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.model import Model
-from onnxport.optimizers.canonical_form import Equivalence
 from onnxport.optimizers.fixed_shapes import pinned
 from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.passes import Equivalence
 from onnxport.optimizers.shape_inference import drop_value_info
 from onnxport.optimizers.simplification.size import Size, size_of
 from onnxport.optimizers.unused_inputs import pruned, unread_inputs
@@ -104,10 +104,10 @@ class _Bench:
         self._rows.append(row)
 
     def simplify(self, params: OptimizeParams, folder: Path, equivalence: Equivalence | None) -> None:
-        from onnxport.optimizers.simplification import simplified
+        from onnxport.optimizers.simplification import simplify
 
         with self._phase("simplify"):
-            done = simplified(self.model, params, folder, equivalence=equivalence)
+            done = simplify(self.model, params, folder, equivalence=equivalence)
         self.model = done.model
         self.notes += done.notes
         self._rows += done.facts.get("passes", ())

@@ -13,8 +13,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from onnxport.core.errors import UsageError
 from onnxport.formats.input_shapes import Shapes
 
-# The oldest that a model may be brought down to, and the newest that ONNX Runtime (1.31) runs.
+# The oldest opset to convert a model to, and the newest that ONNX Runtime (1.31) runs.
 LOWEST_OPSET, NEWEST_OPSET = 11, 26
+# The oldest that a model may have: ONNX Runtime promises nothing below, so no lift from there could be proven.
+OLDEST_OPSET = 7
+# The opset that every converter takes (canonical_form.py).
+CANONICAL_OPSET = 21
 
 
 def _opset(given: object) -> object:

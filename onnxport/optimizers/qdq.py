@@ -32,7 +32,7 @@ _MOVES = frozenset(
 _MOVES_CONSTANTS = frozenset("Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
 
 
-def settle_quantization(model: Model) -> None:
+def canonicalize_quantization(model: Model) -> None:
     """Applies the rules of this module to the main graph."""
     for node in list(model.graph):
         if node.domain == "" and node.op_type in _MOVES and not _move_floats(model.graph, node):

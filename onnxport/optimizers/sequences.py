@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.constant_branches import applied
+from onnxport.optimizers.branches import inline_body
 
 # Written out one by one, more elements than these would make a graph that nobody wants.
 _MOST_ELEMENTS = 256
@@ -181,7 +181,7 @@ def _map(resolver: _Resolver, node: ir.Node) -> None:
         for inner in body.all_nodes():
             inner.name = f"{node.name or node.outputs[0].name}.{number}/{inner.name or inner.op_type}"
         operands = [v if e is None else e[number] for e, v in zip(held, node.inputs, strict=True)]
-        rows.append(applied(resolver.model, node, body, operands))
+        rows.append(inline_body(resolver.model, node, body, operands))
     for index, result in enumerate(node.outputs):
         resolver.elements[result] = [row[index] for row in rows]
 

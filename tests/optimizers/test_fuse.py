@@ -66,6 +66,30 @@ def test_a_written_out_gelu_is_fused_and_computes_the_same(nodes: list[tuple[str
     assert np.abs(before - after).max() < 1e-6
 
 
+@pytest.mark.parametrize("raising", ["root", "one", "half"])
+def test_a_constant_that_raises_the_rank_is_not_dropped(raising: str) -> None:
+    def made() -> Model:
+        values = {name: np.array(NUMBERS[name], np.float32) for name in ("root", "one", "half")}
+        values[raising] = values[raising].reshape(1, 1, 1)
+        graph = helper.make_graph(
+            [helper.make_node(op, inputs.split(), [output], output) for op, inputs, output in TORCH],
+            "graph",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3])],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 1, 3])],
+            [numpy_helper.from_array(value, name) for name, value in values.items()],
+        )
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        return Model(ir.from_proto(proto))
+
+    fused = made()
+    fuse_gelu(fused)
+    x = np.array([-1, 0.5, 2], np.float32)
+    before, after = (
+        onnxruntime.InferenceSession(each.to_bytes()).run(["y"], {"x": x})[0] for each in (made(), fused)
+    )
+    np.testing.assert_allclose(after, before, atol=1e-6, strict=True)
+
+
 @pytest.mark.parametrize(
     ("change", "constants"),
     [

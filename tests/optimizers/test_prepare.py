@@ -16,6 +16,7 @@ from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.formats.model import Model
 from onnxport.optimizers import canonical_form, constant_folding
 from onnxport.optimizers.canonical_form import Prepared
+from onnxport.optimizers.passes import Pass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -230,8 +231,8 @@ def test_a_pass_that_changes_answers_is_skipped_and_named(
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)}
     right = canonical_form._passes
 
-    def with_culprit(*args: Any, **more: Any) -> list[canonical_form.Pass]:
-        return [*right(*args, **more), canonical_form.Pass("relabel", _relabelled, optional=optional)]
+    def with_culprit(*args: Any, **more: Any) -> list[Pass[Model]]:
+        return [*right(*args, **more), Pass("relabel", _relabelled, optional=optional)]
 
     monkeypatch.setattr(canonical_form, "_passes", with_culprit)
     equivalence = _differs_from(model, feeds)

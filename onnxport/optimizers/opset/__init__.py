@@ -8,9 +8,8 @@ types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Sca
 from onnxport.optimizers.opset.conversion import Brought, brought_to
 from onnxport.optimizers.opset.downgrade import lower
 from onnxport.optimizers.opset.errors import LiftError
-from onnxport.optimizers.opset.functions import inline_functions
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, OLDEST_OPSET
-from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.opset.upgrade import inline_functions, lift
+from onnxport.optimizers.params import CANONICAL_OPSET, OLDEST_OPSET
 
 __all__ = [
     "CANONICAL_OPSET",

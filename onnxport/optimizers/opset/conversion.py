@@ -13,10 +13,9 @@ import onnxruntime
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset.downgrade import lower
 from onnxport.optimizers.opset.errors import LiftError, refusal
-from onnxport.optimizers.opset.functions import inline_functions
 from onnxport.optimizers.opset.ort_support import lacking, newest_opset
 from onnxport.optimizers.opset.schemas import default_domain, since
-from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.opset.upgrade import inline_functions, lift
 from onnxport.optimizers.params import NEWEST_OPSET
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.errors import Refusal
-from onnxport.optimizers import definitions
+from onnxport.optimizers.decomposition import complete_node, own_definition, shared_definition
 from onnxport.optimizers.opset import downgrades  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
 from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
@@ -123,11 +123,11 @@ class _Lowering:
         """ONNX's own definition of the node, under a name that it alone calls; None where there is none."""
         if any(each.type in _GRAPHS for each in node.attributes.values()):
             return None
-        function = definitions.shared_definition(node.op_type, version)
-        function = function or definitions.own_definition(node, version, self._type_of)
+        function = shared_definition(node.op_type, version)
+        function = function or own_definition(node, version, self._type_of)
         if function is None:
             return None
-        definitions.fit(node, function, version)
+        complete_node(node, function, version)
         self._definitions += 1
         node.overload = function.overload = f"lowered {self._definitions}"
         node.metadata_props.setdefault(PART_OF, part_of(node))

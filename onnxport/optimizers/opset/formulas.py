@@ -1,4 +1,4 @@
-"""Operators that were not there at an older opset, written in formulas: the rewritings that converters use."""
+"""Operators that an older opset lacks, written as formulas by the rewritings that converters use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shape_inference
+from onnxport.optimizers import rewrites, shape_inference  # noqa: F401 - rewrites fills its registry
 from onnxport.optimizers.opset.errors import PART_OF, part_of
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, is_default, schema
+from onnxport.optimizers.opset.schemas import is_default, schema
 from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.params import CANONICAL_OPSET
+from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
 
 # Where a rewriting says why it could not (rewritings/registry.py).
 REFUSED = "onnxport.refused"
@@ -24,9 +26,6 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
 
     Formulas are in the forms of the canonical opset, to which an older model is lifted for them.
     """
-    from onnxport.optimizers import rewrites  # noqa: F401 - fills its registry, and needs this package
-    from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
-
     beyond = {
         node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
     }

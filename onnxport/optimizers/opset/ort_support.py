@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.schemas import OLDEST_OPSET, default_domain, is_default, since, type_name
+from onnxport.optimizers.opset.schemas import default_domain, is_default, since, type_name
 from onnxport.optimizers.opset.type_inference import Known, inferred
+from onnxport.optimizers.params import OLDEST_OPSET
 
 # An operator, and the types of its inputs and outputs; empty for an absent one.
 _Kind = tuple[str, tuple[bytes, ...], tuple[bytes, ...]]

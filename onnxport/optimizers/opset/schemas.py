@@ -7,11 +7,6 @@ from collections.abc import Mapping
 import onnx
 import onnx_ir as ir
 
-# The form that every converter takes (canonical_form.py).
-CANONICAL_OPSET = 21
-# ONNX Runtime promises nothing below, so nothing could prove what a lift from there did.
-OLDEST_OPSET = 7
-
 
 def default_domain(opset_imports: Mapping[str, int]) -> int | None:
     """The default domain's version; "ai.onnx" is its other spelling (ONNX IR, Operator Sets)."""

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes import common
 
 from onnxport.optimizers.opset.errors import LiftError, refusal
 from onnxport.optimizers.opset.node import Change, Node, NoForm
 from onnxport.optimizers.opset.schemas import (
-    CANONICAL_OPSET,
-    OLDEST_OPSET,
     default_domain,
     is_default,
     since,
@@ -19,7 +18,7 @@ from onnxport.optimizers.opset.schemas import (
 )
 from onnxport.optimizers.opset.type_inference import Known, inferred
 from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS, NEED_TYPES
-from onnxport.optimizers.params import NEWEST_OPSET
+from onnxport.optimizers.params import CANONICAL_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
 # Below IR 4 every initializer had to be an input as well; ONNX Runtime lets nobody override those.
 _IR_WITH_FREE_INITIALIZERS = 4
@@ -136,3 +135,38 @@ def _raise_ir_version(model: ir.Model, opset: int) -> None:
 def _needs_types(model: ir.Model, opset: int, to: int) -> bool:
     wanted = {op for op, version in NEED_TYPES if opset < version <= to}
     return any(is_default(node) and node.op_type in wanted for node in model.graph.all_nodes())
+
+
+def inline_functions(model: ir.Model) -> list[str]:
+    """Replaces every call by the function's body, in place; the model and its functions get one opset, the newest.
+
+    Returns:
+        The functions' names, sorted.
+
+    Raises:
+        LiftError: a body has no form at the newest opset among them, or versions of another domain differ.
+    """
+    functions = list(model.functions.values())
+    if not functions:
+        return []
+    imports = [model.opset_imports, *(function.opset_imports for function in functions)]
+    newest = max((opset for opset in map(default_domain, imports) if opset is not None), default=None)
+    for function in functions:
+        own = default_domain(function.opset_imports)
+        if own is not None and newest is not None and own < newest:
+            lift_graph(ir.Model(function.graph, ir_version=model.ir_version), own, newest, of_function=True)
+        if own is not None and newest is not None:
+            function.opset_imports.pop("ai.onnx", None)
+            function.opset_imports[""] = newest
+    if default_domain(model.opset_imports) is not None and newest is not None:
+        lift(model, newest)
+    try:
+        common.InlinePass()(model)
+    except (ValueError, ir.passes.PassError) as error:
+        raise LiftError(
+            "the model's functions cannot be written out where they are called",
+            why=str(error.__cause__ or error),
+            fix="export the model without functions",
+        ) from error
+    model.functions.clear()  # those that nobody calls
+    return sorted({function.name for function in functions})

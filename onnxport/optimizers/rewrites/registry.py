@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET
+from onnxport.optimizers.params import CANONICAL_OPSET
 
 Rewriting = Callable[["Rewrite"], None]
 

@@ -19,18 +19,19 @@ from onnxport.optimizers.simplification.graph import (
     producer,
     rank_of,
     rewrite,
+    scalar_operand,
 )
 from onnxport.optimizers.simplification.registry import simplification
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
 
-@simplification(
-    "merge-activations",
-    "Makes one Relu or Clip of several in a row; Relu of what is never negative goes.",
-    keeps="Bounds that are computed.",
-)
+@simplification("merge-activations")
 def merge_activations(scene: Scene) -> int:
+    """Replace a chain of Relu and Clip by one; remove Relu of a value that is never negative.
+
+    Keeps: Computed bounds.
+    """
     merged = 0
     for node in scene.nodes("Relu", "Clip"):
         before = producer(node.inputs[0])
@@ -97,11 +98,12 @@ def _range(node: ir.Node | None) -> tuple[float, float] | None:
     return _RANGES.get(node.op_type) if node is not None and node.domain == "" else None
 
 
-@simplification(
-    "fuse-hard-swish",
-    "Makes one HardSigmoid of Clip(x + 3, 0, 6) / 6, and one HardSwish, where the opset has it, of x times that.",
-)
+@simplification("fuse-hard-swish")
 def fuse_hard_swish(scene: Scene) -> int:
+    """Replace Clip(x + 3, 0, 6) / 6 by HardSigmoid, and x times that by HardSwish where the opset has it (14).
+
+    Keeps: Constants that raise the rank.
+    """
     fused = sum(_hard_sigmoid(node) for node in scene.nodes("Div", "Mul"))
     fused += sum(_scaled_product(scene, node) for node in scene.nodes("Div", "Mul"))
     if scene.opset >= 14:
@@ -138,10 +140,10 @@ def _scaled_product(scene: Scene, node: ir.Node) -> int:
 def _by_number(node: ir.Node) -> tuple[ir.Value | None, float | None]:
     """What a Mul or Div scales, and by how much."""
     first, second = node.inputs
-    factor = number(second)
+    factor = scalar_operand(node, 1)
     if node.op_type == "Div":
         return first, None if not factor else 1 / factor
-    return (first, factor) if factor is not None else (second, number(first))
+    return (first, factor) if factor is not None else (second, scalar_operand(node, 0))
 
 
 def _clipped_sum(value: ir.Value | None) -> ir.Value | None:
@@ -151,9 +153,9 @@ def _clipped_sum(value: ir.Value | None) -> ir.Value | None:
     if total is None or total.outputs[0].dtype not in _FLOATS:
         return None
     first, second = total.inputs
-    if number(second) == 3.0:
+    if scalar_operand(total, 1) == 3.0:
         return first
-    return second if number(first) == 3.0 else None
+    return second if scalar_operand(total, 0) == 3.0 else None
 
 
 def _hard_swish(node: ir.Node) -> int:
@@ -168,8 +170,12 @@ def _hard_swish(node: ir.Node) -> int:
     return 0
 
 
-@simplification("fuse-gelu", "Makes one Gelu of x * (1 + erf(x / sqrt 2)) / 2, where the opset has it.")
+@simplification("fuse-gelu")
 def gelu(scene: Scene) -> int:
+    """Replace x * (1 + erf(x / sqrt 2)) / 2 by Gelu where the opset has it (20).
+
+    Keeps: Constants that raise the rank.
+    """
     if scene.opset < 20:
         return 0
     before = sum(1 for _ in scene.model.graph)
@@ -177,12 +183,12 @@ def gelu(scene: Scene) -> int:
     return int(sum(1 for _ in scene.model.graph) != before)
 
 
-@simplification(
-    "fuse-layer-normalization",
-    "Makes one LayerNormalization of its formula over the last axis, where the opset has it (17).",
-    keeps="Float16, in which the formula and the operator round otherwise.",
-)
+@simplification("fuse-layer-normalization")
 def fuse_layer_normalization(scene: Scene) -> int:
+    """Replace the formula of LayerNormalization over the last axis by the operator where the opset has it (17).
+
+    Keeps: Float16, in which formula and operator round differently; constants that raise the rank.
+    """
     if scene.opset < 17:
         return 0
     return sum(_layer_normalization(scene, node) for node in scene.nodes("Div"))
@@ -196,13 +202,13 @@ def _layer_normalization(scene: Scene, node: ir.Node) -> int:
         return 0
     x = centered.inputs[0]
     average = producer(centered.inputs[1], "ReduceMean")
-    epsilon = next((each for value in total.inputs if (each := number(value)) is not None), None)
+    epsilon = next((each for index in (0, 1) if (each := scalar_operand(total, index)) is not None), None)
     variance = next((found for value in total.inputs if (found := producer(value, "ReduceMean"))), None)
     square = None if variance is None else producer(variance.inputs[0], "Pow", "Mul")
     if x is None or average is None or variance is None or square is None or epsilon is None:
         return 0
     squared = square.inputs[0] is node.inputs[0] and (
-        square.inputs[1] is node.inputs[0] if square.op_type == "Mul" else number(square.inputs[1]) == 2.0
+        square.inputs[1] is node.inputs[0] if square.op_type == "Mul" else scalar_operand(square, 1) == 2.0
     )
     rank = rank_of(x)
     if average.inputs[0] is not x or not squared or rank is None or x.dtype != ir.DataType.FLOAT:

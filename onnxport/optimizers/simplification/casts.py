@@ -8,12 +8,12 @@ from onnxport.optimizers.simplification.graph import Scene, bypass, producer, re
 from onnxport.optimizers.simplification.registry import simplification
 
 
-@simplification(
-    "merge-casts",
-    "Makes one Cast of two where the first loses nothing, or none.",
-    keeps="A first Cast that rounds or cuts off: float32 to float16, int64 to int32.",
-)
+@simplification("merge-casts")
 def merge_casts(scene: Scene) -> int:
+    """Replace two Casts by one, or by none, where the first loses nothing.
+
+    Keeps: A first Cast that rounds or truncates: float32 to float16, int64 to int32.
+    """
     merged = 0
     for node in scene.nodes("Cast"):
         before = producer(node.inputs[0], "Cast")

@@ -40,30 +40,31 @@ _SECONDS = 600
 _Level = onnxruntime.GraphOptimizationLevel
 
 
-@simplification(
-    "onnxruntime-basic",
-    "What ONNX Runtime's optimizer does at its level basic: in ONNX's own operators.",
-    keeps="Models with Q and DQ, which it would put elsewhere, and those with more than 1 GiB of weights.",
-)
+@simplification("onnxruntime-basic")
 def onnxruntime_basic(scene: Scene) -> int:
+    """Run ONNX Runtime's optimizer at level basic, which writes ONNX's own operators.
+
+    Keeps: Models with Q and DQ, which it would move, and models with more than 1 GiB of weights.
+    """
     return _by_onnxruntime(scene, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
 
 
-@simplification(
-    "onnxruntime-extended",
-    "What ONNX Runtime's optimizer does at its level extended: fused operators of its own domain, com.microsoft.",
-    keeps="As onnxruntime-basic.",
-)
+@simplification("onnxruntime-extended")
 def onnxruntime_extended(scene: Scene) -> int:
+    """Run ONNX Runtime's optimizer at level extended, which writes fused operators of its domain com.microsoft.
+
+    Keeps: As onnxruntime-basic.
+    """
     return _by_onnxruntime(scene, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
 
 
-@simplification(
-    "onnxruntime-all",
-    "All that ONNX Runtime's optimizer does, for the processor of this machine: its blocked layouts (NCHWc) as well.",
-    keeps="As onnxruntime-basic.",
-)
+@simplification("onnxruntime-all")
 def onnxruntime_all(scene: Scene) -> int:
+    """Run ONNX Runtime's optimizer at its highest level, for the processor of this machine: also blocked layouts
+    (NCHWc).
+
+    Keeps: As onnxruntime-basic.
+    """
     changes = _by_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
     if changes:
         scene.note(
@@ -93,12 +94,12 @@ def _by_onnxruntime(
     return _taken_over(scene, name, path, microsoft=microsoft)
 
 
-@simplification(
-    "onnxsim",
-    "What onnxsim does, if it is installed (pip install onnxsim): in a process of its own, which does not see torch.",
-    keeps="As onnxruntime-basic; results that cannot be sorted, or with operators that ONNX does not have.",
-)
+@simplification("onnxsim")
 def onnxsim(scene: Scene) -> int:
+    """Run onnxsim, if it is installed (pip install onnxsim), in a subprocess that does not import torch.
+
+    Keeps: As onnxruntime-basic; results that cannot be sorted, or with operators that ONNX does not have.
+    """
     if importlib.util.find_spec("onnxsim") is None:
         raise MissingDependencyError(
             "the pass 'onnxsim' needs onnxsim, which is not installed", fix="pip install onnxsim"

@@ -15,6 +15,7 @@ from onnxport.optimizers.simplification.graph import (
     is_op,
     number,
     producer,
+    rank_of,
     rewrite,
     same_shape,
 )
@@ -23,13 +24,13 @@ from onnxport.optimizers.simplification.registry import simplification
 _VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 
 
-@simplification(
-    "drop-counting-gathers",
-    "Makes a Reshape of a GatherND whose indices count through all of its operand (0, 1, 2 ... along each axis), and "
-    "takes such counts as not negative where they are compared with 0.",
-    keeps="Indices of another order or of a part, and a comparison whose result is larger without it.",
-)
+@simplification("drop-counting-gathers")
 def drop_counting_gathers(scene: Scene) -> int:
+    """Replace a GatherND whose indices count through its whole operand (0, 1, 2 ... along each axis) by a
+    Reshape, and treat such counts as not negative where they are compared with 0.
+
+    Keeps: Indices in another order or of a part, and a comparison whose result is larger without it.
+    """
     dropped = sum(_gather(scene, node) for node in scene.nodes("GatherND"))
     return dropped + sum(_compared(scene, node) for node in scene.nodes("GreaterOrEqual"))
 
@@ -123,8 +124,11 @@ def _compared(scene: Scene, node: ir.Node) -> int:
 def _spreads_anyway(node: ir.Node, narrow: ir.Value | None) -> bool:
     """Whether a mask may be as narrow as `narrow`: it chooses between numbers added to what is wide."""
     mask = node.outputs[0]
-    choices = [user.outputs[0] for user in mask.consumers() if _chooses_numbers(user, mask)]
-    if narrow is None or narrow.shape is None or mask.is_graph_output() or len(choices) != len(mask.uses()):
+    if narrow is None or narrow.shape is None or mask.is_graph_output():
+        return False
+    rank = len(narrow.shape)
+    choices = [user.outputs[0] for user in mask.consumers() if _chooses_numbers(user, mask, rank)]
+    if len(choices) != len(mask.uses()):
         return False
     for choice in choices:
         if choice.is_graph_output():
@@ -137,11 +141,12 @@ def _spreads_anyway(node: ir.Node, narrow: ir.Value | None) -> bool:
     return True
 
 
-def _chooses_numbers(node: ir.Node, mask: ir.Value) -> bool:
+def _chooses_numbers(node: ir.Node, mask: ir.Value, rank: int) -> bool:
     return (
         is_op(node, "Where")
         and node.inputs[0] is mask
         and all(number(each) is not None for each in node.inputs[1:])
+        and all((rank_of(each) or 0) <= rank for each in node.inputs[1:])
     )
 
 

@@ -143,6 +143,19 @@ def number(value: ir.Value | None) -> float | None:
     return float(value.const_value.numpy().item())
 
 
+def scalar_operand(node: ir.Node, index: int) -> float | None:
+    """Return the one element of a constant operand of a binary node; None if it raises the result's rank.
+
+    x of shape [3] and a constant of shape [1, 1, 1] make [1, 1, 3]: a rewriting without the constant makes [3].
+    """
+    constant, other = node.inputs[index], node.inputs[1 - index]
+    found = number(constant)
+    if found is None or constant is None or constant.const_value is None:
+        return None
+    dims = len(constant.const_value.shape)
+    return found if dims <= (rank_of(other) or 0) else None
+
+
 def integers(value: ir.Value | None) -> list[int] | None:
     """The elements of a small constant of integers."""
     if value is None or value.const_value is None or value.const_value.size > LARGE // 8:

@@ -1,4 +1,4 @@
-"""Nodes that give back what they are given."""
+"""Nodes that return their operand, and operands that equal the default."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import dims_of
+from onnxport.optimizers.simplification.constants import zeros
 from onnxport.optimizers.simplification.graph import (
     Scene,
     array,
@@ -27,14 +28,15 @@ from onnxport.optimizers.simplification.registry import simplification
 _END = 2**31 - 1
 
 
-@simplification(
-    "drop-no-ops",
-    "Removes what gives back its operand: Identity, Dropout, Cast to the same type, Transpose that moves nothing, "
-    "Reshape and Expand to the same shape, Slice of everything, Pad by nothing, Concat and Split of one, x + 0, x * 1, "
-    "pooling of one element, and their like.",
-    keeps="A node between an input and an output of the graph, which need two names.",
-)
+@simplification("drop-no-ops")
 def drop_no_ops(scene: Scene) -> int:
+    """Remove nodes that return their operand: Identity, Dropout, Cast to the same type, Transpose that moves
+    nothing, Reshape and Expand to the same shape, Slice of everything, Pad by nothing, Concat and Split of one, x
+    + 0, x * 1, pooling of one element, and the like.
+
+    Keeps: A node between an input and an output of the graph, which need two names; a constant that raises
+    the rank.
+    """
     dropped = 0
     for node in scene.nodes():
         same = _SAME.get(node.op_type)
@@ -227,3 +229,22 @@ _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
     "Div": _neutral(1, commutes=False),
     "Pow": _neutral(1, commutes=False),
 }
+
+
+_RECURRENT = ("GRU", "LSTM", "RNN")
+# B, the initial states and, of an LSTM, the peepholes: what is not given is 0.
+_OPTIONAL = (3, 5, 6, 7)
+
+
+@simplification("drop-zero-states")
+def drop_zero_states(scene: Scene) -> int:
+    """Drop initial states, biases and peepholes of recurrent layers that are 0, which is the default."""
+    dropped = 0
+    for node in scene.nodes(*_RECURRENT):
+        for index in _OPTIONAL:
+            if index < len(node.inputs) and zeros(node.inputs[index]):
+                node.replace_input_with(index, None)
+                dropped += 1
+        while node.inputs and node.inputs[-1] is None:
+            node.resize_inputs(len(node.inputs) - 1)
+    return dropped

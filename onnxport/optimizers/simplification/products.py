@@ -31,14 +31,14 @@ _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _AFFINE = ("Add", "BatchNormalization", "Div", "Mul", "Neg", "Sub")
 
 
-@simplification(
-    "fold-into-products",
-    "Makes BatchNormalization, and Add, Sub, Mul, Div and Neg by a number or one a channel, part of the weight and "
-    "bias of the Conv, ConvTranspose or Gemm before them.",
-    keeps="Weights that are quantized, above 256 MiB, or above 64 KiB and read by others as well; a product that "
-    "others read as well; types other than float32 and float64.",
-)
+@simplification("fold-into-products")
 def fold_into_products(scene: Scene) -> int:
+    """Fold BatchNormalization, and Add, Sub, Mul, Div and Neg by one number or one per channel, into weight and
+    bias of the Conv, ConvTranspose or Gemm before them.
+
+    Keeps: Weights that are quantized, above 256 MiB, or above 64 KiB with other readers; a product with other
+    readers; types other than float32 and float64.
+    """
     return sum(_fold(scene, node) for node in scene.nodes(*_AFFINE))
 
 
@@ -162,12 +162,12 @@ _PARTS: dict[str, Callable[[Array, Array, Array], tuple[Array, Array]]] = {
 }
 
 
-@simplification(
-    "fold-pads",
-    "Makes a Pad with zeros part of the Conv behind it.",
-    keeps="Pads of batch or channels, of other values, negative ones, and a Conv with auto_pad.",
-)
+@simplification("fold-pads")
 def fold_pads(scene: Scene) -> int:
+    """Fold a Pad with zeros into the Conv behind it.
+
+    Keeps: Pads of batch or channels, with other values or negative, and a Conv with auto_pad.
+    """
     folded = 0
     for node in scene.nodes("Conv"):
         pad = producer(node.inputs[0], "Pad")
@@ -205,12 +205,12 @@ def _zeros_around(pad: ir.Node) -> list[int] | None:
     return integers(pad.inputs[1])
 
 
-@simplification(
-    "fuse-gemm",
-    "Makes one Gemm of a MatMul of two matrices and the Add of a bias.",
-    keeps="Products of more than two dimensions, of other types than floats, and of what was quantized.",
-)
+@simplification("fuse-gemm")
 def fuse_gemm(scene: Scene) -> int:
+    """Replace a MatMul of two matrices and the Add of a bias by one Gemm.
+
+    Keeps: Products of more than two dimensions, of types other than floats, and of quantized values.
+    """
     fused = 0
     for node in scene.nodes("Add"):
         for product, bias in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):

@@ -16,13 +16,13 @@ from onnxport.optimizers.simplification.registry import simplification
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
-@simplification(
-    "settle-shape-arithmetic",
-    "Gives a Reshape constant sizes (0 and -1 for open ones) where the shapes tell them, so that the nodes that "
-    "computed them go; Slice of Shape becomes Shape of a part.",
-    keeps="A Reshape with two open sizes that are not its operand's own.",
-)
+@simplification("settle-shape-arithmetic")
 def settle_shape_arithmetic(scene: Scene) -> int:
+    """Give a Reshape constant sizes (0 and -1 for open ones) where the shapes determine them, so that the nodes
+    that compute them can go; replace Slice of Shape by Shape with start and end.
+
+    Keeps: A Reshape with two open sizes that are not its operand's own.
+    """
     settled = 0
     for graph in scene.graphs():
         known = Dimensions(graph)
@@ -89,13 +89,13 @@ def _part_of_shape(scene: Scene, node: ir.Node) -> int:
     return rewrite(node, "Shape", [shape.inputs[0]], part)
 
 
-@simplification(
-    "merge-reshapes",
-    "Makes one Reshape of several Reshape, Flatten, Squeeze and Unsqueeze in a row, or none; a Transpose that moves "
-    "only axes of one element counts as one.",
-    keeps="What would need two open sizes.",
-)
+@simplification("merge-reshapes")
 def merge_reshapes(scene: Scene) -> int:
+    """Replace a chain of Reshape, Flatten, Squeeze and Unsqueeze by one Reshape, or by none; a Transpose that
+    moves only axes of size 1 counts as one.
+
+    Keeps: A chain that would need two open sizes.
+    """
     return sum(_merge(scene, node) for node in scene.nodes(*VIEWS, "Transpose"))
 
 

@@ -29,13 +29,13 @@ _STEPS = 6
 Change = Callable[[], None]
 
 
-@simplification(
-    "fold-scales",
-    "Makes a Mul or Div by one number part of the weight of the MatMul, Gemm or Conv before or behind it, through "
-    "views, Transpose, Mul and the Add of a constant.",
-    keeps="A path or a weight that others read as well, quantized weights, and types other than float32 and float64.",
-)
+@simplification("fold-scales")
 def fold_scales(scene: Scene) -> int:
+    """Fold a Mul or Div by one number into the weight of the MatMul, Gemm or Conv before or behind it, through
+    views, Transpose, Mul and the Add of a constant.
+
+    Keeps: A path or a weight with other readers, quantized weights, and types other than float32 and float64.
+    """
     return sum(_fold(scene, node) for node in scene.nodes("Mul", "Div"))
 
 

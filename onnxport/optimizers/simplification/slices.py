@@ -11,12 +11,12 @@ from onnxport.optimizers.simplification.graph import Scene, integers, only_use, 
 from onnxport.optimizers.simplification.registry import simplification
 
 
-@simplification(
-    "merge-slices",
-    "Makes one Slice of two in a row along different axes, and one Concat of two along the same.",
-    keeps="Starts, ends and axes that are computed, and a Slice or Concat that others read as well.",
-)
+@simplification("merge-slices")
 def merge_slices(scene: Scene) -> int:
+    """Replace two Slices along different axes by one, and two Concats along one axis by one.
+
+    Keeps: Computed starts, ends and axes, and a Slice or Concat with other readers.
+    """
     return sum(_merge(scene, node) for node in scene.nodes("Slice")) + sum(
         _join(node) for node in scene.nodes("Concat")
     )

@@ -18,13 +18,13 @@ UNARY = frozenset(
 )
 
 
-@simplification(
-    "merge-transposes",
-    "Makes one Transpose of several in a row, or none, elementwise operators between them or not, and of one between "
-    "two Reshapes that join axes and part them again; Gemm takes one in.",
-    keeps="A Transpose that others read as well.",
-)
+@simplification("merge-transposes")
 def merge_transposes(scene: Scene) -> int:
+    """Replace a chain of Transposes by one, or by none, also with elementwise operators between them; so for one
+    between two Reshapes that join axes and split them again; a Gemm absorbs one.
+
+    Keeps: A Transpose with other readers.
+    """
     merged = 0
     for node in scene.nodes("Transpose"):
         merged += _merge(node)

@@ -1,15 +1,22 @@
-"""If nodes whose condition is known: the branch that will be taken, put in the node's place.
+"""If nodes replaced by one of their branches, and subgraphs moved into the graph around them.
 
-Exporters guard shape checks by If; once shapes are known so are the conditions, and what is left is a plain graph.
+Exporters guard shape checks by If: once shapes are known, so is the condition. PyTorch guards `squeeze` by a branch for
+an axis of size 1 and one for any other; the layers behind it accept only one of the two ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
 from onnxport.formats.model import Model
+
+BRANCHES = ("then_branch", "else_branch")
+
+# Op -> the rank of its first input. A convolution's is that of its weights.
+_RANKS = {"GRU": 3, "LSTM": 3, "RNN": 3, "Gemm": 2}
+_RANK_OF_WEIGHTS = frozenset(("Conv", "ConvTranspose"))
 
 
 def inline_known_branches(model: Model) -> int:
@@ -33,7 +40,7 @@ def _condition(node: ir.Node) -> bool | None:
 
 def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> None:
     """Puts the nodes of a branch of an If of `graph` in its place."""
-    for old, new in zip(node.outputs, moved_out(model, graph, node, branch), strict=True):
+    for old, new in zip(node.outputs, move_out(model, graph, node, branch), strict=True):
         # An Identity keeps the name of what may be an output; `prepare` takes the others out.
         name, old.name = old.name, None
         copy = ir.node("Identity", [new])
@@ -43,7 +50,74 @@ def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph
     graph.remove(node, safe=True)
 
 
-def moved_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Value]:
+def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> int:
+    """Puts the only branch that can run in place of each If that has one; returns how many went.
+
+    Args:
+        refresh: infers shapes and folds constants anew.
+    """
+    dropped, position = 0, 0
+    while (position := _find_undecided(model, position)) >= 0:
+        possible = [name for name in BRANCHES if not _fails(*_try_branch(model, position, name, refresh))]
+        if len(possible) == 1:
+            _take(model, position, possible[0])
+            refresh(model)
+            dropped, position = dropped + 1, 0
+        else:
+            position += 1
+    return dropped
+
+
+def _find_undecided(model: Model, position: int) -> int:
+    """The place, `position` or later, of an If whose result may have one rank or another; -1 if none."""
+    for number, node in enumerate(model.graph.all_nodes()):
+        if number >= position and node.op_type == "If" and node.domain == "" and _has_two_ranks(node):
+            return number
+    return -1
+
+
+def _has_two_ranks(node: ir.Node) -> bool:
+    graphs = [node.attributes[name].as_graph() for name in BRANCHES]
+    return any(
+        then.shape is not None and other.shape is not None and len(then.shape) != len(other.shape)
+        for then, other in zip(*(graph.outputs for graph in graphs), strict=True)
+    )
+
+
+def _try_branch(
+    model: Model, position: int, branch: str, refresh: Callable[[Model], None]
+) -> tuple[Model, ir.Graph]:
+    """A copy in which one If is replaced by a branch of it, and the graph that it stood in."""
+    copy = model.clone()
+    graph = _take(copy, position, branch)
+    refresh(copy)
+    return copy, graph
+
+
+def _take(model: Model, position: int, branch: str) -> ir.Graph:
+    node = list(model.graph.all_nodes())[position]
+    assert node.graph is not None
+    graph: ir.Graph = node.graph
+    inline_branch(model, graph, node, node.attributes[branch].as_graph())
+    return graph
+
+
+def _fails(model: Model, graph: ir.Graph) -> bool:
+    """Whether an operator that runs whenever the graph does gets an operand that it cannot take."""
+    return any(_refuses_rank(node) for node in graph if node.domain == "")
+
+
+def _refuses_rank(node: ir.Node) -> bool:
+    value = node.inputs[0] if node.inputs else None
+    if value is None or value.shape is None:
+        return False
+    if node.op_type in _RANK_OF_WEIGHTS:
+        weights = node.inputs[1]
+        return weights is not None and weights.shape is not None and len(weights.shape) != len(value.shape)
+    return len(value.shape) != _RANKS.get(node.op_type, len(value.shape))
+
+
+def move_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Value]:
     """Moves what a subgraph computes in front of the node that it belongs to; returns the subgraph's results."""
     taken = _names_outside(body, model)
     results = list(body.outputs)
@@ -60,7 +134,7 @@ def moved_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> l
     return results
 
 
-def applied(
+def inline_body(
     model: Model, node: ir.Node, body: ir.Graph, operands: Sequence[ir.Value | None]
 ) -> list[ir.Value]:
     """The results of a body on these operands, its nodes moved in front of `node`."""
@@ -71,7 +145,7 @@ def applied(
         if operand is not None:
             parameter.replace_all_uses_with(operand)
     assert isinstance(node.graph, ir.Graph)
-    moved_out(model, node.graph, node, body)
+    move_out(model, node.graph, node, body)
     return results
 
 
