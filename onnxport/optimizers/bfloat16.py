@@ -94,7 +94,7 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
     assert isinstance(tensor.shape, ir.Shape)
     held = f"{name}/bfloat16"
     rounded = ir.LazyTensor(
-        lambda: ir.tensor(_rounded(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=held),
+        lambda: ir.tensor(_round(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=held),
         dtype=ir.DataType.BFLOAT16,
         shape=tensor.shape,
         name=held,
@@ -111,7 +111,7 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
     graph.insert_before(graph[0], cast)
 
 
-def _rounded(values: Array) -> Array:
+def _round(values: Array) -> Array:
     """The nearest bfloat16 numbers; what is finite stays finite."""
     held = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
     return np.asarray(held.astype(ml_dtypes.bfloat16))

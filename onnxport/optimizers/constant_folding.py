@@ -127,16 +127,16 @@ def _constant_nodes(model: Model, graph: ir.Graph, limit: int) -> list[ir.Node]:
     known: set[ir.Value] = set()
     nodes = []
     for node in graph:
-        if not _foldable(node) or _is_result_inside(model, node):
+        if not _is_foldable(node) or _is_result_inside(model, node):
             continue
         inputs = [value for value in node.inputs if value is not None]
-        if all(v in known or v.const_value is not None for v in inputs) and not _too_large(node, limit):
+        if all(v in known or v.const_value is not None for v in inputs) and not _is_too_large(node, limit):
             nodes.append(node)
             known.update(node.outputs)
     return nodes
 
 
-def _foldable(node: ir.Node) -> bool:
+def _is_foldable(node: ir.Node) -> bool:
     if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION | _NO_TENSORS:
         return False
     has_body = any(
@@ -145,7 +145,7 @@ def _foldable(node: ir.Node) -> bool:
     return not has_body and all(value.dtype not in _KEPT for value in node.outputs)
 
 
-def _too_large(node: ir.Node, limit: int) -> bool:
+def _is_too_large(node: ir.Node, limit: int) -> bool:
     limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
     for value in node.outputs:
         dims = dims_of(value)

@@ -27,13 +27,13 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     declared = {value.name: dims_of(value) for value in model.graph.outputs if value.shape is not None}
     pin_inputs(model, shapes)
     after = {spec.name: spec.shape for spec in model.inputs}
-    sizes = _sizes(before, after)
+    sizes = _fixed_symbols(before, after)
     drop_declared(model)
     infer(model)
     for value in model.graph.outputs:
         if value.shape is None and value.name in declared:
             value.shape = Shape(declared[value.name])
-    for value in _computed(model):
+    for value in _node_results(model):
         if value.shape is not None:
             value.shape = Shape([sizes.get(dim, dim) for dim in dims_of(value)])
     fixed = [
@@ -56,7 +56,7 @@ def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     for value in model.graph.inputs:
         given = shapes.get(value.name or "", ())
         declared = dims_of(value) if value.shape is not None else ()
-        if len(given) == len(declared) and any(map(_differs, declared, given)):
+        if len(given) == len(declared) and any(map(_is_resized, declared, given)):
             value.shape = Shape(
                 [now if isinstance(now, int) else was for was, now in zip(declared, given, strict=True)]
             )
@@ -68,16 +68,18 @@ def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _differs(was: Dim, now: int | str | None) -> bool:
+def _is_resized(was: Dim, now: int | str | None) -> bool:
     return isinstance(was, int) and isinstance(now, int) and was != now
 
 
-def _computed(model: Model) -> Iterator[Value]:
+def _node_results(model: Model) -> Iterator[Value]:
     """Inference says nothing of operators that it does not know, whose declared shapes stay."""
     return (value for node in model.graph.all_nodes() for value in node.outputs)
 
 
-def _sizes(before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]) -> dict[Dim, Dim]:
+def _fixed_symbols(
+    before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]
+) -> dict[Dim, Dim]:
     """What each name of a dimension has become."""
     return {
         was: now

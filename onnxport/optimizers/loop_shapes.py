@@ -41,7 +41,7 @@ class LoopShapes:
                 if value.dtype is None and source is not None and source.dtype is not None:
                     value.dtype = source.dtype
                 if dims is not None and index < len(loop.outputs):
-                    own = _own(value)
+                    own = _step_symbol(value)
                     result = loop.outputs[index]
                     # What the last step left is not what the one before did.
                     after = [
@@ -64,7 +64,7 @@ class LoopShapes:
         """The dimensions that hold before the first step and after any, None if not even their number does."""
         if before is None or before.shape is None or value in self._changing:
             return None
-        dims, known, own = list(dims_of(before)), self._states.get(value), _own(value)
+        dims, known, own = list(dims_of(before)), self._states.get(value), _step_symbol(value)
         if known is None:
             return [own(axis) if dim is None else dim for axis, dim in enumerate(dims)]
         result: Dims = list(dims_of(after)) if after.shape is not None else [None] * len(dims)
@@ -77,6 +77,6 @@ class LoopShapes:
         ]
 
 
-def _own(value: ir.Value) -> Callable[[int], str]:
+def _step_symbol(value: ir.Value) -> Callable[[int], str]:
     """Names the dimensions of a state that change from step to step."""
     return lambda axis: f"{value.name}.step.{axis}"

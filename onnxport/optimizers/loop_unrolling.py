@@ -20,13 +20,13 @@ _MOST_NODES = 4096
 def unroll_changing_loops(model: Model) -> int:
     """Writes out the loops of the main graph whose states change their shapes; returns how many."""
     loops = [node for node in model.graph if node.op_type == "Loop" and node.domain == ""]
-    found = [(node, count) for node in loops if (count := _steps(node)) and _changes(node)]
+    found = [(node, count) for node in loops if (count := _step_count(node)) and _changes_shape(node)]
     for node, count in found:
         _unroll(model, node, count)
     return len(found)
 
 
-def _steps(node: ir.Node) -> int:
+def _step_count(node: ir.Node) -> int:
     """How many steps a loop takes, if that is known and few; 0 otherwise."""
     limit, condition = node.inputs[0], node.inputs[1]
     body = node.attributes["body"].as_graph()
@@ -44,7 +44,7 @@ def _steps(node: ir.Node) -> int:
     return count if few and (known or goes_on is body.inputs[1]) else 0
 
 
-def _changes(node: ir.Node) -> bool:
+def _changes_shape(node: ir.Node) -> bool:
     body = node.attributes["body"].as_graph()
     for before, value, after in zip(node.inputs[2:], body.inputs[2:], body.outputs[1:], strict=False):
         if before is None or before.shape is None or value.shape is None or after.shape is None:
@@ -78,14 +78,14 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
         states = list(results[: len(states)])
         for row, value in zip(rows, results[len(states) :], strict=True):
             row.append(value)
-    final = [*states, *(_stacked(node, f"{prefix}.rows.{i}", row) for i, row in enumerate(rows))]
+    final = [*states, *(_stack(node, f"{prefix}.rows.{i}", row) for i, row in enumerate(rows))]
     for old, new in zip(node.outputs, final, strict=True):
         _rename(node, old, new)
     assert isinstance(node.graph, ir.Graph)
     node.graph.remove(node, safe=True)
 
 
-def _stacked(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
+def _stack(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
     """One step's tensors after another along a new first axis."""
     axes = _constant(node, f"{name}.axes", np.array([0], np.int64))
     parts = [_added(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]

@@ -17,7 +17,7 @@ from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Equivalence
 from onnxport.optimizers.shape_inference import drop_value_info
-from onnxport.optimizers.simplification.size import Size, size_of
+from onnxport.optimizers.simplification.size import Size, measure_size
 from onnxport.optimizers.unused_inputs import pruned, unread_inputs
 
 # Attributes that are numbers and words.
@@ -60,7 +60,7 @@ def optimized(
         UsageError: sizes that do not fit the model.
         CannotConvertError: nodes that have no form at the opset asked for, or nothing that can be float16.
     """
-    work = _Bench(model.clone(), phase)
+    work = _Run(model.clone(), phase)
     if params.shape:
         with work.step("fix sizes"):
             work.notes += pinned(work.model, params.shape)
@@ -83,7 +83,7 @@ def optimized(
     return work.finished(model, params)
 
 
-class _Bench:
+class _Run:
     """The model that is worked on, with the notes and rows of what was done to it."""
 
     def __init__(self, model: Model, phase: Callable[[str], AbstractContextManager[None]]) -> None:
@@ -95,10 +95,10 @@ class _Bench:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """A pass of its own: a phase for the progress, a row for the report."""
-        before, opset = size_of(self.model), self.model.opset
+        before, opset = measure_size(self.model), self.model.opset
         with self._phase(name):
             yield
-        row = {"pass": name, **_between(before, size_of(self.model)), "skipped": None}
+        row = {"pass": name, **_change(before, measure_size(self.model)), "skipped": None}
         if self.model.opset != opset:
             row["opset"] = [opset, self.model.opset]
         self._rows.append(row)
@@ -127,26 +127,26 @@ class _Bench:
         self._facts |= halved.facts
 
     def finished(self, source: Model, params: OptimizeParams) -> Optimized:
-        if _form(self.model) == _form(source) and not params.drop_shapes:
+        if _structure(self.model) == _structure(source) and not params.drop_shapes:
             self.notes.append("nothing changed: the model is as small and as new as was asked for")
         if not params.prune_unused:
             self.notes += (
                 f"no output depends on the input {name!r}; --prune-unused removes it"
                 for name in unread_inputs(self.model)
             )
-        changed = _between(size_of(source), size_of(self.model))
+        changed = _change(measure_size(source), measure_size(self.model))
         changed["opset"] = [source.opset, self.model.opset]
         return Optimized(
             self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
         )
 
 
-def _between(before: Size, after: Size) -> dict[str, list[int]]:
+def _change(before: Size, after: Size) -> dict[str, list[int]]:
     """What a report says of a size before and after."""
     return {name: [getattr(before, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")}
 
 
-def _form(model: Model) -> tuple[object, ...]:
+def _structure(model: Model) -> tuple[object, ...]:
     """All of a model but the numbers in its weights: who changes these changes nodes, too."""
     nodes = [
         (
@@ -154,7 +154,7 @@ def _form(model: Model) -> tuple[object, ...]:
             node.op_type,
             [value and value.name for value in node.inputs],
             [value.name for value in node.outputs],
-            {name: _setting(each) for name, each in node.attributes.items()},
+            {name: _attribute_value(each) for name, each in node.attributes.items()},
         )
         for node in model.graph.all_nodes()
     ]
@@ -166,7 +166,7 @@ def _form(model: Model) -> tuple[object, ...]:
     return nodes, stored, dict(model.ir.opset_imports), model.inputs, model.outputs
 
 
-def _setting(attribute: ir.Attr) -> object:
+def _attribute_value(attribute: ir.Attr) -> object:
     if attribute.is_ref():
         return attribute.ref_attr_name
     if attribute.type == ir.AttributeType.TENSOR:

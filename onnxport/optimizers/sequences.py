@@ -62,7 +62,7 @@ class _Resolver:
     def replace(self, node: ir.Node, value: ir.Value) -> None:
         """Makes `value` the node's result, under the name of that, which may be an output of the graph."""
         old = node.outputs[0]
-        copy = added(node, "Identity", [value])[0]
+        copy = insert_node(node, "Identity", [value])[0]
         copy.type, copy.shape = old.type or value.type, old.shape or value.shape
         name, old.name = old.name, None
         copy.name = name
@@ -70,7 +70,7 @@ class _Resolver:
         self.replaced += 1
 
 
-def added(
+def insert_node(
     before: ir.Node, op: str, operands: Sequence[ir.Value | None], outputs: int = 1, **attributes: int
 ) -> Sequence[ir.Value]:
     """The results of a new node in front of `before`."""
@@ -80,14 +80,14 @@ def added(
     return node.outputs
 
 
-def constant(before: ir.Node, array: np.ndarray | int) -> ir.Value:
+def insert_constant(before: ir.Node, array: np.ndarray | int) -> ir.Value:
     node = ir.node("Constant", [], {"value": ir.tensor(np.asarray(array, np.int64))})
     assert before.graph is not None
     before.graph.insert_before(before, node)
     return node.outputs[0]
 
 
-def _number(node: ir.Node, index: int) -> int | None:
+def _position(node: ir.Node, index: int) -> int | None:
     """A position that is known, None for one that is not."""
     value = _input(node, index)
     return None if value is None or value.const_value is None else int(value.const_value.numpy().item())
@@ -110,7 +110,7 @@ def _construct(resolver: _Resolver, node: ir.Node) -> None:
 
 def _insert(resolver: _Resolver, node: ir.Node) -> None:
     held, tensor = resolver.held_by(node.inputs[0]), node.inputs[1]
-    position = _number(node, 2) if _input(node, 2) is not None else len(held or ())
+    position = _position(node, 2) if _input(node, 2) is not None else len(held or ())
     if held is None or tensor is None or position is None or not -len(held) <= position <= len(held):
         return
     position += len(held) * (position < 0)
@@ -119,7 +119,7 @@ def _insert(resolver: _Resolver, node: ir.Node) -> None:
 
 def _erase(resolver: _Resolver, node: ir.Node) -> None:
     held = resolver.held_by(node.inputs[0])
-    position = _number(node, 1) if _input(node, 1) is not None else -1
+    position = _position(node, 1) if _input(node, 1) is not None else -1
     if held is not None and position is not None and -len(held) <= position < len(held):
         position %= len(held)
         resolver.hold(node, [*held[:position], *held[position + 1 :]])
@@ -142,17 +142,17 @@ def _split(resolver: _Resolver, node: ir.Node) -> None:
         known = _part_sizes(dims_of(x)[axis], given)
         if not known or len(known) > _MOST_ELEMENTS:
             return
-        count, sizes = len(known), constant(node, np.array(known))
+        count, sizes = len(known), insert_constant(node, np.array(known))
     else:
         # Sizes computed at run time: how many there are is all that has to be known.
         (length, *_) = dims_of(given) if given.shape is not None and len(given.shape) == 1 else (None,)
         if not isinstance(length, int) or not 0 < length <= _MOST_ELEMENTS:
             return
-        count, sizes = length, added(node, "Cast", [given], to=ir.DataType.INT64.value)[0]
-    parts = added(node, "Split", [x, sizes], count, axis=axis)
+        count, sizes = length, insert_node(node, "Cast", [given], to=ir.DataType.INT64.value)[0]
+    parts = insert_node(node, "Split", [x, sizes], count, axis=axis)
     if given is None and not _attribute(node, "keepdims", 1):
-        axes = constant(node, np.array([axis]))
-        parts = [added(node, "Squeeze", [part, axes])[0] for part in parts]
+        axes = insert_constant(node, np.array([axis]))
+        parts = [insert_node(node, "Squeeze", [part, axes])[0] for part in parts]
     resolver.hold(node, parts)
 
 
@@ -190,7 +190,7 @@ def _map(resolver: _Resolver, node: ir.Node) -> None:
 
 
 def _at(resolver: _Resolver, node: ir.Node) -> None:
-    held, position = resolver.held_by(node.inputs[0]), _number(node, 1)
+    held, position = resolver.held_by(node.inputs[0]), _position(node, 1)
     if held is not None and position is not None and -len(held) <= position < len(held):
         resolver.replace(node, held[position])
 
@@ -198,7 +198,7 @@ def _at(resolver: _Resolver, node: ir.Node) -> None:
 def _length(resolver: _Resolver, node: ir.Node) -> None:
     held = resolver.held_by(node.inputs[0])
     if held is not None:
-        resolver.replace(node, constant(node, len(held)))
+        resolver.replace(node, insert_constant(node, len(held)))
 
 
 def _concat(resolver: _Resolver, node: ir.Node) -> None:
@@ -206,9 +206,9 @@ def _concat(resolver: _Resolver, node: ir.Node) -> None:
     if not held:
         return
     if _attribute(node, "new_axis", 0):
-        axes = constant(node, np.array([axis]))
-        held = [added(node, "Unsqueeze", [element, axes])[0] for element in held]
-    resolver.replace(node, added(node, "Concat", held, axis=axis)[0])
+        axes = insert_constant(node, np.array([axis]))
+        held = [insert_node(node, "Unsqueeze", [element, axes])[0] for element in held]
+    resolver.replace(node, insert_node(node, "Concat", held, axis=axis)[0])
 
 
 # ---- optionals

@@ -65,14 +65,18 @@ class Dimensions:
         if node.op_type == "ConstantOfShape" or source is None:
             return elements
         before = None if source.shape is None else list(dims_of(source))
-        return _reshaped(before, elements, node) if node.op_type == "Reshape" else _expanded(before, elements)
+        return (
+            _reshape_dims(before, elements, node)
+            if node.op_type == "Reshape"
+            else _expand_dims(before, elements)
+        )
 
 
 # Ops that take the dimensions of their result as an operand.
 TARGETED = frozenset("ConstantOfShape Expand Reshape".split())
 
 
-def _expanded(before: list[Dim] | None, target: list[Dim]) -> list[Dim] | None:
+def _expand_dims(before: list[Dim] | None, target: list[Dim]) -> list[Dim] | None:
     """ONNX Expand's rule: both are broadcast to one shape."""
     if before is None:
         return None
@@ -90,7 +94,7 @@ def _broadcast(a: Dim, b: Dim) -> Dim:
     return next((dim for dim in (a, b) if isinstance(dim, int)), None)
 
 
-def _reshaped(before: list[Dim] | None, target: list[Dim], node: ir.Node) -> list[Dim]:
+def _reshape_dims(before: list[Dim] | None, target: list[Dim], node: ir.Node) -> list[Dim]:
     """ONNX Reshape's rules: 0 copies (unless allowzero), -1 takes what is left."""
     if not _int(node, "allowzero", 0):
         target = [
@@ -244,16 +248,16 @@ def _reduce_prod(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     return total.reshape(1) if _int(node, "keepdims", 1) else total
 
 
-def _of_symbols(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
+def _symbolic(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
     """An elementwise rule that takes symbols and unknowns as well as numbers."""
     return lambda node, operands: np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), object)
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
-    return lambda node, operands: _each(function, *operands)
+    return lambda node, operands: _apply_elementwise(function, *operands)
 
 
-def _each(function: Callable[..., Any], *operands: Partial) -> Partial:
+def _apply_elementwise(function: Callable[..., Any], *operands: Partial) -> Partial:
     """`function` on every element, broadcast; unknown where any operand is no number."""
     apply = np.frompyfunc(
         lambda *elements: function(*elements) if all(isinstance(e, int | float) for e in elements) else None,
@@ -281,7 +285,7 @@ _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Div": _elementwise(_divide),
-    "Equal": _of_symbols(_equal),
+    "Equal": _symbolic(_equal),
     "Floor": _elementwise(lambda a: float(floor(a))),
     "Gather": _gather,
     "Identity": lambda node, operands: operands[0],
@@ -297,5 +301,5 @@ _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
     "Squeeze": _squeeze,
     "Sub": _elementwise(lambda a, b: a - b),
     "Unsqueeze": _unsqueeze,
-    "Where": _of_symbols(_where),
+    "Where": _symbolic(_where),
 }

@@ -21,7 +21,7 @@ from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
 # A round resolves one more layer of reshapes of reshapes; real models need two or three.
 _MAX_ROUNDS = 20
 # Axes, sizes and shapes have fewer elements, weights mostly more.
-_HANDED_IN_ELEMENTS = 64
+_COPIED_ELEMENTS = 64
 # Operators whose result has the type and the shape of the first operand, of which ONNX's inference says nothing.
 _LIKE_OPERAND = frozenset(("GroupNormalization",))
 
@@ -82,21 +82,21 @@ def infer(model: Model) -> bool:
     Returns whether it learned anything. What cannot be inferred stays unknown, it is no error: a lowering that
     needs it refuses its node.
     """
-    _hand_in_constants(model)
+    _copy_small_constants(model)
     loops = LoopShapes(model)
     if not loops.loops:
         return _infer(model)
-    before = _known(model)
+    before = _known_shapes(model)
     while True:
         drop_declared(model)
         loops.state()
         _infer(model)
         if not loops.revise():
             break
-    return _known(model) != before
+    return _known_shapes(model) != before
 
 
-def _hand_in_constants(model: Model) -> None:
+def _copy_small_constants(model: Model) -> None:
     """Gives branches and loop bodies small constants of their own, since inference reads no others there."""
     inner = [graph for graph in model.ir.graphs() if graph is not model.graph]
     for graph in inner:
@@ -105,7 +105,7 @@ def _hand_in_constants(model: Model) -> None:
             for index, value in enumerate(node.inputs):
                 if value is None or value.const_value is None or value.name in graph.initializers:
                     continue
-                if value.const_value.size <= _HANDED_IN_ELEMENTS:
+                if value.const_value.size <= _COPIED_ELEMENTS:
                     if value not in twins:
                         twins[value] = _twin(value, f"{value.name}.{inner.index(graph)}")
                         graph.register_initializer(twins[value])
@@ -127,7 +127,7 @@ def _infer(model: Model) -> bool:
     return bool(learned)
 
 
-def _known(model: Model) -> list[tuple[object, ...]]:
+def _known_shapes(model: Model) -> list[tuple[object, ...]]:
     """Everything that is known of values that nodes compute."""
     return [
         (value.shape is not None, value.dtype, *dims_of(value))
@@ -136,7 +136,7 @@ def _known(model: Model) -> list[tuple[object, ...]]:
     ]
 
 
-def _likened(result: ir.Value, operand: ir.Value | None) -> bool:
+def _copy_operand_type(result: ir.Value, operand: ir.Value | None) -> bool:
     """Gives a result its operand's type and shape; whether that is news."""
     if operand is None or operand.shape is None or operand.dtype is None or result.shape is not None:
         return False
@@ -149,19 +149,19 @@ def _shapes_from_targets(graph: ir.Graph) -> bool:
     known, changed = Dimensions(graph), False
     for node in graph:
         if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx"):
-            changed |= _likened(node.outputs[0], node.inputs[0])
+            changed |= _copy_operand_type(node.outputs[0], node.inputs[0])
         if node.op_type not in TARGETED or node.domain not in ("", "ai.onnx"):
             continue
         shape, value = known.result_shape(node), node.outputs[0]
         if shape is None or value.dtype is None:  # ONNX writes no shape without a type
             continue
-        merged = _merged(None if value.shape is None else list(dims_of(value)), shape)
+        merged = _merge_dims(None if value.shape is None else list(dims_of(value)), shape)
         if merged is not None:
             value.shape, changed = ir.Shape(merged), True
     return changed
 
 
-def _merged(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
+def _merge_dims(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
     """The derived dimensions where they say more than the inferred ones; None where they add nothing."""
     if inferred is None or len(inferred) != len(derived):
         return derived

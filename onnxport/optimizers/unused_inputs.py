@@ -11,18 +11,18 @@ from onnxport.formats.model import Model
 def unread_inputs(model: Model) -> tuple[str, ...]:
     """Those of the inputs that no output depends on, whatever reads them, in the model's order."""
     copy = model.clone()
-    return tuple(value.name or "" for value in _unread(copy))
+    return tuple(value.name or "" for value in _find_unread(copy))
 
 
 def pruned(model: Model) -> tuple[str, ...]:
     """Removes them in place, with the nodes that nothing needs; gives their names."""
-    unread = _unread(model)
+    unread = _find_unread(model)
     for value in unread:
         model.graph.inputs.remove(value)
     return tuple(value.name or "" for value in unread)
 
 
-def _unread(model: Model) -> list[ir.Value]:
+def _find_unread(model: Model) -> list[ir.Value]:
     """The inputs that nothing reads once the nodes are gone that nothing needs; initializers that IR 3 files list as
     inputs are none."""
     common.RemoveUnusedNodesPass()(model.ir)

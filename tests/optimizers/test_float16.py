@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from fixtures import graphs
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers.float16.conversion import Halved, halved, settled, to_float16
+from onnxport.optimizers.float16.conversion import Halved, canonicalize, convert, to_float16
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.preflight import Preflight
 
@@ -57,13 +57,13 @@ def graph_of(
 def half(proto: onnx.ModelProto, folder: Path, *feeds: Mapping[str, Array], io: bool = False) -> Halved:
     """The model in float16, measured in this process on `feeds`; not at all without any."""
     own = onnx.load_from_string(proto.SerializeToString())  # onnx-ir names the tensors of what it is given
-    model = settled(Model(ir.from_proto(own), Path("model.onnx")))
+    model = canonicalize(Model(ir.from_proto(own), Path("model.onnx")))
     measured = Measured()
     if feeds:
         model.hand_over(folder / "handed_over.onnx")
         measured = Preflight().measure(folder / "handed_over.onnx", {}, feeds)
         assert not measured.failure
-    return halved(model, measured, io=io)
+    return convert(model, measured, io=io)
 
 
 def proto_of(model: Model) -> onnx.ModelProto:

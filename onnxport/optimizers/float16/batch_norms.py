@@ -16,7 +16,7 @@ from onnxport.samples.value_uses import constant
 _ROLES = ("scale", "bias", "mean", "variance")
 
 
-def settle_batch_norms(model: ir.Model) -> None:
+def fold_batch_norms(model: ir.Model) -> None:
     """Folds or restates, in place, the nodes whose four parameters are constants."""
     for graph in model.graphs():
         for node in [each for each in graph if each.op_type == "BatchNormalization"]:

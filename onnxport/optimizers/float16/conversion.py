@@ -15,10 +15,10 @@ from onnxport.core.arrays import Feeds
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.float16.batch_norms import settle_batch_norms
+from onnxport.optimizers.float16.batch_norms import fold_batch_norms
 from onnxport.optimizers.float16.magnitudes import Measured, measured_apart
-from onnxport.optimizers.float16.operator_support import computes_floats, is_float, tell_types
-from onnxport.optimizers.float16.placement import placed
+from onnxport.optimizers.float16.operator_support import complete_types, computes_floats, is_float
+from onnxport.optimizers.float16.placement import place
 from onnxport.optimizers.float16.rewriter import Rewritten, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
@@ -56,14 +56,14 @@ def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io:
     Raises:
         CannotConvertError: nothing in it is float32, or nothing of that can be float16.
     """
-    copy = settled(model)
-    return halved(copy, _measure(copy, folder, samples), io=io)
+    copy = canonicalize(model)
+    return convert(copy, _measure(copy, folder, samples), io=io)
 
 
-def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
+def convert(model: Model, measured: Measured, *, io: bool = False) -> Halved:
     """Makes a `settled` model float16, in place; see `to_float16`."""
     nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
-    kept = placed(model.ir, measured.peaks)
+    kept = place(model.ir, measured.peaks)
     if nodes and len(kept) == len(nodes):
         is_half = any(each in _types(model) for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
         more = "more " if is_half else ""
@@ -83,7 +83,7 @@ def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
     return Halved(model, _said(kept, len(nodes), measured, done), facts, _islands(model, kept))
 
 
-def settled(model: Model) -> Model:
+def canonicalize(model: Model) -> Model:
     """A copy in the form that is measured and made float16: without functions, constants as initializers, every type
     inferred, BatchNormalization with numbers of common sizes.
 
@@ -101,14 +101,14 @@ def settled(model: Model) -> Model:
     shape_inference.drop_declared(copy)
     shape_inference.infer(copy)
     mark_sequences(copy.graph)
-    tell_types(copy.ir)
+    complete_types(copy.ir)
     if not _has_floats(copy):
         raise CannotConvertError(
             f"{model.path} has no float32 that could become float16",
             why=_what_it_is(copy),
             fix="use it as it is",
         )
-    settle_batch_norms(copy.ir)
+    fold_batch_norms(copy.ir)
     common.RemoveUnusedNodesPass()(copy.ir)
     return copy
 

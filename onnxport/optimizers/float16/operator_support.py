@@ -50,7 +50,7 @@ _SHARING, _MOST_SHARES = frozenset(("Softmax",)), 16384
 
 
 @dataclass(frozen=True)
-class Held:
+class Float16Ports:
     """Which operands and results of a node are float16 where they are float32 now, by position."""
 
     operands: frozenset[int] = frozenset()
@@ -60,7 +60,7 @@ class Held:
         return bool(self.operands or self.results)
 
 
-def held(node: ir.Node, opset_imports: Mapping[str, int]) -> Held:
+def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Ports:
     """What of `node` can be float16; nothing of an operator without a schema that is known here.
 
     Of If, Loop and Scan every tensor can.
@@ -68,11 +68,11 @@ def held(node: ir.Node, opset_imports: Mapping[str, int]) -> Held:
     operands = [i for i, value in enumerate(node.inputs) if is_float(value)]
     results = [i for i, value in enumerate(node.outputs) if is_float(value)]
     if node.op_type in CONTROL_FLOW and node.domain in ONNX:
-        return Held(frozenset(operands), frozenset(results))
-    formal = _formal(node.domain, node.op_type, opset_imports.get(node.domain, opset_imports.get("", 1)))
+        return Float16Ports(frozenset(operands), frozenset(results))
+    formal = _signature(node.domain, node.op_type, opset_imports.get(node.domain, opset_imports.get("", 1)))
     if formal is None:
-        return Held()
-    return Held(
+        return Float16Ports()
+    return Float16Ports(
         frozenset(
             i
             for i in operands
@@ -93,14 +93,14 @@ def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
         return "gives shares too small for float16"
     if node.op_type == "Transpose" and _crashes(node):
         return "ONNX Runtime 1.31 crashes on it in float16 before a MatMul"
-    if not held(node, opset_imports):
+    if not float16_ports(node, opset_imports):
         return f"{node.op_type} takes no float16"
-    if unknown := [each.name for each in values if _is_untold(each)]:
+    if unknown := [each.name for each in values if _has_unknown_type(each)]:
         return f"nobody here can tell the type of {unknown[0]!r}"
     return ""
 
 
-def _is_untold(value: ir.Value) -> bool:
+def _has_unknown_type(value: ir.Value) -> bool:
     is_read = bool(value.uses()) or value.is_graph_output()
     return value.type is None and value.const_value is None and is_read
 
@@ -136,16 +136,16 @@ def _shares(node: ir.Node) -> int:
     return size if isinstance(size, int) else 0
 
 
-def tell_types(model: ir.Model) -> None:
+def complete_types(model: ir.Model) -> None:
     """Gives results whose type ONNX's inference leaves open (it knows ONNX's own operators) what their schemas say."""
     for graph in model.graphs():
         for node in graph:
             opset = model.opset_imports.get(node.domain, 1)
             if any(value.type is None for value in node.outputs) and node.domain not in ONNX:
-                _tell(node, _formal(node.domain, node.op_type, opset))
+                _complete_results(node, _signature(node.domain, node.op_type, opset))
 
 
-def _tell(node: ir.Node, formal: _Formal | None) -> None:
+def _complete_results(node: ir.Node, formal: _Signature | None) -> None:
     if formal is None:
         return
     known = {
@@ -158,7 +158,7 @@ def _tell(node: ir.Node, formal: _Formal | None) -> None:
 
 
 @dataclass(frozen=True)
-class _Formal:
+class _Signature:
     """An operator's schema.
 
     Attributes:
@@ -179,20 +179,20 @@ class _Formal:
 
 
 @cache
-def _formal(domain: str, op_type: str, opset: int) -> _Formal | None:
+def _signature(domain: str, op_type: str, opset: int) -> _Signature | None:
     try:
         schema = onnx.defs.get_schema(op_type, opset, "" if domain == "ai.onnx" else domain)
     except onnx.defs.SchemaError:
-        return _onnx_runtimes(domain, op_type, opset)
-    return _Formal(
+        return _onnxruntime_signature(domain, op_type, opset)
+    return _Signature(
         [each.type_str for each in schema.inputs],
         [each.type_str for each in schema.outputs],
-        _free({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
+        _float_variables({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
     )
 
 
 @cache
-def _onnx_runtimes(domain: str, op_type: str, opset: int) -> _Formal | None:
+def _onnxruntime_signature(domain: str, op_type: str, opset: int) -> _Signature | None:
     """The schema of an operator of ONNX Runtime's own."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -204,13 +204,13 @@ def _onnx_runtimes(domain: str, op_type: str, opset: int) -> _Formal | None:
     if not known:
         return None
     schema = max(known, key=lambda each: each.since_version)
-    return _Formal(
+    return _Signature(
         [each.typeStr for each in schema.inputs],
         [each.typeStr for each in schema.outputs],
-        _free({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
+        _float_variables({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
     )
 
 
-def _free(constraints: Mapping[str, Sequence[str]]) -> frozenset[str]:
+def _float_variables(constraints: Mapping[str, Sequence[str]]) -> frozenset[str]:
     both = {"tensor(float)", "tensor(float16)"}
     return frozenset(name for name, allowed in constraints.items() if both <= set(allowed))

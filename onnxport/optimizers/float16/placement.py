@@ -23,7 +23,7 @@ _LARGEST = float(np.finfo(np.float16).max)
 _INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
 
-def placed(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
+def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
     """The nodes, in subgraphs too, that compute in float32, each with the reason.
 
     Args:

@@ -13,7 +13,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.float16.constants import beyond_range, half_tensor
-from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, ONNX, Held, held, is_float
+from onnxport.optimizers.float16.operator_support import (
+    CONTROL_FLOW,
+    ONNX,
+    Float16Ports,
+    float16_ports,
+    is_float,
+)
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _SUFFIXES = {_HALF: "half", _FLOAT: "float32"}
@@ -49,7 +55,8 @@ class _Rewriting:
         self._model, self._io, self._done = model, io, Rewritten()
         self._nodes = [node for graph in model.graphs() for node in graph]
         self._held = {
-            node: Held() if node in kept else held(node, model.opset_imports) for node in self._nodes
+            node: Float16Ports() if node in kept else float16_ports(node, model.opset_imports)
+            for node in self._nodes
         }
         self._owners = {graph: node for node in self._nodes for graph in _graphs_of(node)}
         self._becoming = self._values()
@@ -71,7 +78,7 @@ class _Rewriting:
         for value in self._becoming:
             value.type = ir.TensorType(_HALF)  # a new one: clones of a model share theirs
         for node in self._nodes:
-            _drop_if_idle(node)
+            _drop_needless_cast(node)
         return self._done
 
     def _values(self) -> set[ir.Value]:
@@ -105,7 +112,7 @@ class _Rewriting:
             result = node.outputs[0]
             node.name = result.name = self._free_name(f"{value.name}/{_SUFFIXES[to]}")
             result.type, result.shape = ir.TensorType(to), value.shape
-            _put_behind(value, node)
+            _insert_after(value, node)
             self._casts[value, to] = result
             self._done.casts += 1
         return self._casts[value, to]
@@ -186,7 +193,7 @@ def _other(dtype: ir.DataType) -> ir.DataType:
     return _FLOAT if dtype == _HALF else _HALF
 
 
-def _put_behind(value: ir.Value, node: ir.Node) -> None:
+def _insert_after(value: ir.Value, node: ir.Node) -> None:
     """Inserts `node` where `value` begins to be."""
     producer, graph = value.producer(), value.graph
     assert graph is not None
@@ -198,7 +205,7 @@ def _put_behind(value: ir.Value, node: ir.Node) -> None:
         graph.append(node)
 
 
-def _drop_if_idle(node: ir.Node) -> None:
+def _drop_needless_cast(node: ir.Node) -> None:
     """Removes a Cast that has become one to the type that it reads."""
     if node.op_type != "Cast" or node.domain not in ONNX or node.inputs[0] is None:
         return

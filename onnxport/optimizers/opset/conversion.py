@@ -13,7 +13,7 @@ import onnxruntime
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset.downgrade import lower
 from onnxport.optimizers.opset.errors import LiftError, refusal
-from onnxport.optimizers.opset.ort_support import lacking, newest_opset
+from onnxport.optimizers.opset.ort_support import find_unsupported, newest_opset
 from onnxport.optimizers.opset.schemas import default_domain, since
 from onnxport.optimizers.opset.upgrade import inline_functions, lift
 from onnxport.optimizers.params import NEWEST_OPSET
@@ -56,8 +56,8 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
     if opset == "latest":
         brought, why = _newest_that_runs(copy, to)
         return Brought(brought, (*notes, *why))
-    brought, remarks = _at(copy, to)
-    if refused := _newly_lacking(brought, copy):
+    brought, remarks = _convert(copy, to)
+    if refused := _find_newly_unsupported(brought, copy):
         raise LiftError(
             f"{len(refused)} of {_count(brought)} nodes would not run at opset {to}, so nothing could prove them",
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
@@ -71,8 +71,8 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
     to = newest
     why: tuple[str, ...] = ()
     while to > model.opset:
-        brought, _ = _at(model, to)
-        refused = {node.op_type: since(node.op_type, to) for node in _newly_lacking(brought, model)}
+        brought, _ = _convert(model, to)
+        refused = {node.op_type: since(node.op_type, to) for node in _find_newly_unsupported(brought, model)}
         if not refused:
             return brought, why
         # None of its versions between the two opsets: that is what makes it lack a kernel.
@@ -83,21 +83,21 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
         )
     if to >= model.opset:
         return model, why
-    lowered, remarks = _at(model, to)
+    lowered, remarks = _convert(model, to)
     return lowered, (*why, *remarks)
 
 
-def _at(model: Model, opset: int) -> tuple[Model, list[str]]:
+def _convert(model: Model, opset: int) -> tuple[Model, list[str]]:
     """A copy at the opset, and what the user should know of it."""
     copy = model.clone()
     lift(copy.ir, opset)
     return copy, lower(copy.ir, opset)
 
 
-def _newly_lacking(brought: Model, model: Model) -> Mapping[ir.Node, str]:
+def _find_newly_unsupported(brought: Model, model: Model) -> Mapping[ir.Node, str]:
     """The nodes that ONNX Runtime would refuse, but for those of operators that it refuses in `model` as well."""
-    refused = lacking(brought.ir)
-    before = {node.op_type for node in lacking(model.ir)} if refused else set()
+    refused = find_unsupported(brought.ir)
+    before = {node.op_type for node in find_unsupported(model.ir)} if refused else set()
     return {node: why for node, why in refused.items() if node.op_type not in before}
 
 

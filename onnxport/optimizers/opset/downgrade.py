@@ -19,8 +19,8 @@ from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, r
 from onnxport.optimizers.opset.formulas import REFUSED, rewrite_beyond
 from onnxport.optimizers.opset.node import Change, Node, NoForm
 from onnxport.optimizers.opset.schema_check import fit
-from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, since, state
-from onnxport.optimizers.opset.type_inference import inferred
+from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, set_opset, since
+from onnxport.optimizers.opset.type_inference import infer_types
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OLDEST_IR = 4  # below, every initializer is an input as well
@@ -55,7 +55,7 @@ def lower(model: ir.Model, to: int) -> list[str]:
     for node in model.graph.all_nodes():
         for name in (PART_OF, WHY, REFUSED):
             node.metadata_props.pop(name, None)
-    state(model, to)
+    set_opset(model, to)
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
@@ -67,7 +67,7 @@ class _Lowering:
 
     def __init__(self, model: ir.Model, to: int) -> None:
         self._model = model
-        self._change = Change(model, to, inferred(model))
+        self._change = Change(model, to, infer_types(model))
         self._definitions = 0
         self.refused: dict[ir.Node, Refusal] = {}
 
@@ -77,7 +77,7 @@ class _Lowering:
 
     def step(self, version: int) -> None:
         """From the forms of `version` to those of the version before."""
-        state(self._model, version)
+        set_opset(self._model, version)
         done: set[ir.Node] = set()
         self._change.made.clear()
         while pending := self._changing(version, done):
@@ -146,7 +146,7 @@ class _Lowering:
     def _inline(self, functions: list[ir.Function]) -> None:
         self._model.functions.update({function.identifier(): function for function in functions})
         common.InlinePass()(self._model)
-        self._change.known = inferred(self._model)
+        self._change.known = infer_types(self._model)
 
     def _refuse(self, node: ir.Node, why: str) -> None:
         whole = refusal_of_part(node, why)

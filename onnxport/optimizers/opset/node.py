@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.type_inference import Known
+from onnxport.optimizers.opset.type_inference import InferredTypes
 
 _CAST_LIKE_SINCE = 15
 
@@ -28,7 +28,9 @@ class Change:
         remarks: what the user should know of the result, each once.
     """
 
-    def __init__(self, model: ir.Model, to: int, known: Known, *, holds_constants: bool = True) -> None:
+    def __init__(
+        self, model: ir.Model, to: int, known: InferredTypes, *, holds_constants: bool = True
+    ) -> None:
         self.graph = model.graph
         self.to = to
         self.known = known
@@ -83,7 +85,7 @@ class Node:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         attribute = self.ir.attributes.get(name)
-        return default if attribute is None else _settled(attribute).value
+        return default if attribute is None else _resolve(attribute).value
 
     def type(self, value: ir.Value) -> ir.TypeProtocol | None:
         return self._change.known.type(value)
@@ -107,7 +109,7 @@ class Node:
         if name not in self.ir.attributes:
             return default
         self._change.changed.add(self.ir)
-        return _settled(self.ir.attributes.pop(name)).value
+        return _resolve(self.ir.attributes.pop(name)).value
 
     def demand(self, name: str) -> Any:
         """The value of an attribute that must be there; the node has it no more."""
@@ -242,7 +244,7 @@ class Node:
         return self._change.free_name(f"{self.ir.outputs[0].name}_{what}")
 
 
-def _settled(attribute: ir.Attr) -> ir.Attr:
+def _resolve(attribute: ir.Attr) -> ir.Attr:
     if attribute.is_ref():
         raise NoForm(f"its attribute {attribute.name!r} is a parameter of the function around it")
     return attribute

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxport.optimizers.opset.schemas import default_domain, is_default, since, type_name
-from onnxport.optimizers.opset.type_inference import Known, inferred
+from onnxport.optimizers.opset.type_inference import InferredTypes, infer_types
 from onnxport.optimizers.params import OLDEST_OPSET
 
 # An operator, and the types of its inputs and outputs; empty for an absent one.
@@ -35,14 +35,14 @@ def newest_opset(limit: int) -> int:
     return OLDEST_OPSET
 
 
-def lacking(model: ir.Model) -> dict[ir.Node, str]:
+def find_unsupported(model: ir.Model) -> dict[ir.Node, str]:
     """The nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
 
     Nodes whose types cannot be told are taken for good, and so are those that hold graphs: there are kernels for
     If, Loop and Scan of every opset and type.
     """
     opset = default_domain(model.opset_imports)
-    kinds = _kinds(model, inferred(model)) if opset is not None else {}
+    kinds = _kinds(model, infer_types(model)) if opset is not None else {}
     if opset is None or not kinds:
         return {}
     header = onnx.ModelProto(ir_version=model.ir_version)
@@ -56,7 +56,7 @@ def lacking(model: ir.Model) -> dict[ir.Node, str]:
     return found
 
 
-def _kinds(model: ir.Model, known: Known) -> Mapping[_Kind, Sequence[ir.Node]]:
+def _kinds(model: ir.Model, known: InferredTypes) -> Mapping[_Kind, Sequence[ir.Node]]:
     kinds: dict[_Kind, list[ir.Node]] = {}
     for node in model.graph.all_nodes():
         has_graphs = any(each.type in _GRAPHS for each in node.attributes.values())
@@ -68,7 +68,7 @@ def _kinds(model: ir.Model, known: Known) -> Mapping[_Kind, Sequence[ir.Node]]:
     return kinds
 
 
-def _types(values: Sequence[ir.Value | None], known: Known) -> tuple[bytes, ...] | None:
+def _types(values: Sequence[ir.Value | None], known: InferredTypes) -> tuple[bytes, ...] | None:
     """The values' types, serialized; None where one cannot be told."""
     found = []
     for value in values:
@@ -126,13 +126,13 @@ def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
         kernel = re.search(r"implementation for (\w+)\((\d+)\)", str(failure))
         lacked = "-".join(kernel.groups()) if kernel else node
         inside = f", of which {node} is made" if lacked != node else ""
-        return f"{runtime} has no kernel for {lacked} of {_named(types)}{inside}"
+        return f"{runtime} has no kernel for {lacked} of {_type_names(types)}{inside}"
     if isinstance(failure, InvalidGraph):
         return f"{runtime} says: {str(failure).rpartition('INVALID_GRAPH : ')[2]}"
     return ""
 
 
-def _named(types: Iterable[bytes]) -> str:
+def _type_names(types: Iterable[bytes]) -> str:
     protos = (onnx.TypeProto.FromString(each) for each in types if each)
     return ", ".join(
         dict.fromkeys(

@@ -23,7 +23,7 @@ def fit(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> Non
     new_attributes = [name for name in node.ir.attributes if name not in older.attributes]
     for name in new_attributes:
         if node.attribute(name) != _default(newer, name):
-            raise NoForm(f"its {name}={_shown(node.attribute(name))} came with opset {newer.since_version}")
+            raise NoForm(f"its {name}={_format(node.attribute(name))} came with opset {newer.since_version}")
     node.trim()
     if len(node.ir.inputs) > older.max_input:
         name = newer.inputs[older.max_input].name
@@ -45,7 +45,7 @@ def _default(schema: onnx.defs.OpSchema, name: str) -> Any:
     return ir.serde.deserialize_attribute(default).value if default is not None and default.name else None
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return str(value) if isinstance(value, int | float | str) else str(list(value))
 
 

@@ -13,7 +13,7 @@ def default_domain(opset_imports: Mapping[str, int]) -> int | None:
     return opset_imports.get("", opset_imports.get("ai.onnx"))
 
 
-def state(model: ir.Model, opset: int) -> None:
+def set_opset(model: ir.Model, opset: int) -> None:
     """Has the model say that its default domain is at `opset`."""
     model.opset_imports.pop("ai.onnx", None)
     model.opset_imports[""] = opset

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxport.formats.weightless import bare
 
 
-class Known:
+class InferredTypes:
     """What is known of values: nothing at first, see `inferred`."""
 
     def __init__(self, found: dict[ir.Value, tuple[ir.TypeProtocol | None, ir.Shape | None]]) -> None:
@@ -43,7 +43,7 @@ class Known:
             self._found[new] = self._found.pop(old)
 
 
-def inferred(model: ir.Model) -> Known:
+def infer_types(model: ir.Model) -> InferredTypes:
     """Types and shapes of all values, inferred from the graph's inputs on.
 
     The shapes that a file declares for its intermediates are often wrong, and a rewrite that relied on one
@@ -53,9 +53,9 @@ def inferred(model: ir.Model) -> Known:
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-        return Known({})  # every adapter has a form for the unknown
+        return InferredTypes({})  # every adapter has a form for the unknown
     pairs = zip(_values(model), _values(ir.from_proto(proto)), strict=True)
-    return Known({value: (twin.type, twin.shape) for value, twin in pairs})
+    return InferredTypes({value: (twin.type, twin.shape) for value, twin in pairs})
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

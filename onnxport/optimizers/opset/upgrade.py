@@ -13,10 +13,10 @@ from onnxport.optimizers.opset.node import Change, Node, NoForm
 from onnxport.optimizers.opset.schemas import (
     default_domain,
     is_default,
+    set_opset,
     since,
-    state,
 )
-from onnxport.optimizers.opset.type_inference import Known, inferred
+from onnxport.optimizers.opset.type_inference import InferredTypes, infer_types
 from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS, NEED_TYPES
 from onnxport.optimizers.params import CANONICAL_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
@@ -66,7 +66,7 @@ def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
         raise LiftError(f"the model functions {', '.join(sorted(old))} must be inlined before a lift")
     changed = lift_graph(model, opset, to)
     _raise_ir_version(model, to)
-    state(model, to)
+    set_opset(model, to)
     return changed
 
 
@@ -75,7 +75,7 @@ def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = Fals
     _refuse_oldest(opset)
     refused = dict(_foreign_nodes(model, opset, to))
     op_types = {node: node.op_type for node in model.graph.all_nodes()}
-    known = inferred(model) if _needs_types(model, opset, to) else Known({})
+    known = infer_types(model) if _needs_types(model, opset, to) else InferredTypes({})
     change = Change(model, to, known, holds_constants=not of_function)
     for version in range(opset + 1, to + 1):
         for node in _nodes_that_change(model, version):

@@ -21,14 +21,14 @@ def determinant(draft: Draft) -> list[Term]:
     left = x.cast(np.float32).reshape(-1, size, size)
     result: Term | None = None
     for column in range(size - 1):
-        left, pivot = _eliminated(draft, left, size - column)
+        left, pivot = _eliminate(draft, left, size - column)
         result = pivot if result is None else result * pivot
     last = left.reshape(-1, 1)
     result = last if result is None else result * last
     return [result.reshape(*(x.size(axis) for axis in range(x.rank - 2))).cast(x.dtype)]
 
 
-def _eliminated(draft: Draft, left: Term, size: int) -> tuple[Term, Term]:
+def _eliminate(draft: Draft, left: Term, size: int) -> tuple[Term, Term]:
     """[n, size, size] without its first column and its pivot's row; and the pivot, [n, 1], signed for the exchange."""
     column = left.cut(2, 0, 1).reshape(-1, size)
     place = column.call("Abs").call("ArgMax", dtype=np.int64, axis=1, keepdims=1)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
-from onnxport.optimizers.rewrites.sizes import counted, cut, integers, quotient, size_of
+from onnxport.optimizers.rewrites.sizes import arange, divide, integers, size_of, slice_axis
 
 _FLOAT, _INT32, _INT64 = (kind.value for kind in (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64))
 
@@ -32,10 +32,10 @@ def fourier_transform(node: Rewrite) -> None:
     parts = []
     for part in _parts(node, x, axis=-1):
         signal = part if place == last else node.op("Transpose", part, perm=swap)
-        parts.append(cut(node, signal, integers(0), used, -1))
-    pair = _transformed(node, parts, used, length, one_sided=one_sided, inverse=inverse)
+        parts.append(slice_axis(node, signal, integers(0), used, -1))
+    pair = _transform(node, parts, used, length, one_sided=one_sided, inverse=inverse)
     node.emit(
-        _paired(node, *(each if place == last else node.op("Transpose", each, perm=swap) for each in pair))
+        _pair(node, *(each if place == last else node.op("Transpose", each, perm=swap) for each in pair))
     )
 
 
@@ -50,15 +50,15 @@ def short_time_fourier_transform(node: Rewrite) -> None:
     else:
         node.unsupported("has neither a window nor a frame_length")
     span = node.op("Sub", size_of(node, signal, 1), length)
-    frames = node.op("Add", quotient(node, span, step), integers(1))
-    starts = node.op("Unsqueeze", node.op("Mul", counted(node, frames), step), integers(1))
-    places = node.op("Add", starts, node.op("Unsqueeze", counted(node, length), integers(0)))
+    frames = node.op("Add", divide(node, span, step), integers(1))
+    starts = node.op("Unsqueeze", node.op("Mul", arange(node, frames), step), integers(1))
+    places = node.op("Add", starts, node.op("Unsqueeze", arange(node, length), integers(0)))
     rows = _parts(node, signal, axis=2) if len(node.shape(signal)) == 3 else [signal]
     parts = [node.op("Gather", row, places, axis=1) for row in rows]
     if window is not None:
         parts = [node.op("Mul", part, window) for part in parts]
     one_sided = bool(node.attribute("onesided", 1))
-    node.emit(_paired(node, *_transformed(node, parts, length, length, one_sided=one_sided)))
+    node.emit(_pair(node, *_transform(node, parts, length, length, one_sided=one_sided)))
 
 
 def _one(node: Rewrite, size: ir.Value) -> ir.Value:
@@ -77,7 +77,7 @@ def _parts(node: Rewrite, signal: ir.Value, *, axis: int) -> list[ir.Value]:
     return [node.op("Gather", signal, np.array(part), axis=axis) for part in range(count)]
 
 
-def _transformed(
+def _transform(
     node: Rewrite,
     parts: list[ir.Value],
     used: ir.Value,
@@ -89,7 +89,7 @@ def _transformed(
     """Real and imaginary part of the transform of real, or real and imaginary, parts [..., used]."""
     bins = length
     if one_sided:
-        bins = node.op("Add", quotient(node, length, integers(2)), integers(1))
+        bins = node.op("Add", divide(node, length, integers(2)), integers(1))
     cosine, sine = _waves(node, used, bins, length)
     real, imaginary = node.op("MatMul", parts[0], cosine), node.op("MatMul", parts[0], sine)
     if not inverse:
@@ -110,7 +110,7 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
     Angles are counted in quarters of 1 / length turns and brought into the first quadrant as integers: zeros
     become exactly 0 there, and the angle of a large product would be lost in float32.
     """
-    rows, columns = (node.op("Cast", counted(node, limit), to=_INT32) for limit in (used, bins))
+    rows, columns = (node.op("Cast", arange(node, limit), to=_INT32) for limit in (used, bins))
     product = node.op(
         "Mul", node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
     )
@@ -123,7 +123,7 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
     angle = node.op("Where", is_left, node.op("Sub", half, angle), angle)
     sine = _sine(node, angle, right_angle)
     cosine = _sine(node, node.op("Sub", right_angle, angle), right_angle)
-    return _negated(node, cosine, is_left), _negated(node, sine, is_lower)
+    return _negate_where(node, cosine, is_left), _negate_where(node, sine, is_lower)
 
 
 def _sine(node: Rewrite, angle: ir.Value, right_angle: ir.Value) -> ir.Value:
@@ -133,12 +133,12 @@ def _sine(node: Rewrite, angle: ir.Value, right_angle: ir.Value) -> ir.Value:
     return result
 
 
-def _negated(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
+def _negate_where(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
     result: ir.Value = node.op("Where", where, node.op("Neg", value), value)
     return result
 
 
-def _paired(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
+def _pair(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
     parts = [node.op("Unsqueeze", each, integers(-1)) for each in (real, imaginary)]
     result: ir.Value = node.op("Concat", *parts, axis=-1)
     return result

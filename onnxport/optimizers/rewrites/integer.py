@@ -43,10 +43,10 @@ def conv_integer(node: Rewrite) -> None:
     that none does, and the results are put together as integers.
     """
     node.is_exact = True
-    x = _centred(node, 0, 2)
+    x = _subtract_zero_point(node, 0, 2)
     w, bits = _weights(node)
     attributes = {name: node.attribute(name) for name in _CONV}
-    node.emit(_summed(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
+    node.emit(_sum_pieces(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
 
 
 @rewrites("MatMulInteger")
@@ -55,11 +55,11 @@ def matmul_integer(node: Rewrite) -> None:
     node.is_exact = True
     if min(len(node.shape(node.input(index))) for index in (0, 1)) < 2:
         node.unsupported("multiplies a vector; reshape it to a matrix")
-    a, (b, bits) = _centred(node, 0, 2, column=True), _matrix(node)
-    node.emit(_summed(node, a, bits, lambda piece: node.op("MatMul", piece, b)))
+    a, (b, bits) = _subtract_zero_point(node, 0, 2, column=True), _matrix(node)
+    node.emit(_sum_pieces(node, a, bits, lambda piece: node.op("MatMul", piece, b)))
 
 
-def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
+def _sum_pieces(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """The product with x in int32, piece by piece."""
     total = None
     for piece, weight in _pieces(node, x, bits):
@@ -74,7 +74,7 @@ def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value],
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def _centred(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
+def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
     """An operand less its zero point, of which there may be one a row: then it is a `column`."""
     value: ir.Value = node.op("Cast", node.input(index), to=ir.DataType.FLOAT)
     if not node.has_input(zero_point):
@@ -98,7 +98,7 @@ def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
     size = node.shape(value)[-2]
     if size is None:
         node.unsupported("sums along an axis of open size; fix it with --shape NAME=...")
-    return _centred(node, 1, 3), _bits(node, float(_LARGEST * size))
+    return _subtract_zero_point(node, 1, 3), _bits(node, float(_LARGEST * size))
 
 
 def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:

@@ -19,14 +19,14 @@ def size_of(node: Rewrite, value: ir.Value, axis: int) -> ir.Value:
     return result
 
 
-def counted(node: Rewrite, limit: ir.Value) -> ir.Value:
+def arange(node: Rewrite, limit: ir.Value) -> ir.Value:
     """0, 1, ... below `limit`."""
     end = node.op("Squeeze", limit, integers(0))
     result: ir.Value = node.op("Range", np.array(0), end, np.array(1))
     return result
 
 
-def cut(
+def slice_axis(
     node: Rewrite, value: ir.Value, start: ir.Value | Array, end: ir.Value | Array, axis: int
 ) -> ir.Value:
     """The slice along one axis."""
@@ -34,7 +34,7 @@ def cut(
     return result
 
 
-def quotient(node: Rewrite, number: ir.Value, divisor: ir.Value | Array) -> ir.Value:
+def divide(node: Rewrite, number: ir.Value, divisor: ir.Value | Array) -> ir.Value:
     """Divided as the int32 that more targets divide."""
     parts = [node.op("Cast", each, to=ir.DataType.INT32.value) for each in (number, divisor)]
     result: ir.Value = node.op("Cast", node.op("Div", *parts), to=ir.DataType.INT64.value)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
-from onnxport.optimizers.rewrites.sizes import counted, cut, integers, size_of
+from onnxport.optimizers.rewrites.sizes import arange, integers, size_of, slice_axis
 
 _INT32, _INT64 = ir.DataType.INT32.value, ir.DataType.INT64.value
 _TO_THE_END = integers(2**31 - 1)
@@ -41,7 +41,7 @@ def unique(node: Rewrite) -> None:
     starts = _starts(node, values, total, count)
     places = node.op("Squeeze", node.op("NonZero", starts), integers(0))
     firsts = node.op("Gather", order, places)
-    ends = node.op("Concat", cut(node, places, integers(1), _TO_THE_END, 0), total, axis=0)
+    ends = node.op("Concat", slice_axis(node, places, integers(1), _TO_THE_END, 0), total, axis=0)
     counts = node.op("Sub", ends, places)
     groups = node.op("CumSum", node.op("Cast", starts, to=_INT64), np.array(0))
     inverse = node.op("ScatterElements", order, order, node.op("Sub", groups, np.array(1)), axis=0)
@@ -56,8 +56,8 @@ def _starts(node: Rewrite, values: ir.Value, total: ir.Value, count: int | None)
     """Whether each of the sorted values is the first of its group."""
     if count == 1:
         return node.array(np.array([True]))
-    later = cut(node, values, integers(1), _TO_THE_END, 0)
-    earlier = cut(node, values, integers(0), node.op("Sub", total, integers(1)), 0)
+    later = slice_axis(node, values, integers(1), _TO_THE_END, 0)
+    earlier = slice_axis(node, values, integers(0), node.op("Sub", total, integers(1)), 0)
     differs = node.op("Not", node.op("Equal", later, earlier))
     result: ir.Value = node.op("Concat", np.array([True]), differs, axis=0)
     return result
@@ -69,7 +69,7 @@ def _by_occurrence(
     """The groups in the order of their first elements instead of their values."""
     total = size_of(node, firsts, 0)
     firsts, order = node.op("TopK", firsts, total, outputs=2, largest=0, sorted=1)
-    moved = node.op("ScatterElements", order, order, counted(node, total), axis=0)
+    moved = node.op("ScatterElements", order, order, arange(node, total), axis=0)
     return firsts, node.op("Gather", counts, order), node.op("Gather", moved, inverse)
 
 
@@ -97,7 +97,7 @@ def cumulative_product(node: Rewrite) -> None:
     x = node.input(0)
     rank = len(node.shape(x))
     place = int(node.constant(1, "its axis").item()) % rank
-    numbers = counted(node, size_of(node, x, place))
+    numbers = arange(node, size_of(node, x, place))
     own, others = (node.op("Unsqueeze", numbers, integers(each)) for each in (1, 0))
     comparison = "Greater" if node.attribute("reverse", 0) else "Less"
     comparison += "" if node.attribute("exclusive", 0) else "OrEqual"

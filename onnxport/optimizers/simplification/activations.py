@@ -41,11 +41,11 @@ def merge_activations(scene: Scene) -> int:
         if bounds[0] <= had[0] and bounds[1] >= had[1]:
             merged += bypass(node, node.inputs[0])
         elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):
-            merged += _both(scene, node, before, bounds, had)
+            merged += _merge_bounds(scene, node, before, bounds, had)
     return merged
 
 
-def _both(
+def _merge_bounds(
     scene: Scene, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
 ) -> int:
     """Clip of Relu, or of another Clip: one Clip, as operands since opset 11."""
@@ -113,8 +113,8 @@ def fuse_hard_swish(scene: Scene) -> int:
 
 def _hard_sigmoid(node: ir.Node) -> int:
     """Clip(x + 3, 0, 6) / 6."""
-    value, factor = _by_number(node)
-    found = _clipped_sum(value)
+    value, factor = _split_scale(node)
+    found = _clipped_operand(value)
     if found is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6):
         return 0
     return rewrite(node, "HardSigmoid", [found], {"alpha": 1 / 6, "beta": 0.5})
@@ -122,12 +122,12 @@ def _hard_sigmoid(node: ir.Node) -> int:
 
 def _scaled_product(scene: Scene, node: ir.Node) -> int:
     """x * Clip(x + 3, 0, 6) / 6: the division goes into what x is multiplied by."""
-    value, factor = _by_number(node)
+    value, factor = _split_scale(node)
     product = producer(value, "Mul")
     if product is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6) or not only_use(value):
         return 0
     for x, clipped in (product.inputs, reversed(product.inputs)):
-        if x is not None and _clipped_sum(clipped) is x and only_use(clipped):
+        if x is not None and _clipped_operand(clipped) is x and only_use(clipped):
             if scene.opset >= 14:
                 return rewrite(node, "HardSwish", [x])
             gate = scene.insert(
@@ -137,7 +137,7 @@ def _scaled_product(scene: Scene, node: ir.Node) -> int:
     return 0
 
 
-def _by_number(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
     """What a Mul or Div scales, and by how much."""
     first, second = node.inputs
     factor = scalar_operand(node, 1)
@@ -146,7 +146,7 @@ def _by_number(node: ir.Node) -> tuple[ir.Value | None, float | None]:
     return (first, factor) if factor is not None else (second, scalar_operand(node, 0))
 
 
-def _clipped_sum(value: ir.Value | None) -> ir.Value | None:
+def _clipped_operand(value: ir.Value | None) -> ir.Value | None:
     """The x of Clip(x + 3, 0, 6)."""
     clip = producer(value, "Clip")
     total = None if clip is None or _bounds(clip) != (0.0, 6.0) else producer(clip.inputs[0], "Add")
@@ -231,7 +231,7 @@ def _scale_and_bias(
 ) -> tuple[ir.Node, ir.Value | None, ir.Value | None]:
     """The last node of the formula, its scale, which the operator has to have, and its bias."""
     size = None if x.shape is None else x.shape[-1]
-    last, scale = _step(node, "Mul", size)
+    last, scale = _affine_step(node, "Mul", size)
     if scale is None:
         ones = (
             None
@@ -239,11 +239,11 @@ def _scale_and_bias(
             else scene.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
         )
         return node, ones, None
-    end, bias = _step(last, "Add", size)
+    end, bias = _affine_step(last, "Add", size)
     return end, scale, bias
 
 
-def _step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:
+def _affine_step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:
     """The only reader of a node, if it is `op` with a constant of `size` elements in one row, and that constant."""
     result = node.outputs[0]
     if not only_use(result):

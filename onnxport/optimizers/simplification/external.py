@@ -21,7 +21,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.simplification.graph import Scene
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.size import size_of
+from onnxport.optimizers.simplification.size import measure_size
 
 # Of more, a tool would have to be handed a copy.
 _LARGEST = 2**30  # bytes
@@ -46,7 +46,7 @@ def onnxruntime_basic(scene: Scene) -> int:
 
     Keeps: Models with Q and DQ, which it would move, and models with more than 1 GiB of weights.
     """
-    return _by_onnxruntime(scene, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
+    return _run_onnxruntime(scene, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
 
 
 @simplification("onnxruntime-extended")
@@ -55,7 +55,7 @@ def onnxruntime_extended(scene: Scene) -> int:
 
     Keeps: As onnxruntime-basic.
     """
-    return _by_onnxruntime(scene, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
+    return _run_onnxruntime(scene, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
 
 
 @simplification("onnxruntime-all")
@@ -65,7 +65,7 @@ def onnxruntime_all(scene: Scene) -> int:
 
     Keeps: As onnxruntime-basic.
     """
-    changes = _by_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
+    changes = _run_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
     if changes:
         scene.note(
             "onnxruntime-all made the model for this processor: elsewhere it may be slower, or not load"
@@ -73,10 +73,10 @@ def onnxruntime_all(scene: Scene) -> int:
     return changes
 
 
-def _by_onnxruntime(
+def _run_onnxruntime(
     scene: Scene, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
 ) -> int:
-    source = _written(scene, name)
+    source = _save(scene, name)
     if source is None:
         return 0
     path = scene.folder / "simplified-by-tool.onnx"
@@ -91,7 +91,7 @@ def _by_onnxruntime(
     except _REFUSALS as error:
         scene.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0
-    return _taken_over(scene, name, path, microsoft=microsoft)
+    return _adopt(scene, name, path, microsoft=microsoft)
 
 
 @simplification("onnxsim")
@@ -104,7 +104,7 @@ def onnxsim(scene: Scene) -> int:
         raise MissingDependencyError(
             "the pass 'onnxsim' needs onnxsim, which is not installed", fix="pip install onnxsim"
         )
-    source = _written(scene, "onnxsim")
+    source = _save(scene, "onnxsim")
     if source is None:
         return 0
     path = scene.folder / "simplified-by-tool.onnx"
@@ -119,7 +119,7 @@ def onnxsim(scene: Scene) -> int:
         said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
         scene.note(f"pass 'onnxsim' did nothing: {said[:200]}")
         return 0
-    return _taken_over(scene, "onnxsim", path, microsoft=False)
+    return _adopt(scene, "onnxsim", path, microsoft=False)
 
 
 # torch, which onnxsim imports where it finds it, takes seconds and is not used.
@@ -132,7 +132,7 @@ onnx.save(model, sys.argv[2])
 """
 
 
-def _written(scene: Scene, name: str) -> Path | None:
+def _save(scene: Scene, name: str) -> Path | None:
     """The model as a file; None, and a note, for one that the tool is not given."""
     if scene.model.weight_bytes > _LARGEST:
         scene.note(
@@ -147,14 +147,14 @@ def _written(scene: Scene, name: str) -> Path | None:
     return path
 
 
-def _taken_over(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
+def _adopt(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
     """Puts what a tool wrote in the model's place, if it is smaller and sound; how many nodes it saves."""
     try:
         made = Model.load(path)
     except OnnxportError as error:
         scene.note(f"pass {name!r} did nothing: what it wrote is not valid: {error}")
         return 0
-    saved = size_of(scene.model).nodes - size_of(made).nodes
+    saved = measure_size(scene.model).nodes - measure_size(made).nodes
     allowed = {"", "ai.onnx", *(node.domain for node in scene.model.graph.all_nodes())}
     if microsoft:
         allowed |= {"com.microsoft", "com.microsoft.nchwc"}

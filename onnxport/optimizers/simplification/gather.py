@@ -31,11 +31,11 @@ def drop_counting_gathers(scene: Scene) -> int:
 
     Keeps: Indices in another order or of a part, and a comparison whose result is larger without it.
     """
-    dropped = sum(_gather(scene, node) for node in scene.nodes("GatherND"))
-    return dropped + sum(_compared(scene, node) for node in scene.nodes("GreaterOrEqual"))
+    dropped = sum(_replace_gather(scene, node) for node in scene.nodes("GatherND"))
+    return dropped + sum(_drop_known_comparison(scene, node) for node in scene.nodes("GreaterOrEqual"))
 
 
-def _gather(scene: Scene, node: ir.Node) -> int:
+def _replace_gather(scene: Scene, node: ir.Node) -> int:
     data, indices = node.inputs
     joined = producer(indices, "Concat")
     result = node.outputs[0]
@@ -108,7 +108,7 @@ def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int
     return now[kept.index(axis)]
 
 
-def _compared(scene: Scene, node: ir.Node) -> int:
+def _drop_known_comparison(scene: Scene, node: ir.Node) -> int:
     """And of something with count >= 0, which is true everywhere."""
     if number(node.inputs[1]) != 0 or not _counts(node.inputs[0]):
         return 0
@@ -116,12 +116,12 @@ def _compared(scene: Scene, node: ir.Node) -> int:
     for user, index in list(node.outputs[0].uses()):
         if user.op_type == "And" and user.domain == "":
             other = user.inputs[1 - index]
-            if same_shape(other, user.outputs[0]) or _spreads_anyway(user, other):
+            if same_shape(other, user.outputs[0]) or _broadcasts_later(user, other):
                 dropped += bypass(user, other)
     return dropped
 
 
-def _spreads_anyway(node: ir.Node, narrow: ir.Value | None) -> bool:
+def _broadcasts_later(node: ir.Node, narrow: ir.Value | None) -> bool:
     """Whether a mask may be as narrow as `narrow`: it chooses between numbers added to what is wide."""
     mask = node.outputs[0]
     if narrow is None or narrow.shape is None or mask.is_graph_output():

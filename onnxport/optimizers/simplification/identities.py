@@ -45,7 +45,7 @@ def drop_no_ops(scene: Scene) -> int:
     return dropped
 
 
-def _first(node: ir.Node) -> ir.Value | None:
+def _operand(node: ir.Node) -> ir.Value | None:
     return node.inputs[0]
 
 
@@ -65,7 +65,7 @@ def _transpose(node: ir.Node) -> ir.Value | None:
     return node.inputs[0] if perm and perm == sorted(perm) else None
 
 
-def _of_same_shape(node: ir.Node) -> ir.Value | None:
+def _operand_of_same_shape(node: ir.Node) -> ir.Value | None:
     return node.inputs[0] if same_shape(node.inputs[0], node.outputs[0]) else None
 
 
@@ -203,13 +203,13 @@ def _clip(node: ir.Node) -> ir.Value | None:
 
 # Operator to what finds the operand that a node gives back, if it does.
 _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
-    "Identity": _first,
+    "Identity": _operand,
     "Dropout": _dropout,
     "Cast": _cast,
     "Transpose": _transpose,
-    "Reshape": _of_same_shape,
-    "Flatten": _of_same_shape,
-    "Expand": _of_same_shape,
+    "Reshape": _operand_of_same_shape,
+    "Flatten": _operand_of_same_shape,
+    "Expand": _operand_of_same_shape,
     "Slice": _slice,
     "Pad": _pad,
     "Tile": _tile,

@@ -16,7 +16,7 @@ from onnxport.optimizers.passes import CulpritError, Equivalence, Pass, PassMana
 from onnxport.optimizers.simplification.constants import sweep
 from onnxport.optimizers.simplification.graph import Scene
 from onnxport.optimizers.simplification.pass_lists import plan
-from onnxport.optimizers.simplification.size import Size, size_of
+from onnxport.optimizers.simplification.size import Size, measure_size
 from onnxport.optimizers.simplification.symbolic_dims import name_open_dimensions
 
 # Real models need two or three.
@@ -66,7 +66,7 @@ def simplify(
     done = manager.run(attempt)
     rows = [_row(name, steps) for name, steps in done.steps.items()]
     rows += [{"pass": name, "skipped": why} for name, why in manager.culprits.items()]
-    facts = {"passes": rows, "size": _between(done.first, done.size)}
+    facts = {"passes": rows, "size": _change(done.first, done.size)}
     return Simplified(done.scene.model, (*manager.notes, *done.scene.notes), facts)
 
 
@@ -76,7 +76,7 @@ class _Attempt:
     def __init__(self, scene: Scene, passes: Sequence[Pass[Scene]], manager: PassManager) -> None:
         self.scene, self._passes, self._manager = scene, passes, manager
         self.steps: dict[str, list[tuple[Size, Size]]] = {}
-        self.first = self.size = size_of(scene.original)
+        self.first = self.size = measure_size(scene.original)
 
     def run(self) -> None:
         """Run the list until nothing changes."""
@@ -97,7 +97,7 @@ class _Attempt:
         if not each.run(self.scene):
             return False
         sweep(self.scene.model)  # unused nodes that it left count as its own
-        size = size_of(self.scene.model)
+        size = measure_size(self.scene.model)
         if why := _signature_change(self.scene.model, self.scene.original):
             raise CulpritError(each, why)
         self._manager.prove(self.scene.model, each)
@@ -131,7 +131,7 @@ def _row(name: str, steps: Sequence[tuple[Size, Size]]) -> dict[str, Any]:
     return {"pass": name, **totals, "skipped": None}
 
 
-def _between(before: Size, after: Size) -> dict[str, Any]:
+def _change(before: Size, after: Size) -> dict[str, Any]:
     keys = ("nodes", "constants", "parameters", "bytes")
     return {key: [getattr(before, key), getattr(after, key)] for key in keys}
 

@@ -59,7 +59,7 @@ def _fold(scene: Scene, node: ir.Node) -> int:
     scale, shift = affine
     inputs = [product.inputs[0], product.inputs[1]]
     if not np.all(scale == 1):
-        scaled = _scaled(weight.astype(np.float64), scale, axis, groups)
+        scaled = _scale_weight(weight.astype(np.float64), scale, axis, groups)
         inputs[1] = scene.constant(node, scaled.astype(weight.dtype), _name(product, 1))
     moved = bias * scale + shift
     if np.any(moved):
@@ -82,7 +82,7 @@ def _channel_axis(product: ir.Node) -> int:
     return 1 if product.op_type == "ConvTranspose" else 0
 
 
-def _scaled(weight: Array, scale: Array, axis: int, groups: int) -> Array:
+def _scale_weight(weight: Array, scale: Array, axis: int, groups: int) -> Array:
     if groups == 1:
         return weight * scale.reshape([-1 if each == axis else 1 for each in range(weight.ndim)])
     apart = weight.reshape(groups, -1, *weight.shape[1:])  # (group, its inputs, its channels, kernel)

@@ -28,13 +28,13 @@ def settle_shape_arithmetic(scene: Scene) -> int:
         known = Dimensions(graph)
         for node in list(graph):
             if node.domain == "" and node.op_type == "Reshape" and len(node.inputs) == 2:
-                settled += _settle(scene, node, known)
+                settled += _fix_target(scene, node, known)
             elif node.domain == "" and node.op_type == "Slice":
                 settled += _part_of_shape(scene, node)
     return settled
 
 
-def _settle(scene: Scene, node: ir.Node, known: Dimensions) -> int:
+def _fix_target(scene: Scene, node: ir.Node, known: Dimensions) -> int:
     source, target = node.inputs
     if source is None or target is None or target.const_value is not None:
         return 0
@@ -108,7 +108,7 @@ def _merge(scene: Scene, node: ir.Node) -> int:
         return 0
     if same_shape(source, result):
         return bypass(node, source)
-    target = _given(node) or (None if result.shape is None else target_for(source, dims_of(result)))
+    target = _own_target(node) or (None if result.shape is None else target_for(source, dims_of(result)))
     if target is None:
         return 0
     return rewrite(node, "Reshape", [source, _sizes(scene, node, target)])
@@ -130,7 +130,7 @@ def static_or_open(value: ir.Value | None) -> tuple[Dim, ...] | None:
     return None if value is None or value.shape is None else dims_of(value)
 
 
-def _given(node: ir.Node) -> list[int] | None:
+def _own_target(node: ir.Node) -> list[int] | None:
     """The target of a Reshape that copies nothing of what stood before it."""
     if node.op_type != "Reshape" or len(node.inputs) < 2:
         return None

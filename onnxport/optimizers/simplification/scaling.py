@@ -24,7 +24,7 @@ from onnxport.optimizers.simplification.graph import (
 from onnxport.optimizers.simplification.registry import simplification
 
 _LARGEST = 256 * 2**20  # bytes
-_PASSED = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_TRANSPARENT = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _STEPS = 6
 Change = Callable[[], None]
 
@@ -40,7 +40,7 @@ def fold_scales(scene: Scene) -> int:
 
 
 def _fold(scene: Scene, node: ir.Node) -> int:
-    data, factor = _scaled(node)
+    data, factor = _split_scale(node)
     if data is None or factor is None or not np.isfinite(factor) or factor in (0, 1):
         return 0
     changes = _upward(scene, data, factor) or _downward(scene, node.outputs[0], factor)
@@ -51,7 +51,7 @@ def _fold(scene: Scene, node: ir.Node) -> int:
     return 1
 
 
-def _scaled(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
     """What a node scales by a number, and the number."""
     first, second = node.inputs
     if node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
@@ -75,7 +75,7 @@ def _upward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None
         node = producer(current)
         if node is None or not only_use(current):
             return None
-        if node.op_type in _PASSED:
+        if node.op_type in _TRANSPARENT:
             current = node.inputs[0]
         elif node.op_type == "Add":
             constants = [index for index, each in enumerate(node.inputs) if array(each) is not None]
@@ -102,7 +102,7 @@ def _downward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | No
         if is_op(node, "Conv", "Gemm", "MatMul") and index == 0:
             change = _weight(scene, node, factor)
             return None if change is None else [change]
-        if not is_op(node, *_PASSED, "Mul") or (index and node.op_type != "Mul"):
+        if not is_op(node, *_TRANSPARENT, "Mul") or (index and node.op_type != "Mul"):
             return None
         value = node.outputs[0]
     return None

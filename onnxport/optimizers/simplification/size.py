@@ -37,7 +37,7 @@ class Size:
         return int(self.bytes * GROWTH) + GROWTH_BYTES
 
 
-def size_of(model: Model) -> Size:
+def measure_size(model: Model) -> Size:
     nodes = constants = 0
     for node in model.graph.all_nodes():
         if node.op_type == _CONSTANT and node.domain == "":

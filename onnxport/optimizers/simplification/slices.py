@@ -18,7 +18,7 @@ def merge_slices(scene: Scene) -> int:
     Keeps: Computed starts, ends and axes, and a Slice or Concat with other readers.
     """
     return sum(_merge(scene, node) for node in scene.nodes("Slice")) + sum(
-        _join(node) for node in scene.nodes("Concat")
+        _merge_concats(node) for node in scene.nodes("Concat")
     )
 
 
@@ -63,7 +63,7 @@ def _cut(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
     return {axis: cut for axis, *cut in zip(axes, starts, ends, steps, strict=True)}  # type: ignore[misc]
 
 
-def _join(node: ir.Node) -> int:
+def _merge_concats(node: ir.Node) -> int:
     """Concat of a Concat along the same axis."""
     axis, rank = node.attributes.get_int("axis"), rank_of(node.outputs[0])
     operands: list[ir.Value | None] = []

@@ -32,18 +32,18 @@ def name_open_dimensions(model: Model) -> None:
     for _ in range(_ROUNDS):
         found: dict[str, Dim] = {}
         for graph in model.ir.graphs():
-            _look(graph, found, own)
+            _find_sizes(graph, found, own)
         if not found:
             return
-        _put(model, found)
+        _replace_symbols(model, found)
 
 
-def _look(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
+def _find_sizes(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
     known = Dimensions(graph)
     for node in graph:
         if not is_op(node) or not any(_is_made_up(dim, own) for dim in _dims(node.outputs[0]) or ()):
             continue
-        dims, says = _dims(node.outputs[0]), _says(node, known)
+        dims, says = _dims(node.outputs[0]), _infer_dims(node, known)
         if dims is None or says is None or len(dims) != len(says):
             continue
         for old, new in zip(dims, says, strict=True):
@@ -57,18 +57,18 @@ def _look(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
                 found[old] = new
 
 
-def _says(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
+def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
     """The dimensions of a node's result as far as these rules tell."""
     if node.op_type in TARGETED:
         return known.result_shape(node)
     if node.op_type == "Slice":
-        return _sliced(node, known)
+        return _sliced_dims(node, known)
     if node.op_type == "Range":
         first, step = number(node.inputs[0]), number(node.inputs[2])
         end = None if node.inputs[1] is None else known.elements(node.inputs[1])
         return [end.item()] if first == 0 and step == 1 and end is not None and end.size == 1 else None
     if node.op_type == "MatMul":
-        return _multiplied(*(_dims(value) for value in node.inputs))
+        return _product_dims(*(_dims(value) for value in node.inputs))
     if node.op_type in _BROADCASTS:
         operands = [_dims(value) for value in node.inputs]
         return (
@@ -79,7 +79,7 @@ def _says(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
     return None
 
 
-def _sliced(node: ir.Node, known: Dimensions) -> list[Dim] | None:
+def _sliced_dims(node: ir.Node, known: Dimensions) -> list[Dim] | None:
     """The axes that are not cut, and one that is cut behind at a symbol."""
     source, rank = _dims(node.inputs[0]), rank_of(node.inputs[0])
     axes = axes_of(node, 3)
@@ -97,7 +97,7 @@ def _sliced(node: ir.Node, known: Dimensions) -> list[Dim] | None:
     return result
 
 
-def _multiplied(left: tuple[Dim, ...] | None, right: tuple[Dim, ...] | None) -> list[Dim] | None:
+def _product_dims(left: tuple[Dim, ...] | None, right: tuple[Dim, ...] | None) -> list[Dim] | None:
     if left is None or right is None or len(left) < 3 or len(right) < 3:
         return None
     return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
@@ -116,7 +116,7 @@ def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
         yield next(iter(sizes)) if len(sizes) == 1 else None
 
 
-def _put(model: Model, found: dict[str, Dim]) -> None:
+def _replace_symbols(model: Model, found: dict[str, Dim]) -> None:
     for graph in model.ir.graphs():
         for value in (value for node in graph for value in node.outputs):
             dims = _dims(value)

@@ -26,30 +26,30 @@ WIDER: dict[tuple[str, int], dict[ir.DataType, ir.DataType]] = {
 @lowers("Clip", version=12)
 def clip_integers(node: Node) -> None:
     """Integers were not clipped: comparisons choose."""
-    wide = _compared(node)
+    wide = _comparison_type(node)
     if wide is None:
         return
     value = _cast(node, node.x, wide)
     for bound, comparison in ((node.input(1), "Less"), (node.input(2), "Greater")):
         if bound is not None:
-            value = _chosen(node, comparison, value, _cast(node, bound, wide))
+            value = _choose(node, comparison, value, _cast(node, bound, wide))
     node.become("Cast", value, to=int(node.dtype(node.x) or wide))
 
 
 @lowers("Max", "Min", version=12)
 def extremes_of_integers(node: Node) -> None:
     """Integers had none: comparisons choose, two at a time."""
-    wide = _compared(node)
+    wide = _comparison_type(node)
     if wide is None:
         return
     comparison = "Less" if node.ir.op_type == "Max" else "Greater"
     value, *others = (_cast(node, required(each), wide) for each in node.ir.inputs)
     for other in others:
-        value = _chosen(node, comparison, value, other)
+        value = _choose(node, comparison, value, other)
     node.become("Cast", value, to=int(node.dtype(node.x) or wide))
 
 
-def _compared(node: Node) -> ir.DataType | None:
+def _comparison_type(node: Node) -> ir.DataType | None:
     """The type in which ONNX Runtime's older kernels compare and choose such integers; None for floats."""
     dtype = node.dtype(node.x)
     if dtype is None or not dtype.is_integer():
@@ -63,7 +63,7 @@ def _cast(node: Node, value: ir.Value, to: ir.DataType) -> ir.Value:
     return value if node.dtype(value) == to else node.before("Cast", value, to=int(to))
 
 
-def _chosen(node: Node, comparison: str, value: ir.Value, other: ir.Value) -> ir.Value:
+def _choose(node: Node, comparison: str, value: ir.Value, other: ir.Value) -> ir.Value:
     """`other` where `value` compares so with it, `value` elsewhere."""
     return node.before("Where", node.before(comparison, value, other), other, value)
 

@@ -47,12 +47,12 @@ def batch_normalization(node: Node) -> None:
 def layer_normalization(node: Node) -> None:
     """(x - mean) / deviation * scale + bias; ONNX's own definition takes the mean of squares, which cancels."""
     x, axes = node.x, _last_axes(node)
-    wide = _as_float(node, x)
+    wide = _cast_to_float(node, x)
     mean = node.before("ReduceMean", wide, axes=axes)
     centred = node.before("Sub", wide, mean)
     variance = node.before("ReduceMean", node.before("Mul", centred, centred), axes=axes)
     deviation = _root(node, variance)
-    scaled = _scaled(node, node.before("Div", centred, deviation), x)
+    scaled = _scale(node, node.before("Div", centred, deviation), x)
     for index, statistic in ((1, mean), (2, deviation)):
         if node.uses_output(index):
             value = node.before("Identity", statistic) if index == 1 else node.before("Reciprocal", statistic)
@@ -69,9 +69,9 @@ def layer_normalization(node: Node) -> None:
 def rms_normalization(node: Node) -> None:
     """x / sqrt(mean(x^2)) * scale."""
     x, axes = node.x, node.constant(_last_axes(node))
-    wide = _as_float(node, x)
+    wide = _cast_to_float(node, x)
     deviation = _root(node, node.before("ReduceMean", node.before("Mul", wide, wide), axes))
-    node.become("Identity", _scaled(node, node.before("Div", wide, deviation), x))
+    node.become("Identity", _scale(node, node.before("Div", wide, deviation), x))
 
 
 def _last_axes(node: Node) -> list[int]:
@@ -85,7 +85,7 @@ def _last_axes(node: Node) -> list[int]:
     return list(range(axis, 0)) if shape is None or axis < 0 else list(range(axis, len(shape)))
 
 
-def _as_float(node: Node, x: ir.Value) -> ir.Value:
+def _cast_to_float(node: Node, x: ir.Value) -> ir.Value:
     """In float32, in which statistics are computed (stash_type) unless x is double."""
     dtype = node.dtype(x)
     if dtype is None:
@@ -99,7 +99,7 @@ def _root(node: Node, variance: ir.Value) -> ir.Value:
     return node.before("Sqrt", node.before("Add", variance, epsilon))
 
 
-def _scaled(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
+def _scale(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
     """Cast back to the type of x, times the scale."""
     dtype = node.dtype(x)
     if dtype is not None and dtype not in (_FLOAT, _DOUBLE):

@@ -51,7 +51,7 @@ def dequantize_axis(node: Node) -> None:
     if _is_scalar(node, scale):
         node.take("axis")
         return
-    shape = _beside(node)
+    shape = _channel_shape(node)
     value = node.before("Cast", node.x, to=int(ir.DataType.FLOAT))
     if (zero := node.input(2)) is not None:
         value = node.before("Sub", value, node.before("Reshape", _float(node, zero), shape))
@@ -68,7 +68,7 @@ def quantize_axis(node: Node) -> None:
     dtype = ir.DataType.UINT8 if zero is None else node.dtype(zero)
     if dtype not in _BYTES:
         raise NoForm("the type of its zero point is not known")
-    shape = _beside(node)
+    shape = _channel_shape(node)
     value = node.before("Round", node.before("Div", node.x, node.before("Reshape", scale, shape)))
     if zero is not None:
         value = node.before("Add", value, node.before("Reshape", _float(node, zero), shape))
@@ -83,7 +83,7 @@ def _is_scalar(node: Node, scale: ir.Value) -> bool:
     return shape in ([], [1])
 
 
-def _beside(node: Node) -> ir.Value:
+def _channel_shape(node: Node) -> ir.Value:
     """The shape under which a number per channel lies beside the node's first input."""
     shape = node.shape(node.x)
     if shape is None:

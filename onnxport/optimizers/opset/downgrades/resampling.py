@@ -28,7 +28,7 @@ def resize_axes(node: Node) -> None:
         raise NoForm("keep_aspect_ratio_policy came with opset 18")
     if axes is not None and node.input(1) is not None:
         raise NoForm("a region of some axes came with opset 18")
-    counted = _counted(node, axes or ())
+    counted = _count_from_front(node, axes or ())
     for name in ("antialias", "axes", "keep_aspect_ratio_policy"):
         node.take(name)
     if axes is None:
@@ -44,7 +44,7 @@ def resize_axes(node: Node) -> None:
         node.put_input(3, node.before("ScatterElements", shape, where, sizes, axis=0))
 
 
-def _counted(node: Node, axes: Sequence[int]) -> list[int]:
+def _count_from_front(node: Node, axes: Sequence[int]) -> list[int]:
     """The axes counted from the front, where that can be said."""
     shape = node.shape(node.x)
     if shape is None and min(axes, default=0) < 0:

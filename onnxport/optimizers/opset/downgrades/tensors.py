@@ -69,7 +69,7 @@ def split_parts(node: Node) -> None:
     rounded = node.before("Add", length, node.constant([parts - 1]))
     each = node.before("Div", rounded, node.constant([parts]))
     bounds = [node.before("Mul", each, node.constant([n])) for n in range(1, parts)]
-    _cut(node, [node.constant([0]), *bounds, node.constant([_END])], along)
+    _slice_outputs(node, [node.constant([0]), *bounds, node.constant([_END])], along)
 
 
 @lowers("Split", version=13)
@@ -87,10 +87,10 @@ def split_sizes(node: Node) -> None:
         return
     ends = node.before("CumSum", sizes, node.constant(0))
     bounds = [node.before("Gather", ends, node.constant([n]), axis=0) for n in range(len(node.ir.outputs))]
-    _cut(node, [node.constant([0]), *bounds], node.constant([node.attribute("axis", 0)]))
+    _slice_outputs(node, [node.constant([0]), *bounds], node.constant([node.attribute("axis", 0)]))
 
 
-def _cut(node: Node, bounds: list[ir.Value], along: ir.Value) -> None:
+def _slice_outputs(node: Node, bounds: list[ir.Value], along: ir.Value) -> None:
     """Slices between the bounds in the place of the node's outputs."""
     for index in range(len(node.ir.outputs)):
         if node.ir.outputs[index].name:

@@ -32,7 +32,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 _PARAMETERS = {"LeakyRelu": 1, "HardSigmoid": 2, "Clip": 2}
 
 
-def _activated(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
+def _activate(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
     name = node.attribute("activation", "")
     if not name:
         return x
@@ -48,7 +48,7 @@ def fused_conv(node: Rewrite) -> None:
     result = node.op("Conv", node.input(0), node.input(1), node.optional(2), **attributes)
     if node.has_input(3):
         result = node.op("Add", result, node.input(3))
-    node.emit(_activated(node, result, node.attribute("activation_params", ())))
+    node.emit(_activate(node, result, node.attribute("activation_params", ())))
 
 
 @rewrites("com.microsoft::FusedGemm")
@@ -57,13 +57,13 @@ def fused_gemm(node: Rewrite) -> None:
     attributes = {name: node.attribute(name) for name in _GEMM}
     result = node.op("Gemm", node.input(0), node.input(1), node.optional(2), **attributes)
     given = [node.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
-    node.emit(_activated(node, result, [each for each in given if each is not None]))
+    node.emit(_activate(node, result, [each for each in given if each is not None]))
 
 
 @rewrites("com.microsoft::FusedMatMul", "com.microsoft::TransposeMatMul")
 def fused_matmul(node: Rewrite) -> None:
     """alpha * A' * B', where axes of A and B may be transposed first."""
-    a, b = (_transposed(node, index, side) for index, side in enumerate("AB"))
+    a, b = (_transpose(node, index, side) for index, side in enumerate("AB"))
     result = node.op("MatMul", a, b)
     alpha = node.attribute("alpha", 1.0)
     if alpha != 1:
@@ -71,7 +71,7 @@ def fused_matmul(node: Rewrite) -> None:
     node.emit(result)
 
 
-def _transposed(node: Rewrite, index: int, side: str) -> ir.Value:
+def _transpose(node: Rewrite, index: int, side: str) -> ir.Value:
     """With transBatch the first axis comes to stand before the last; with trans the last two change places."""
     value, batch, last = (
         node.input(index),

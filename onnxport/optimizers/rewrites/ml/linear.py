@@ -17,7 +17,7 @@ def linear_regressor(node: Rewrite) -> None:
     total = _product(node, targets)
     transform = scores.transform_of(node)
     if targets > 1 or transform == "PROBIT":
-        total = scores.transformed(node, total, transform)
+        total = scores.transform(node, total, transform)
     node.emit(total)
 
 
@@ -33,7 +33,7 @@ def linear_classifier(node: Rewrite) -> None:
         if len(labels) != classes:
             node.unsupported(f"has scores for {classes} classes and {len(labels)} labels")
         node.emit(scores.label_of(node, node.op("ArgMax", total, axis=1, keepdims=0), labels), 0)
-        node.emit(scores.transformed(node, total, transform), 1)
+        node.emit(scores.transform(node, total, transform), 1)
         return
     if len(labels) != 2 or transform not in ("NONE", "LOGISTIC"):
         node.unsupported(f"has one score for {len(labels)} classes, with the transform {transform}")

@@ -40,11 +40,11 @@ def label_of(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
     return node.op("Gather", labels, index)  # type: ignore[no-any-return]
 
 
-def padded(base: Array, size: int) -> Array:
+def pad(base: Array, size: int) -> Array:
     return np.pad(base, (0, size - base.size))
 
 
-def transformed(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
+def transform(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
     """The scores of two and more classes or targets after `post_transform`."""
     return _TRANSFORMS[transform](node, total)
 

@@ -26,7 +26,7 @@ def svm_regressor(node: Rewrite) -> None:
     if node.attribute("one_class", 0):
         total = node.op("Where", node.op("Greater", total, np.float32(0)), np.float32(1), np.float32(-1))
     if scores.transform_of(node) == "PROBIT":
-        total = scores.transformed(node, total, "PROBIT")
+        total = scores.transform(node, total, "PROBIT")
     node.emit(total)
 
 
@@ -59,7 +59,7 @@ def _by_class(node: Rewrite, labels: Array, transform: str) -> None:
         )
         chosen = node.op("Where", above, np.int64(1), chosen)
     node.emit(scores.label_of(node, chosen, labels), 0)
-    node.emit(scores.transformed(node, total, transform), 1)
+    node.emit(scores.transform(node, total, transform), 1)
 
 
 def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
@@ -81,7 +81,7 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
         if transform != "NONE":
             node.unsupported(f"the transform {transform} of a single score")
         total = node.op("Concat", node.op("Neg", total), total, axis=1)
-    node.emit(scores.transformed(node, total, transform), 1)
+    node.emit(scores.transform(node, total, transform), 1)
 
 
 def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[int, int]]]:

@@ -61,9 +61,9 @@ def tree_ensemble_classifier(node: Rewrite) -> None:
         label, result = _binary(node, forest, table, total, labels, base, transform)
     else:
         if base.size:
-            total = node.op("Add", total, scores.padded(base, len(labels)))
+            total = node.op("Add", total, scores.pad(base, len(labels)))
         label = _largest(node, table, leaves, total, labels, base)
-        result = scores.transformed(node, total, transform)
+        result = scores.transform(node, total, transform)
     node.emit(label, 0)
     node.emit(result, 1)
 
@@ -84,7 +84,7 @@ def _regression(
         # What no leaf has a weight for does not get the base value either.
         total = node.op("Where", _has_score(node, table, leaves), total, np.float32(0))
     if targets > 1 or transform == "PROBIT":  # others change nothing of a single target
-        total = scores.transformed(node, total, transform)
+        total = scores.transform(node, total, transform)
     node.emit(total)
 
 
@@ -297,7 +297,7 @@ def _two_scores(
     own = labels if single else np.array([0, 1])
     label = scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
     pair = node.op("Concat", first, second, axis=1)
-    return label, scores.transformed(node, pair, transform)
+    return label, scores.transform(node, pair, transform)
 
 
 # ---- attributes

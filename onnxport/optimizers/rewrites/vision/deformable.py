@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.optimizers.rewrites.terms import Draft, Term, formula
-from onnxport.optimizers.rewrites.vision.sampling import Tap, clamped, sampled
+from onnxport.optimizers.rewrites.vision.sampling import Tap, clamp, sample
 
 
 @formula("DeformConv")
@@ -64,7 +64,7 @@ def _columns(
         own = moved.gather(np.arange(taps) * 2 + axis, axis=3)
         axes.append(_neighbours(draft, regular + own, size))
     image = draft.range(x.size(0)).reshape(-1, 1, 1, 1)
-    found = sampled(draft, pixels, image, sizes, axes)
+    found = sample(draft, pixels, image, sizes, axes)
     if mask is None:
         return found
     share = mask.cast(np.float32).cut(1, group * taps, (group + 1) * taps).transpose(0, 2, 3, 1)
@@ -77,6 +77,6 @@ def _neighbours(draft: Draft, position: Term, size: int | Term) -> list[Tap]:
     lower = position.call("Floor")
     share = position - lower
     return [
-        Tap(clamped(each, last), weight * ((each >= 0.0) & (each <= last)).cast(np.float32))
+        Tap(clamp(each, last), weight * ((each >= 0.0) & (each <= last)).cast(np.float32))
         for each, weight in ((lower, 1.0 - share), (lower + 1.0, share))
     ]

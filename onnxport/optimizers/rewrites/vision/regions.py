@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from onnxport.optimizers.rewrites.terms import Draft, Term, formula
-from onnxport.optimizers.rewrites.vision.sampling import Tap, clamped, rows_of, sampled
+from onnxport.optimizers.rewrites.vision.sampling import Tap, clamp, rows_of, sample
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def roi_align(draft: Draft) -> list[Term]:
         total = reduce(
             lambda a, b: a + b,
             (
-                sampled(draft, rows, image, sizes, _taps(draft, extents, sizes, offsets))
+                sample(draft, rows, image, sizes, _taps(draft, extents, sizes, offsets))
                 for offsets in product(range(ratio), repeat=2)
             ),
         )
@@ -90,7 +90,7 @@ def _between(
     share = place - lower
     pairs = ((lower, (1.0 - share) * inside), (lower + 1.0, share * inside))
     return [
-        Tap(clamped(each, length - 1.0).unsqueeze(unit_axis), weight.unsqueeze(unit_axis))
+        Tap(clamp(each, length - 1.0).unsqueeze(unit_axis), weight.unsqueeze(unit_axis))
         for each, weight in pairs
     ]
 
@@ -111,7 +111,7 @@ def _adaptive_mean(
         flat = [each.reshape(0, -1) for each in (position, counts)]
         axes.append(_between(draft, flat[0], size, flat[1], 2 - axis))
         limits.append(limit)
-    samples = sampled(draft, rows, image, sizes, axes)
+    samples = sample(draft, rows, image, sizes, axes)
     channels = rows.draft.op("Shape", rows, dtype=np.int64).gather(np.array(1, np.int64)).cast(np.int32)
     high, wide = (extent.bins for extent in extents)
     total = samples.reshape(-1, limits[0], limits[1] * channels * wide).sum(1)
@@ -135,12 +135,12 @@ def max_roi_pool(draft: Draft) -> list[Term]:
         number = draft.range(limit, np.float32).reshape(1, 1, -1)
         # An element more than once changes no maximum.
         place = (first.unsqueeze(2) + number).minimum(last.unsqueeze(2) - 1.0).reshape(0, -1)
-        axes.append([Tap(clamped(place, draft.number(size) - 1.0).unsqueeze(2 - axis), None)])
+        axes.append([Tap(clamp(place, draft.number(size) - 1.0).unsqueeze(2 - axis), None)])
         limits.append(limit)
         empty.append((last <= first).unsqueeze(2 - axis))
     image = rois.gather(np.array([0], np.int64), axis=1).cast(np.int32).reshape(-1, 1, 1)
     rows = rows_of(x.cast(np.float32))
-    found = sampled(draft, rows, image, sizes, axes)
+    found = sample(draft, rows, image, sizes, axes)
     channels = draft.op("Shape", rows, dtype=np.int64).gather(np.array(1, np.int64)).cast(np.int32)
     high, wide = draft.attribute("pooled_shape", ())
     largest = found.reshape(-1, limits[0], limits[1] * channels * wide).call(
@@ -156,7 +156,8 @@ def _bounds(draft: Draft, rois: Term, axis: int, size: int | Term, bins: int) ->
     """Where every bin begins and ends, float32 [regions, bins]; regions are rounded to whole elements, halves away."""
     scale, length = draft.attribute("spatial_scale", 1.0), draft.number(size)
     start, end = (
-        _rounded(rois.gather(np.array([column], np.int64), axis=1) * scale) for column in (1 + axis, 3 + axis)
+        _round_half_away(rois.gather(np.array([column], np.int64), axis=1) * scale)
+        for column in (1 + axis, 3 + axis)
     )
     bin_ = (end - start + 1.0).maximum(1.0) / float(bins)
     number = draft.range(bins, np.float32).reshape(1, -1)
@@ -165,5 +166,5 @@ def _bounds(draft: Draft, rois: Term, axis: int, size: int | Term, bins: int) ->
     return tuple(each.maximum(0.0).minimum(length) for each in (first, last))  # type: ignore[return-value]
 
 
-def _rounded(x: Term) -> Term:
+def _round_half_away(x: Term) -> Term:
     return (x.call("Abs") + 0.5).call("Floor") * x.call("Sign")

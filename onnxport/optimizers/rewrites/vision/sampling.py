@@ -28,7 +28,7 @@ def rows_of(x: Term) -> Term:
     return x.transpose(0, *range(2, x.rank), 1).reshape(-1, channels)
 
 
-def sampled(
+def sample(
     draft: Draft, rows: Term, batch: Term, sizes: Sequence[int | Term], axes: Sequence[Sequence[Tap]]
 ) -> Term:
     """The weighted sum over all combinations of one tap per axis, with a last axis of channels.
@@ -67,15 +67,15 @@ def grid_sample(draft: Draft) -> list[Term]:
     axes = []
     for axis, size in enumerate(sizes):
         # The grid's last axis counts the other way round: x, then y, then z.
-        position = _denormalized(draft, grid.gather(spatial - 1 - axis, axis=-1), size, corners)
+        position = _denormalize(draft, grid.gather(spatial - 1 - axis, axis=-1), size, corners)
         places = _PLACES[mode](position)
-        axes.append([_padded(draft, place, weight, size, padding, corners) for place, weight in places])
+        axes.append([_pad_tap(draft, place, weight, size, padding, corners) for place, weight in places])
     batch = draft.range(x.size(0)).reshape(-1, *(1,) * spatial)
-    result = sampled(draft, rows_of(x.cast(np.float32)), batch, sizes, axes)
+    result = sample(draft, rows_of(x.cast(np.float32)), batch, sizes, axes)
     return [result.transpose(0, spatial + 1, *range(1, spatial + 1)).cast(x.dtype)]
 
 
-def _denormalized(draft: Draft, n: Term, size: int | Term, corners: bool) -> Term:
+def _denormalize(draft: Draft, n: Term, size: int | Term, corners: bool) -> Term:
     length = draft.number(size)
     if corners:
         return (n + 1.0) / 2.0 * (length - 1.0)
@@ -114,25 +114,25 @@ _PLACES: dict[str, Callable[[Term], list[tuple[Term, Term | None]]]] = {
 }
 
 
-def _padded(
+def _pad_tap(
     draft: Draft, place: Term, weight: Term | None, size: int | Term, padding: str, corners: bool
 ) -> Tap:
     """A whole position brought inside the axis; outside it weighs nothing if the padding is zeros."""
     last = draft.number(size) - 1.0
     if padding == "reflection":
-        place = _reflected(place, last, corners)
+        place = _reflect(place, last, corners)
     if padding == "zeros":
         inside = ((place >= 0.0) & (place <= last)).cast(np.float32)
         weight = inside if weight is None else weight * inside
-    return Tap(clamped(place, last), weight)
+    return Tap(clamp(place, last), weight)
 
 
-def clamped(place: Term, last: float | Term) -> Term:
+def clamp(place: Term, last: float | Term) -> Term:
     """Whole positions as indices; clamped as numbers, since what no integer holds has none to clamp."""
     return place.maximum(0.0).minimum(last).cast(np.int32)
 
 
-def _reflected(place: Term, last: float | Term, corners: bool) -> Term:
+def _reflect(place: Term, last: float | Term, corners: bool) -> Term:
     """A zigzag between the first and the last element's centres (corners) or outer edges."""
     start, span = (0.0, last) if corners else (-0.5, last + 1.0)
     span = span.maximum(1.0) if isinstance(span, Term) else max(span, 1.0)

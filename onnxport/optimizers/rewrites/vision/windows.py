@@ -91,8 +91,8 @@ def col2im(draft: Draft) -> list[Term]:
         for i in range(spatial)
     ]
     elements, columns, pixels = _product(block), _product(counts), _product(image)
-    inside_block = [each.reshape(-1, 1) for each in _unravelled(draft.range(elements), block)]
-    of_block = [each.reshape(1, -1) for each in _unravelled(draft.range(columns), counts)]
+    inside_block = [each.reshape(-1, 1) for each in _unravel(draft.range(elements), block)]
+    of_block = [each.reshape(1, -1) for each in _unravel(draft.range(columns), counts)]
     place, is_inside = draft.term(0, np.int32), None
     for i in range(spatial):
         along = of_block[i] * strides[i] + inside_block[i] * dilations[i] - pads[i]
@@ -110,7 +110,7 @@ def col2im(draft: Draft) -> list[Term]:
     return [added.transpose(1, 0).reshape(batch, -1, *image)]
 
 
-def _unravelled(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
+def _unravel(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
     """The index along each axis of elements counted row by row."""
     places = []
     for size in reversed(sizes):
@@ -184,7 +184,7 @@ def max_pool_with_indices(draft: Draft) -> list[Term]:
     places = draft.op("Pad", numbers, pads, np.array(-1, np.int32))
     best = best_place = None
     for offsets in product(*(range(k) for k in windows.kernel)):
-        value, place = (_every(draft, each, windows, offsets) for each in (wide, places))
+        value, place = (_slice_windows(draft, each, windows, offsets) for each in (wide, places))
         if best is None or best_place is None:
             best, best_place = value, place
             continue
@@ -246,7 +246,7 @@ def _place_numbers(draft: Draft, sizes: Sequence[int | Term], columns_first: boo
     return numbers
 
 
-def _every(draft: Draft, x: Term, windows: _Windows, offsets: Sequence[int]) -> Term:
+def _slice_windows(draft: Draft, x: Term, windows: _Windows, offsets: Sequence[int]) -> Term:
     """The element at the same offsets in every window."""
     starts = [offset * d for offset, d in zip(offsets, windows.dilations, strict=True)]
     ends = [
