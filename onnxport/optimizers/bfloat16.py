@@ -32,7 +32,7 @@ _LARGEST = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)  # type: ignore[no-unt
 
 @dataclass(frozen=True)
 class Stored:
-    """A model with weights in bfloat16, and what the report should say of it."""
+    """A model with weights in bfloat16, with notes and figures for the report."""
 
     model: Model
     notes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Stored:
 
 
 def to_bfloat16(model: Model) -> Stored:
-    """`model` with its float32 weights in bfloat16; they are rounded when the result is saved.
+    """Return `model` with its float32 weights in bfloat16; saving rounds them.
 
     Args:
         model: stays as it is; its opset rises to 13 where it is older.
@@ -87,7 +87,7 @@ def _is_weight(value: ir.Value) -> bool:
 
 
 def _store(graph: ir.Graph, value: ir.Value) -> None:
-    """Puts a Cast of the rounded numbers in the place of a weight, under its name."""
+    """Replace a weight by a Cast of its rounded elements, under its name."""
     name, tensor = value.name, value.const_value
     assert name is not None
     assert tensor is not None
@@ -99,9 +99,7 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
         shape=tensor.shape,
         name=held,
     )
-    stored = ir.Value(
-        name=held, shape=tensor.shape, type=ir.TensorType(ir.DataType.BFLOAT16), const_value=rounded
-    )
+    stored = ir.val(held, const_value=rounded)
     cast = ir.node("Cast", [stored], {"to": int(ir.DataType.FLOAT)}, name=f"{name}/widened")
     cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), tensor.shape
     value.replace_all_uses_with(cast.outputs[0])
@@ -112,6 +110,6 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
 
 
 def _round(values: Array) -> Array:
-    """The nearest bfloat16 numbers; what is finite stays finite."""
+    """Round to bfloat16; finite numbers stay finite."""
     held = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
     return np.asarray(held.astype(ml_dtypes.bfloat16))

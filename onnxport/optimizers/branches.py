@@ -20,7 +20,7 @@ _RANK_OF_WEIGHTS = frozenset(("Conv", "ConvTranspose"))
 
 
 def inline_known_branches(model: Model) -> int:
-    """Replaces each If with a constant condition by its branch, from the outside in; returns how many went."""
+    """Replace each If with a constant condition by its branch, outermost first; return how many."""
     for graph in model.ir.graphs():
         known = [node for node in graph if _condition(node) is not None]
         for node in known:
@@ -39,7 +39,7 @@ def _condition(node: ir.Node) -> bool | None:
 
 
 def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> None:
-    """Puts the nodes of a branch of an If of `graph` in its place."""
+    """Replace an If of `graph` by the nodes of one of its branches."""
     for old, new in zip(node.outputs, move_out(model, graph, node, branch), strict=True):
         # An Identity keeps the name of what may be an output; `prepare` takes the others out.
         name, old.name = old.name, None
@@ -51,7 +51,7 @@ def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph
 
 
 def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> int:
-    """Puts the only branch that can run in place of each If that has one; returns how many went.
+    """Replace each If by the only branch that can run, where there is one; return how many.
 
     Args:
         refresh: infers shapes and folds constants anew.
@@ -69,7 +69,7 @@ def drop_impossible_branches(model: Model, refresh: Callable[[Model], None]) -> 
 
 
 def _find_undecided(model: Model, position: int) -> int:
-    """The place, `position` or later, of an If whose result may have one rank or another; -1 if none."""
+    """Return the position, `position` or later, of an If whose result has one of two ranks; -1 if none."""
     for number, node in enumerate(model.graph.all_nodes()):
         if number >= position and node.op_type == "If" and node.domain == "" and _has_two_ranks(node):
             return number
@@ -87,7 +87,7 @@ def _has_two_ranks(node: ir.Node) -> bool:
 def _try_branch(
     model: Model, position: int, branch: str, refresh: Callable[[Model], None]
 ) -> tuple[Model, ir.Graph]:
-    """A copy in which one If is replaced by a branch of it, and the graph that it stood in."""
+    """Return a copy in which one If is replaced by a branch, and the graph that held it."""
     copy = model.clone()
     graph = _take(copy, position, branch)
     refresh(copy)
@@ -103,7 +103,7 @@ def _take(model: Model, position: int, branch: str) -> ir.Graph:
 
 
 def _fails(model: Model, graph: ir.Graph) -> bool:
-    """Whether an operator that runs whenever the graph does gets an operand that it cannot take."""
+    """Return whether a node that runs whenever the graph does gets an operand of a rank that it refuses."""
     return any(_refuses_rank(node) for node in graph if node.domain == "")
 
 
@@ -118,7 +118,7 @@ def _refuses_rank(node: ir.Node) -> bool:
 
 
 def move_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Value]:
-    """Moves what a subgraph computes in front of the node that it belongs to; returns the subgraph's results."""
+    """Move the nodes of a subgraph in front of the node that owns it; return the subgraph's results."""
     taken = _names_outside(body, model)
     results = list(body.outputs)
     body.outputs.clear()
@@ -137,7 +137,7 @@ def move_out(model: Model, graph: ir.Graph, node: ir.Node, body: ir.Graph) -> li
 def inline_body(
     model: Model, node: ir.Node, body: ir.Graph, operands: Sequence[ir.Value | None]
 ) -> list[ir.Value]:
-    """The results of a body on these operands, its nodes moved in front of `node`."""
+    """Move the nodes of a body, applied to these operands, in front of `node`; return their results."""
     given = dict(zip(body.inputs, operands, strict=True))
     results = [given.get(value) or value for value in body.outputs]
     body.outputs.clear()
@@ -150,7 +150,7 @@ def inline_body(
 
 
 def _names_outside(branch: ir.Graph, model: Model) -> set[str]:
-    """The names of all values in the model, but for those of this branch."""
+    """Return the names of all values of the model except this branch's."""
     own = {value for node in branch.all_nodes() for value in node.outputs} | {*branch.initializers.values()}
     values = [value for graph in model.ir.graphs() for value in (*graph.inputs, *graph.initializers.values())]
     values += [value for node in model.graph.all_nodes() for value in node.outputs]
@@ -159,7 +159,7 @@ def _names_outside(branch: ir.Graph, model: Model) -> set[str]:
 
 
 def _rename(value: ir.Value, taken: set[str]) -> None:
-    """Two branches may use one name for different values, one graph may not."""
+    """Give the value a free name: two branches may use one name for different values, one graph may not."""
     base, number = value.name or "branch", 0
     while not value.name or value.name in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Composite operators rewritten into simpler ones, in ONNX itself, so that every target shares the rewriting.
+"""Composite operators replaced by simpler ONNX operators, for all targets alike.
 
 What has a rewriting of ours (rewritings) goes by that. ONNX defines many operators as functions
 of simpler ones (Softplus, ReduceL2, GroupNormalization, ...). Such an operator that the target does not hold natively
@@ -20,7 +20,7 @@ from onnxport.optimizers.rewrites.registry import REASON, rewrite, rewritten_ops
 
 
 def decompose(model: Model, native: Collection[str]) -> list[str]:
-    """Rewrites operators outside `native`, or expands them where ONNX defines them as functions, once.
+    """Rewrite, once, operators outside `native` that have a rewriting or a definition as an ONNX function.
 
     Returns their names, sorted.
 
@@ -38,7 +38,7 @@ def decompose(model: Model, native: Collection[str]) -> list[str]:
 
 
 def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
-    """A defining function for each composite node, shared by an op's nodes where it is the same for all."""
+    """Return a defining function for each composite node, shared by an operator's nodes where possible."""
     shared: dict[str, ir.Function | None] = {}
     own: list[ir.Function] = []
     for number, node in enumerate(model.graph.all_nodes()):
@@ -72,7 +72,7 @@ TypeOf = Callable[[ir.Value | None], onnx.TypeProto]
 
 
 def shared_definition(op: str, opset: int) -> ir.Function | None:
-    """The definition that all nodes of the operator have in common; None where there is no such."""
+    """Return the definition that all nodes of the operator share; None if there is none."""
     # onnx's type stubs lack the function accessors.
     schema: Any = onnx.defs.get_schema(op, opset)
     version = _newest(schema.function_opset_versions, opset)
@@ -80,7 +80,7 @@ def shared_definition(op: str, opset: int) -> ir.Function | None:
 
 
 def own_definition(node: ir.Node, opset: int, type_of: TypeOf) -> ir.Function | None:
-    """The definition of an op that depends on the node's attributes and input types."""
+    """Return the definition that depends on the node's attributes and input types; None if there is none."""
     schema: Any = onnx.defs.get_schema(node.op_type, opset)
     version = _newest(schema.context_dependent_function_opset_versions, opset)
     if version is None:
@@ -91,7 +91,7 @@ def own_definition(node: ir.Node, opset: int, type_of: TypeOf) -> ir.Function | 
 
 
 def complete_node(node: ir.Node, function: ir.Function, opset: int) -> None:
-    """Writes out what the node leaves to defaults: attributes and outputs to which the definition refers by name."""
+    """Write out defaults that the definition refers to by name: attributes and outputs."""
     for name, attribute in onnx.defs.get_schema(node.op_type, opset).attributes.items():
         if name not in node.attributes and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
             node.attributes[name] = ir.serde.deserialize_attribute(attribute.default_value)

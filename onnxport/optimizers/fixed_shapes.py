@@ -1,4 +1,4 @@
-"""The user's sizes written into the model (`--shape`), so that it holds for these alone."""
+"""Sizes from the user (`--shape`) written into a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxport.optimizers.shape_inference import drop_declared, infer, pin_inputs
 
 
 def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
-    """Fixes open dimensions of the inputs in place, and lets every other shape follow.
+    """Fix open dimensions of the inputs in place and infer the other shapes again.
 
     An output of which inference learns nothing keeps the shape that it declares, with what is fixed now put in.
 
@@ -46,8 +46,8 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
 
 
 def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
-    """Gives inputs whose sizes the file fixes the user's instead, in place, and leaves every inner shape as declared:
-    what an engine does that lets its caller resize inputs. Outputs become open.
+    """Replace sizes that the file fixes at its inputs, in place, as an engine with resizable inputs does. Inner
+    shapes stay as declared; outputs become open.
 
     Returns:
         A sentence for each such input; none where the user's sizes are the file's or fill open dimensions.
@@ -73,14 +73,14 @@ def _is_resized(was: Dim, now: int | str | None) -> bool:
 
 
 def _node_results(model: Model) -> Iterator[Value]:
-    """Inference says nothing of operators that it does not know, whose declared shapes stay."""
+    """Iterate over all node results: operators that inference does not know keep their declared shapes."""
     return (value for node in model.graph.all_nodes() for value in node.outputs)
 
 
 def _fixed_symbols(
     before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]
 ) -> dict[Dim, Dim]:
-    """What each name of a dimension has become."""
+    """Map each dimension's symbol to its new size."""
     return {
         was: now
         for name in before

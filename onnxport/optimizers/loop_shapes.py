@@ -1,4 +1,4 @@
-"""Shapes in and behind Loop, which ONNX's inference does not follow: a state may change its sizes at every step.
+"""Shapes in and behind Loop, which ONNX's inference does not follow: a state may change its size in every step.
 
 Assumed first is that it changes none; a dimension for which the body then gives another size is open, and so on
 until the body's results have the sizes that were assumed of its inputs.
@@ -17,7 +17,7 @@ Dims = list[Dim]
 
 
 class LoopShapes:
-    """What is assumed of each loop's state so far; `loops` is empty for a model without."""
+    """The assumed dimensions of each loop's states; `loops` is empty for a model without."""
 
     def __init__(self, model: Model) -> None:
         self.loops = [
@@ -29,7 +29,7 @@ class LoopShapes:
         self._changing: set[ir.Value] = set()  # not even the number of dimensions stays
 
     def state(self) -> None:
-        """Writes what is assumed into the graphs, for an inference to go on from there."""
+        """Write the assumed shapes into the graphs, for the next inference."""
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
             for value in body.inputs[:2]:
@@ -50,7 +50,7 @@ class LoopShapes:
                     result.shape = ir.Shape(after)
 
     def revise(self) -> bool:
-        """Compares what was assumed with what an inference made of it; whether anything was wrong."""
+        """Update the assumptions from the inferred results; return whether one was wrong."""
         changed = False
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
@@ -61,7 +61,7 @@ class LoopShapes:
         return changed
 
     def _joined(self, before: ir.Value | None, value: ir.Value, after: ir.Value) -> Dims | None:
-        """The dimensions that hold before the first step and after any, None if not even their number does."""
+        """Return the dimensions that hold before the first step and after any; None if the rank changes."""
         if before is None or before.shape is None or value in self._changing:
             return None
         dims, known, own = list(dims_of(before)), self._states.get(value), _step_symbol(value)
@@ -78,5 +78,5 @@ class LoopShapes:
 
 
 def _step_symbol(value: ir.Value) -> Callable[[int], str]:
-    """Names the dimensions of a state that change from step to step."""
+    """Name the dimensions of a state that change from step to step."""
     return lambda axis: f"{value.name}.step.{axis}"

@@ -1,4 +1,4 @@
-"""Loops written out step by step, for targets whose loops carry nothing that changes its shape.
+"""Unrolling of loops whose state changes its shape, for targets whose loops keep shapes.
 
 Only where nothing else can be done: the number of steps is a constant and small, and a state starts empty, or has
 other sizes or another number of dimensions after a step.
@@ -18,7 +18,7 @@ _MOST_NODES = 4096
 
 
 def unroll_changing_loops(model: Model) -> int:
-    """Writes out the loops of the main graph whose states change their shapes; returns how many."""
+    """Unroll the loops of the main graph whose states change their shapes; return how many."""
     loops = [node for node in model.graph if node.op_type == "Loop" and node.domain == ""]
     found = [(node, count) for node in loops if (count := _step_count(node)) and _changes_shape(node)]
     for node, count in found:
@@ -27,7 +27,7 @@ def unroll_changing_loops(model: Model) -> int:
 
 
 def _step_count(node: ir.Node) -> int:
-    """How many steps a loop takes, if that is known and few; 0 otherwise."""
+    """Return the number of steps of a loop if it is constant and small, else 0."""
     limit, condition = node.inputs[0], node.inputs[1]
     body = node.attributes["body"].as_graph()
     if limit is None or limit.const_value is None:
@@ -86,14 +86,14 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
 
 
 def _stack(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
-    """One step's tensors after another along a new first axis."""
+    """Stack the tensors of all steps along a new first axis."""
     axes = _constant(node, f"{name}.axes", np.array([0], np.int64))
     parts = [_added(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
     return _added(node, "Concat", f"{name}.all", parts, axis=0)
 
 
 def _rename(node: ir.Node, old: ir.Value, new: ir.Value | None) -> None:
-    """Puts `new` in the place of a result, under the name of that, which may be an output."""
+    """Replace a loop's result by `new` under the same name, which may be a graph output's."""
     name, old.name = old.name, None
     assert new is not None
     result = _added(node, "Identity", name or "", [new])
@@ -111,12 +111,7 @@ def _added(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attrib
 
 def _constant(node: ir.Node, name: str, array: np.ndarray) -> ir.Value:
     tensor = ir.Tensor(array, name=f"{name}.constant")
-    value = ir.Value(
-        name=tensor.name,
-        shape=ir.Shape(tensor.shape),
-        type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-        const_value=tensor,
-    )
+    value = ir.val(tensor.name, const_value=tensor)
     assert isinstance(node.graph, ir.Graph)
     node.graph.register_initializer(value)
     return value

@@ -1,4 +1,4 @@
-"""An ONNX model made current and small: sizes given, opset changed, simplified, pruned, float16; in this order."""
+"""`optimize`: fix sizes, convert the opset, simplify, prune, convert to float16; in this order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAIN = frozenset(
 
 @dataclass(frozen=True)
 class Optimized:
-    """The model, and what the report should say of its making.
+    """An optimized model, with notes and figures for the report.
 
     Attributes:
         facts: figures as [before, after]. "changed": of the whole its nodes, parameters, bytes of weights, and opset;
@@ -49,7 +49,7 @@ def optimized(
     equivalence: Equivalence | None,
     phase: Callable[[str], AbstractContextManager[None]],
 ) -> Optimized:
-    """A changed copy of `model`; the weights are shared where they stay.
+    """Return an optimized copy of `model`; unchanged weights are shared.
 
     Args:
         folder: for files on the way.
@@ -84,7 +84,7 @@ def optimized(
 
 
 class _Run:
-    """The model that is worked on, with the notes and rows of what was done to it."""
+    """The model under work, with the notes and report rows of the steps so far."""
 
     def __init__(self, model: Model, phase: Callable[[str], AbstractContextManager[None]]) -> None:
         self.model, self._phase = model, phase
@@ -94,7 +94,7 @@ class _Run:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A pass of its own: a phase for the progress, a row for the report."""
+        """Run a step as a phase of the progress display and as a row of the report."""
         before, opset = measure_size(self.model), self.model.opset
         with self._phase(name):
             yield
@@ -142,12 +142,12 @@ class _Run:
 
 
 def _change(before: Size, after: Size) -> dict[str, list[int]]:
-    """What a report says of a size before and after."""
+    """Return each figure as [before, after]."""
     return {name: [getattr(before, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")}
 
 
 def _structure(model: Model) -> tuple[object, ...]:
-    """All of a model but the numbers in its weights: who changes these changes nodes, too."""
+    """Return everything but the elements of weights: a step that changes these changes nodes, too."""
     nodes = [
         (
             node.domain,

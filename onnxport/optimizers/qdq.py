@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear brought next to each other, the form in which targets take quantized models.
+"""QuantizeLinear and DequantizeLinear moved next to each other, the form in which targets take quantized models.
 
 Exporters and quantizers write the same network in several ways; each rule here keeps every answer bit for bit:
 
@@ -33,7 +33,7 @@ _MOVES_CONSTANTS = frozenset("Flatten Identity Reshape Squeeze Transpose Unsquee
 
 
 def canonicalize_quantization(model: Model) -> None:
-    """Applies the rules of this module to the main graph."""
+    """Apply the rules of this module to the main graph."""
     for node in list(model.graph):
         if node.domain == "" and node.op_type in _MOVES and not _move_floats(model.graph, node):
             _move_constant(model.graph, node)
@@ -51,7 +51,7 @@ def canonicalize_quantization(model: Model) -> None:
 
 
 def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
-    """Q -> node -> ... becomes Q -> DQ -> node -> Q -> ...; False where that is not the pattern."""
+    """Rewrite Q -> node -> ... as Q -> DQ -> node -> Q -> ...; return whether it applied."""
     data = list(node.inputs) if node.op_type == "Concat" else [node.inputs[0]]
     sources = [None if value is None else value.producer() for value in data]
     if not all(source is not None and _is_op(source, _QUANTIZE) for source in sources):
@@ -74,7 +74,7 @@ def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
 
 
 def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
-    """DQ(constant) -> node becomes DQ(node(constant))."""
+    """Rewrite DQ(constant) -> node as DQ(node(constant))."""
     source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
     if source is None or not _is_op(source, _DEQUANTIZE) or node.op_type not in _MOVES_CONSTANTS:
         return
@@ -86,9 +86,8 @@ def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
         if node.op_type != "Transpose":
             return
         rank = len(constant.const_value.shape)
-        permutation = list(node.attributes["perm"].as_ints()) if "perm" in node.attributes else None
-        permutation = permutation or list(reversed(range(rank)))
-        axis = source.attributes["axis"].as_int() if "axis" in source.attributes else 1
+        permutation = list(node.attributes.get_ints("perm", ())) or list(reversed(range(rank)))
+        axis = source.attributes.get_int("axis", 1)
         attributes["axis"] = ir.AttrInt64("axis", permutation.index(axis % rank))
     moved = ir.node(node.op_type, [constant, *node.inputs[1:]], dict(node.attributes), name=node.name)
     moved.outputs[0].name = f"{node.outputs[0].name}.quantized"
@@ -99,7 +98,7 @@ def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _requantize_for_other_readers(graph: ir.Graph, node: ir.Node) -> None:
-    """Q with users other than DQ: these get the numbers from a Q of what DQ gives."""
+    """For a Q with readers other than DQ, give these a second Q of the dequantized values."""
     result = node.outputs[0]
     others = [
         (user, index) for user, index in result.uses() if not (_is_op(user, _DEQUANTIZE) and index == 0)
@@ -130,7 +129,7 @@ def _requantize_for_other_readers(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _requantize_input(graph: ir.Graph, node: ir.Node) -> None:
-    """DQ of numbers that no Q made, for a node whose result is quantized: Q and DQ of the same grid behind it."""
+    """Insert Q and DQ of the same grid behind a DQ of integers from no Q, if a Q reads on."""
     numbers, floats = node.inputs[0], node.outputs[0]
     if numbers is None or numbers.const_value is not None or not _is_one_grid(node):
         return
@@ -150,7 +149,7 @@ def _requantize_input(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
-    """Q -> DQ of another grid becomes Q -> DQ -> Mul -> Add -> Q -> DQ, whose rounding changes nothing."""
+    """Rewrite Q -> DQ of another grid as Q -> DQ -> Mul -> Add -> Q -> DQ, whose rounding changes nothing."""
     numbers, floats = node.inputs[0], node.outputs[0]
     source = None if numbers is None else numbers.producer()
     if numbers is None or source is None or not _is_op(source, _QUANTIZE):
@@ -174,7 +173,7 @@ def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _insert_binary(graph: ir.Graph, node: ir.Node, op: str, value: ir.Value, number: float) -> ir.Value:
-    """`value` and a number through `op`, before `node`; the number is the 1 or -1 of a grid of its own."""
+    """Insert `op` of a value and a number before `node`; the number is 1 or -1 on a grid of its own."""
     name = f"{node.outputs[0].name}.{op}"
     scale = _constant(graph, f"{name}.scale", np.asarray(abs(number), np.float32))
     one, zero = (
@@ -199,24 +198,19 @@ def _array(value: ir.Value | None) -> np.ndarray:
 
 
 def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    value = ir.Value(
-        name=name,
-        shape=ir.Shape(array.shape),
-        type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-        const_value=ir.Tensor(array),
-    )
+    value = ir.val(name, const_value=ir.Tensor(array))
     graph.register_initializer(value)
     return value
 
 
 def _is_quantized(node: ir.Node) -> bool:
-    """Whether a node's results go to QuantizeLinear, and to nothing else."""
+    """Return whether QuantizeLinear is the only reader of a node's results."""
     users = [user for value in node.outputs for user in value.consumers()]
     return bool(users) and not _is_op(node, _QUANTIZE) and all(_is_op(user, _QUANTIZE) for user in users)
 
 
 def _is_computed_from_dequantized(value: ir.Value | None) -> bool:
-    """Whether a value is computed from what DequantizeLinear gives."""
+    """Return whether a value is computed from a DequantizeLinear's result."""
     node = None if value is None else value.producer()
     if node is None or _is_op(node, _DEQUANTIZE):
         return False
@@ -225,7 +219,7 @@ def _is_computed_from_dequantized(value: ir.Value | None) -> bool:
 
 
 def _align_concat(graph: ir.Graph, node: ir.Node) -> None:
-    """Concat -> Q: what is joined is rounded as the whole is."""
+    """For Concat -> Q, quantize each operand as the result is."""
     joined = node.inputs[0]
     concat = None if joined is None else joined.producer()
     if concat is None or not _is_op(concat, "Concat") or not _is_one_grid(node):
@@ -260,7 +254,7 @@ def _parameters(node: ir.Node) -> tuple[ir.Value | None, ir.Value | None]:
 
 
 def _is_one_grid(node: ir.Node) -> bool:
-    """Whether scale and zero point are constants, one for the tensor."""
+    """Return whether scale and zero point are constants, one for the tensor."""
     scale, zero_point = _parameters(node)
     constants = [value.const_value for value in (scale, zero_point) if value is not None]
     return all(constant is not None and constant.size == 1 for constant in constants)
@@ -279,9 +273,8 @@ def _equal(a: ir.Value | None, b: ir.Value | None) -> bool:
 
 
 def _dequantize_fill(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
-    """Gives a Pad of quantized numbers the float that its fill stands for; False where it is known at run time only."""
-    mode = pad.attributes["mode"].as_string() if "mode" in pad.attributes else "constant"
-    if mode != "constant":
+    """Dequantize the fill value of a Pad of integers; return False if it is known at run time only."""
+    if pad.attributes.get_string("mode", "constant") != "constant":
         return True
     given = pad.inputs[2] if len(pad.inputs) > 2 else None
     scale, zero_point = (None if value is None else value.const_value for value in _parameters(source))
@@ -290,15 +283,8 @@ def _dequantize_fill(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
     fill = 0 if given is None or given.const_value is None else int(given.const_value.numpy().item())
     point = 0 if zero_point is None else int(zero_point.numpy().item())
     floats = np.array((fill - point) * scale.numpy().item(), scale.numpy().dtype)
-    value = ir.Value(
-        name=f"{pad.outputs[0].name}.fill",
-        shape=ir.Shape(()),
-        type=ir.TensorType(ir.DataType.from_numpy(floats.dtype)),
-        const_value=ir.Tensor(floats),
-    )
-    graph.register_initializer(value)
     pad.resize_inputs(max(3, len(pad.inputs)))
-    pad.replace_input_with(2, value)
+    pad.replace_input_with(2, _constant(graph, f"{pad.outputs[0].name}.fill", floats))
     return True
 
 
@@ -312,7 +298,7 @@ def _insert_dequantize(
     after: bool = False,
     along: Mapping[str, ir.Attr] = {},
 ) -> ir.Value:
-    """The floats that a quantized value stands for, from a DequantizeLinear before or after the node `place`."""
+    """Insert a DequantizeLinear of `value` before or after the node `place`; return its result."""
     inputs: Sequence[ir.Value | None] = [value, scale] if zero_point is None else [value, scale, zero_point]
     node = ir.node(_DEQUANTIZE, inputs, dict(along))
     floats = node.outputs[0]
@@ -328,7 +314,7 @@ def _insert_dequantize(
 def _quantize_result(
     graph: ir.Graph, node: ir.Node, result: ir.Value, scale: ir.Value | None, zero_point: ir.Value | None
 ) -> None:
-    """Makes a node's result, now floats, the operand of a QuantizeLinear that gives what it was."""
+    """Insert a QuantizeLinear behind a result that has become float."""
     inputs: Sequence[ir.Value | None] = [result, scale] if zero_point is None else [result, scale, zero_point]
     quantize = ir.node(_QUANTIZE, inputs)
     numbers = quantize.outputs[0]
@@ -347,7 +333,7 @@ def _quantize_result(
 
 
 def _replace(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
-    """Puts one node's result in place of another's."""
+    """Replace one node's result by another's."""
     result, other = old.outputs[0], new.outputs[0]
     other.shape, other.type = result.shape, result.type
     name, result.name = result.name, None

@@ -1,4 +1,4 @@
-"""Sequences and optional values whose length is known: the tensors in them, used directly.
+"""Sequences and optionals of known content, replaced by the tensors in them.
 
 torch writes x.split(n)[i] as SplitToSequence and SequenceAt, and joins what a list holds by ConcatFromSequence. Where
 every position and length is known the list is nothing but names for tensors, and no target needs to have lists.
@@ -20,7 +20,7 @@ _MOST_ELEMENTS = 256
 
 
 def resolve_sequences(model: Model) -> int:
-    """Replaces what is read from sequences and optionals of known content; returns how many nodes it replaced."""
+    """Replace reads from sequences and optionals of known content; return how many."""
     resolver = _Resolver(model)
     resolver.walk(model.graph)
     if resolver.replaced:
@@ -30,7 +30,7 @@ def resolve_sequences(model: Model) -> int:
 
 
 class _Resolver:
-    """One walk over a graph and its subgraphs, in the order of computation.
+    """A walk over a graph and its subgraphs, in topological order.
 
     Attributes:
         elements: what each sequence of known content holds.
@@ -60,7 +60,7 @@ class _Resolver:
             self.elements[node.outputs[0]] = list(elements)
 
     def replace(self, node: ir.Node, value: ir.Value) -> None:
-        """Makes `value` the node's result, under the name of that, which may be an output of the graph."""
+        """Make `value` the node's result, under the old name, which may be a graph output's."""
         old = node.outputs[0]
         copy = insert_node(node, "Identity", [value])[0]
         copy.type, copy.shape = old.type or value.type, old.shape or value.shape
@@ -73,7 +73,7 @@ class _Resolver:
 def insert_node(
     before: ir.Node, op: str, operands: Sequence[ir.Value | None], outputs: int = 1, **attributes: int
 ) -> Sequence[ir.Value]:
-    """The results of a new node in front of `before`."""
+    """Insert a node in front of `before` and return its results."""
     node = ir.node(op, operands, attributes, num_outputs=outputs)
     assert before.graph is not None
     before.graph.insert_before(before, node)
@@ -88,17 +88,13 @@ def insert_constant(before: ir.Node, array: np.ndarray | int) -> ir.Value:
 
 
 def _position(node: ir.Node, index: int) -> int | None:
-    """A position that is known, None for one that is not."""
+    """Return a constant position; None for a computed one."""
     value = _input(node, index)
     return None if value is None or value.const_value is None else int(value.const_value.numpy().item())
 
 
 def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
-
-
-def _attribute(node: ir.Node, name: str, default: int) -> int:
-    return node.attributes[name].as_int() if name in node.attributes else default
 
 
 # ---- what makes sequences
@@ -137,7 +133,7 @@ def _split(resolver: _Resolver, node: ir.Node) -> None:
     x, given = node.inputs[0], _input(node, 1)
     if x is None or x.shape is None:
         return
-    axis = _attribute(node, "axis", 0) % max(len(x.shape), 1)
+    axis = node.attributes.get_int("axis", 0) % max(len(x.shape), 1)
     if given is None or given.const_value is not None:
         known = _part_sizes(dims_of(x)[axis], given)
         if not known or len(known) > _MOST_ELEMENTS:
@@ -150,7 +146,7 @@ def _split(resolver: _Resolver, node: ir.Node) -> None:
             return
         count, sizes = length, insert_node(node, "Cast", [given], to=ir.DataType.INT64.value)[0]
     parts = insert_node(node, "Split", [x, sizes], count, axis=axis)
-    if given is None and not _attribute(node, "keepdims", 1):
+    if given is None and not node.attributes.get_int("keepdims", 1):
         axes = insert_constant(node, np.array([axis]))
         parts = [insert_node(node, "Squeeze", [part, axes])[0] for part in parts]
     resolver.hold(node, parts)
@@ -167,7 +163,7 @@ def _part_sizes(length: int | str | None, given: ir.Value | None) -> list[int] |
 
 
 def _map(resolver: _Resolver, node: ir.Node) -> None:
-    """The body written out for every element; operands that are no sequences are the same for all."""
+    """Write the body out for every element; operands that are no sequences are the same for all."""
     held = [resolver.held_by(value) for value in node.inputs]
     lengths = {len(elements) for elements in held if elements is not None}
     if held[0] is None or len(lengths) != 1:
@@ -202,10 +198,10 @@ def _length(resolver: _Resolver, node: ir.Node) -> None:
 
 
 def _concat(resolver: _Resolver, node: ir.Node) -> None:
-    held, axis = resolver.held_by(node.inputs[0]), _attribute(node, "axis", 0)
+    held, axis = resolver.held_by(node.inputs[0]), node.attributes.get_int("axis", 0)
     if not held:
         return
-    if _attribute(node, "new_axis", 0):
+    if node.attributes.get_int("new_axis", 0):
         axes = insert_constant(node, np.array([axis]))
         held = [insert_node(node, "Unsqueeze", [element, axes])[0] for element in held]
     resolver.replace(node, insert_node(node, "Concat", held, axis=axis)[0])

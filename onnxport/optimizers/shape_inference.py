@@ -1,4 +1,4 @@
-"""Shapes: the user's sizes put into the graph, and every other shape inferred anew.
+"""Shape inference: the user's sizes put into the graph, every other shape inferred anew.
 
 The shapes that a file declares for its intermediate values are dropped: exporters and older simplifiers leave
 stale ones behind (a static batch in a model whose batch is open), and a converter that believes them writes a
@@ -27,7 +27,7 @@ _LIKE_OPERAND = frozenset(("GroupNormalization",))
 
 
 def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
-    """Fixes open dimensions of the inputs as the user asked (`--shape`).
+    """Fix open dimensions of the inputs as the user asked (`--shape`).
 
     Raises:
         UsageError: an unknown input, or sizes that contradict the model.
@@ -51,7 +51,7 @@ KNOWN_DOMAINS = frozenset(
 
 
 def drop_declared(model: Model) -> None:
-    """Forgets the shape of every value that a node computes; element types stay.
+    """Drop the shape of every node result; element types stay.
 
     Of an operator of another domain the declared shape is all there is, since nobody can infer it.
     """
@@ -63,7 +63,7 @@ def drop_declared(model: Model) -> None:
 
 
 def drop_value_info(model: Model) -> None:
-    """Leaves out what the file says of values inside its graphs: shape and element type, which follow from the rest.
+    """Drop shape and element type of the values inside the graphs, which follow from the rest.
 
     Of an operator of another domain they stay, as in `drop_declared`.
     """
@@ -77,7 +77,7 @@ def drop_value_info(model: Model) -> None:
 
 
 def infer(model: Model) -> bool:
-    """ONNX's shape inference with data propagation, helped with Loop and where a Reshape's target is known in part.
+    """Run ONNX's shape inference with data propagation, extended for Loop and for Reshape targets known in part.
 
     Returns whether it learned anything. What cannot be inferred stays unknown, it is no error: a lowering that
     needs it refuses its node.
@@ -97,7 +97,7 @@ def infer(model: Model) -> bool:
 
 
 def _copy_small_constants(model: Model) -> None:
-    """Gives branches and loop bodies small constants of their own, since inference reads no others there."""
+    """Copy small constants into branches and loop bodies: inference reads no others there."""
     inner = [graph for graph in model.ir.graphs() if graph is not model.graph]
     for graph in inner:
         twins: dict[ir.Value, ir.Value] = {}
@@ -128,7 +128,7 @@ def _infer(model: Model) -> bool:
 
 
 def _known_shapes(model: Model) -> list[tuple[object, ...]]:
-    """Everything that is known of values that nodes compute."""
+    """Return all known types and dimensions of node results."""
     return [
         (value.shape is not None, value.dtype, *dims_of(value))
         for node in model.graph.all_nodes()
@@ -137,7 +137,7 @@ def _known_shapes(model: Model) -> list[tuple[object, ...]]:
 
 
 def _copy_operand_type(result: ir.Value, operand: ir.Value | None) -> bool:
-    """Gives a result its operand's type and shape; whether that is news."""
+    """Copy an operand's type and shape to a result without; return whether that is new."""
     if operand is None or operand.shape is None or operand.dtype is None or result.shape is not None:
         return False
     result.dtype, result.shape = operand.dtype, ir.Shape(dims_of(operand))
@@ -145,7 +145,7 @@ def _copy_operand_type(result: ir.Value, operand: ir.Value | None) -> bool:
 
 
 def _shapes_from_targets(graph: ir.Graph) -> bool:
-    """Gives results of Reshape, Expand and ConstantOfShape the dimensions that ONNX's inference does not see."""
+    """Set dimensions of Reshape, Expand and ConstantOfShape results that ONNX's inference does not find."""
     known, changed = Dimensions(graph), False
     for node in graph:
         if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx"):
@@ -162,7 +162,7 @@ def _shapes_from_targets(graph: ir.Graph) -> bool:
 
 
 def _merge_dims(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
-    """The derived dimensions where they say more than the inferred ones; None where they add nothing."""
+    """Return the derived dimensions where they are more precise than the inferred ones; None if nowhere."""
     if inferred is None or len(inferred) != len(derived):
         return derived
     better = [

@@ -82,7 +82,6 @@ def _restate(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> Non
 def _replace(graph: ir.Graph, node: ir.Node, position: int, name: str, numbers: Array) -> None:
     """Gives the node a float32 constant of its own."""
     tensor = ir.tensor(numbers.astype(np.float32), name=name)
-    kind = ir.TensorType(ir.DataType.FLOAT)
-    value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=kind, const_value=tensor)
+    value = ir.val(name, const_value=tensor)
     graph.register_initializer(value)
     node.replace_input_with(position, value)

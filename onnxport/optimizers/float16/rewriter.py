@@ -159,7 +159,7 @@ class _Rewriting:
         halves = half_tensor(tensor, value.name or "")
         if _FLOAT in readers and (most or tensor.size <= _TWICE or value.is_graph_output()):
             name = self._free_name(f"{value.name}/half")
-            twin = ir.Value(name=name, shape=value.shape, type=ir.TensorType(_HALF), const_value=halves)
+            twin = ir.val(name, const_value=halves)
             graph.register_initializer(twin)
             self._constants[value, _HALF] = twin
             return

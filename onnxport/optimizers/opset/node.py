@@ -197,12 +197,7 @@ class Node:
         tensor = ir.tensor(np.asarray(values).astype(dtype.numpy()))
         if self.ir.graph is not self._change.graph or not self._change.holds_constants:
             return self.before("Constant", value=tensor)
-        value = ir.Value(
-            name=self._wish("constant"),
-            shape=ir.Shape(tensor.shape.numpy()),
-            type=ir.TensorType(dtype),
-            const_value=tensor,
-        )
+        value = ir.val(self._wish("constant"), const_value=tensor)
         self._change.graph.register_initializer(value)
         return value
 

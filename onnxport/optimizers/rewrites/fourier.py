@@ -63,8 +63,7 @@ def short_time_fourier_transform(node: Rewrite) -> None:
 
 def _one(node: Rewrite, size: ir.Value) -> ir.Value:
     """A size as a vector of one int64."""
-    result: ir.Value = node.op("Cast", node.op("Reshape", size, integers(1)), to=_INT64)
-    return result
+    return node.op("Cast", node.op("Reshape", size, integers(1)), to=_INT64)
 
 
 def _parts(node: Rewrite, signal: ir.Value, *, axis: int) -> list[ir.Value]:
@@ -129,16 +128,13 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
 def _sine(node: Rewrite, angle: ir.Value, right_angle: ir.Value) -> ir.Value:
     parts = node.op("Div", node.op("Cast", angle, to=_FLOAT), node.op("Cast", right_angle, to=_FLOAT))
     scale: Array = np.array(pi / 2, np.float32)
-    result: ir.Value = node.op("Sin", node.op("Mul", parts, scale))
-    return result
+    return node.op("Sin", node.op("Mul", parts, scale))
 
 
 def _negate_where(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
-    result: ir.Value = node.op("Where", where, node.op("Neg", value), value)
-    return result
+    return node.op("Where", where, node.op("Neg", value), value)
 
 
 def _pair(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
     parts = [node.op("Unsqueeze", each, integers(-1)) for each in (real, imaginary)]
-    result: ir.Value = node.op("Concat", *parts, axis=-1)
-    return result
+    return node.op("Concat", *parts, axis=-1)

@@ -83,8 +83,7 @@ def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: 
     shape = node.shape(node.input(zero_point))
     if column and len(shape) == 1 and shape != (1,):
         points = node.op("Unsqueeze", points, np.array([1]))
-    centred: ir.Value = node.op("Sub", value, points)
-    return centred
+    return node.op("Sub", value, points)
 
 
 def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
@@ -115,13 +114,13 @@ def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
     sizes = node.shape(value)[1:]
     if None in sizes:
         node.unsupported("its weights have an open size; fix it with --shape NAME=...")
-    weights = node.op("Cast", value, to=ir.DataType.FLOAT)
+    computed = node.op("Cast", value, to=ir.DataType.FLOAT)
     if zero_point is not None:
-        points = node.op("Cast", zero_point, to=ir.DataType.FLOAT)
+        shift = node.op("Cast", zero_point, to=ir.DataType.FLOAT)
         if node.shape(zero_point) not in ((), (1,)):
-            points = node.op("Reshape", points, np.array([-1, *[1] * (rank - 1)]))
-        weights = node.op("Sub", weights, points)
-    return weights, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes)))
+            shift = node.op("Reshape", shift, np.array([-1, *[1] * (rank - 1)]))
+        computed = node.op("Sub", computed, shift)
+    return computed, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes)))
 
 
 def _bits(node: Rewrite, largest: float) -> int:

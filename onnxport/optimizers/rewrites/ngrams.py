@@ -56,8 +56,7 @@ def _count_matches(node: Rewrite, x: ir.Value, grams: Array, step: int) -> ir.Va
         part = slice_axis(node, x, start, node.op("Add", windows, start), -1)
         matches.append(node.op("Equal", node.op("Unsqueeze", part, integers(-1)), grams[:, place]))
     every = reduce(lambda a, b: node.op("And", a, b), matches)
-    result: ir.Value = node.op("ReduceSum", node.op("Cast", every, to=_FLOAT), integers(-2), keepdims=0)
-    return result
+    return node.op("ReduceSum", node.op("Cast", every, to=_FLOAT), integers(-2), keepdims=0)
 
 
 def _arrange_columns(node: Rewrite, counts: ir.Value) -> ir.Value:
@@ -73,5 +72,4 @@ def _arrange_columns(node: Rewrite, counts: ir.Value) -> ir.Value:
     empty = node.op("Mul", slice_axis(node, counts, integers(0), integers(1), -1), np.float32(0))
     places = np.full(max(indexes) + 1, len(indexes))
     places[list(indexes)] = np.arange(len(indexes))
-    result: ir.Value = node.op("Gather", node.op("Concat", counts, empty, axis=-1), places, axis=-1)
-    return result
+    return node.op("Gather", node.op("Concat", counts, empty, axis=-1), places, axis=-1)

@@ -114,11 +114,10 @@ def _float_op(node: Rewrite) -> str:
 
 def _floats(node: Rewrite, index: int, axis: int | None = None) -> ir.Value:
     """The floats of the operand at `index`, whose scale and zero point follow it."""
-    given = {} if axis is None or node.shape(node.input(index + 1)) in ((), (1,)) else {"axis": axis}
-    value: ir.Value = node.op(
-        "DequantizeLinear", node.input(index), node.input(index + 1), node.optional(index + 2), **given
-    )
-    return value
+    operands = node.input(index), node.input(index + 1), node.optional(index + 2)
+    if node.shape(operands[1]) in ((), (1,)):
+        axis = None
+    return node.op("DequantizeLinear", *operands, axis=axis)
 
 
 def _emit(node: Rewrite, result: ir.Value, scale: int) -> None:

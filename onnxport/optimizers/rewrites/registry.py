@@ -9,7 +9,7 @@ Runtime's own kernels are what they are tested against.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, overload
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +19,7 @@ from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.params import CANONICAL_OPSET
 
 Rewriting = Callable[["Rewrite"], None]
+Operand = ir.Value | Array | np.generic | None
 
 # Where a node that cannot be rewritten keeps the reason, for the converter that refuses it.
 REASON = "onnxport.refused"
@@ -189,9 +190,13 @@ class Rewrite:
 
     # ---- what takes its place
 
+    @overload
+    def op(self, op: str, *operands: Operand, outputs: Literal[1] = 1, **attributes: Any) -> ir.Value: ...
+    @overload
+    def op(self, op: str, *operands: Operand, outputs: int, **attributes: Any) -> list[ir.Value]: ...
     def op(
-        self, op: str, *operands: ir.Value | Array | np.generic | None, outputs: int = 1, **attributes: Any
-    ) -> Any:
+        self, op: str, *operands: Operand, outputs: int = 1, **attributes: Any
+    ) -> ir.Value | list[ir.Value]:
         """A node of ONNX's own domain; its result, or the list of its results if `outputs` are more."""
         inputs = [
             self.array(operand) if isinstance(operand, np.ndarray | np.generic) else operand
@@ -209,12 +214,7 @@ class Rewrite:
     def array(self, array: Array | np.generic) -> ir.Value:
         """A constant."""
         data = np.asarray(array)
-        value = ir.Value(
-            name=self._fresh("constant"),
-            shape=ir.Shape(data.shape),
-            type=ir.TensorType(ir.DataType.from_numpy(data.dtype)),
-            const_value=ir.Tensor(data),
-        )
+        value = ir.val(self._fresh("constant"), const_value=ir.Tensor(data))
         self._constants.append(value)
         return value
 

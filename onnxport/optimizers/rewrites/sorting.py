@@ -59,8 +59,7 @@ def _starts(node: Rewrite, values: ir.Value, total: ir.Value, count: int | None)
     later = slice_axis(node, values, integers(1), _TO_THE_END, 0)
     earlier = slice_axis(node, values, integers(0), node.op("Sub", total, integers(1)), 0)
     differs = node.op("Not", node.op("Equal", later, earlier))
-    result: ir.Value = node.op("Concat", np.array([True]), differs, axis=0)
-    return result
+    return node.op("Concat", np.array([True]), differs, axis=0)
 
 
 def _by_occurrence(
@@ -87,8 +86,7 @@ def _lexicographic(node: Rewrite, source: ir.Value, axis: int, rank: int) -> ir.
     signs = node.op("Mul", node.op("Sub", greater, less), is_decided)
     sign = node.op("ReduceSum", signs, integers(2), keepdims=0)
     is_after = node.op("Cast", node.op("Greater", sign, zero), to=_INT32)
-    result: ir.Value = node.op("ReduceSum", is_after, integers(1), keepdims=0)
-    return result
+    return node.op("ReduceSum", is_after, integers(1), keepdims=0)
 
 
 @rewrites("CumProd")

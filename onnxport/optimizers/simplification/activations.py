@@ -1,4 +1,4 @@
-"""Activations: bounds that follow on bounds, and formulas that are one operator."""
+"""Activations: merged bounds, and formulas that are one operator."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def merge_activations(scene: Scene) -> int:
 def _merge_bounds(
     scene: Scene, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
 ) -> int:
-    """Clip of Relu, or of another Clip: one Clip, as operands since opset 11."""
+    """Make one Clip of Clip(Relu) or Clip(Clip); bounds are operands since opset 11."""
     low, high = (min(max(bound, had[0]), had[1]) for bound in bounds)
     dtype = node.outputs[0].dtype
     if dtype not in _FLOATS or scene.opset < 11 or low > high:
@@ -64,7 +64,7 @@ def _merge_bounds(
 
 
 def _bounds(node: ir.Node) -> tuple[float, float] | None:
-    """What a Relu or Clip lets through."""
+    """Return the bounds of a Relu or Clip; None if computed."""
     if node.op_type == "Relu":
         return 0.0, inf
     found = []
@@ -112,7 +112,7 @@ def fuse_hard_swish(scene: Scene) -> int:
 
 
 def _hard_sigmoid(node: ir.Node) -> int:
-    """Clip(x + 3, 0, 6) / 6."""
+    """Fuse Clip(x + 3, 0, 6) / 6."""
     value, factor = _split_scale(node)
     found = _clipped_operand(value)
     if found is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6):
@@ -121,7 +121,7 @@ def _hard_sigmoid(node: ir.Node) -> int:
 
 
 def _scaled_product(scene: Scene, node: ir.Node) -> int:
-    """x * Clip(x + 3, 0, 6) / 6: the division goes into what x is multiplied by."""
+    """Fuse x * Clip(x + 3, 0, 6) / 6."""
     value, factor = _split_scale(node)
     product = producer(value, "Mul")
     if product is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6) or not only_use(value):
@@ -138,7 +138,7 @@ def _scaled_product(scene: Scene, node: ir.Node) -> int:
 
 
 def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
-    """What a Mul or Div scales, and by how much."""
+    """Return the operand and the factor of a Mul or Div by one number."""
     first, second = node.inputs
     factor = scalar_operand(node, 1)
     if node.op_type == "Div":
@@ -147,7 +147,7 @@ def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
 
 
 def _clipped_operand(value: ir.Value | None) -> ir.Value | None:
-    """The x of Clip(x + 3, 0, 6)."""
+    """Return x of Clip(x + 3, 0, 6)."""
     clip = producer(value, "Clip")
     total = None if clip is None or _bounds(clip) != (0.0, 6.0) else producer(clip.inputs[0], "Add")
     if total is None or total.outputs[0].dtype not in _FLOATS:
@@ -159,7 +159,7 @@ def _clipped_operand(value: ir.Value | None) -> ir.Value | None:
 
 
 def _hard_swish(node: ir.Node) -> int:
-    """x * HardSigmoid(x) with HardSwish's own slope and offset."""
+    """Fuse x * HardSigmoid(x) with HardSwish's slope and offset."""
     for x, gate in (node.inputs, reversed(node.inputs)):
         sigmoid = producer(gate, "HardSigmoid")
         if sigmoid is None or sigmoid.inputs[0] is not x or not only_use(gate):
@@ -195,7 +195,7 @@ def fuse_layer_normalization(scene: Scene) -> int:
 
 
 def _layer_normalization(scene: Scene, node: ir.Node) -> int:
-    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), times scale and plus bias where such follow."""
+    """Fuse (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), with a scale and a bias behind it."""
     centered, root = producer(node.inputs[0], "Sub"), producer(node.inputs[1], "Sqrt")
     total = None if root is None else producer(root.inputs[0], "Add")
     if centered is None or total is None:
@@ -229,7 +229,7 @@ def _is_over_last(mean: ir.Node, rank: int) -> bool:
 def _scale_and_bias(
     scene: Scene, node: ir.Node, x: ir.Value
 ) -> tuple[ir.Node, ir.Value | None, ir.Value | None]:
-    """The last node of the formula, its scale, which the operator has to have, and its bias."""
+    """Return the last node of the formula, its scale, which the operator requires, and its bias."""
     size = None if x.shape is None else x.shape[-1]
     last, scale = _affine_step(node, "Mul", size)
     if scale is None:
@@ -244,7 +244,7 @@ def _scale_and_bias(
 
 
 def _affine_step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:
-    """The only reader of a node, if it is `op` with a constant of `size` elements in one row, and that constant."""
+    """Return the only reader of a node and its constant, if it is `op` with a vector of `size` elements."""
     result = node.outputs[0]
     if not only_use(result):
         return node, None

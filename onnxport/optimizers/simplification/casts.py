@@ -1,4 +1,4 @@
-"""Casts in a row."""
+"""Chains of Cast."""
 
 from __future__ import annotations
 

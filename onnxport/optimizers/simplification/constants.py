@@ -1,4 +1,4 @@
-"""What is known before any input: constants computed once, kept once, and nodes that nothing reads removed."""
+"""Constants: computed once, taken branches, unused nodes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def remove_unused(scene: Scene) -> int:
 
 
 def sweep(model: Model) -> int:
-    """Removes what nothing reads; how many nodes and constants."""
+    """Remove nodes and constants without readers; return how many."""
     before = _held(model)
     common.RemoveUnusedNodesPass()(model.ir)
     for graph in model.ir.graphs():
@@ -91,7 +91,7 @@ def _held(model: Model) -> int:
 
 
 def zeros(value: ir.Value | None) -> bool:
-    """Whether every element of a value is known to be 0, however many there are."""
+    """Return whether every element of a value is known to be 0."""
     if value is None:
         return False
     if value.const_value is not None:

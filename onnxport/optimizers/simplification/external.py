@@ -1,4 +1,4 @@
-"""Simplifiers of others, as passes: ONNX Runtime's offline optimizer, and onnxsim where it is installed.
+"""Simplifiers of others as passes: ONNX Runtime's offline optimizer, and onnxsim if installed.
 
 Each reads a file and writes one. What comes back is held against what went in: nodes in their order, the signature, no
 domain that was not asked for, and fewer nodes, or else it is dropped.
@@ -133,7 +133,7 @@ onnx.save(model, sys.argv[2])
 
 
 def _save(scene: Scene, name: str) -> Path | None:
-    """The model as a file; None, and a note, for one that the tool is not given."""
+    """Save the model for a tool; return None, with a note, if the tool must not get it."""
     if scene.model.weight_bytes > _LARGEST:
         scene.note(
             f"pass {name!r} was left out: it would copy {scene.model.weight_bytes / 2**30:.1f} GiB of weights"
@@ -148,7 +148,7 @@ def _save(scene: Scene, name: str) -> Path | None:
 
 
 def _adopt(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
-    """Puts what a tool wrote in the model's place, if it is smaller and sound; how many nodes it saves."""
+    """Replace the model by a tool's result if that is smaller and valid; return how many nodes it saves."""
     try:
         made = Model.load(path)
     except OnnxportError as error:
@@ -178,5 +178,5 @@ def _adopt(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
 
 
 def _is_known(node: ir.Node, opset: int) -> bool:
-    """Whether ONNX has an operator of its own domain by that name; of other domains it is not ours to say."""
+    """Return whether ONNX has the operator; operators of other domains pass."""
     return bool(node.domain) or onnx.defs.has(node.op_type, opset, "")

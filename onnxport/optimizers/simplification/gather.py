@@ -1,4 +1,4 @@
-"""Gathering by counting indices: what transformers' masks become in exported graphs."""
+"""GatherND by counting indices, which exporters write for transformers' masks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _replace_gather(scene: Scene, node: ir.Node) -> int:
 
 
 def _target(sizes: Sequence[Dim], dims: Sequence[Dim], axes: Sequence[int]) -> list[int] | None:
-    """A Reshape's target: 1s put between the operand's axes."""
+    """Return a Reshape's target: 1s between the operand's axes."""
     target: list[int] = []
     for axis, dim in enumerate(dims):
         same = axis < len(sizes) and axis in axes and axes.index(axis) == axis
@@ -73,7 +73,7 @@ def _target(sizes: Sequence[Dim], dims: Sequence[Dim], axes: Sequence[int]) -> l
 
 
 def _counted_axis(value: ir.Value | None) -> int | None:
-    """The axis along which a value counts 0, 1, 2 ... to the end, being the same along all others."""
+    """Return the axis along which a value counts 0, 1, 2 ... to the end, equal along all others."""
     node = producer(value, "Range", "Expand", *_VIEWS)
     if value is None or value.shape is None or node is None:
         return None
@@ -96,7 +96,7 @@ def _counted_axis(value: ir.Value | None) -> int | None:
 
 
 def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int | None:
-    """Where an axis went when only axes of one element came or went."""
+    """Return the new place of an axis when only axes of size 1 came or went."""
     kept = [other for other, dim in enumerate(before) if dim != 1]
     now = [other for other, dim in enumerate(dims) if dim != 1]
     if (
@@ -109,7 +109,7 @@ def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int
 
 
 def _drop_known_comparison(scene: Scene, node: ir.Node) -> int:
-    """And of something with count >= 0, which is true everywhere."""
+    """Replace And(x, count >= 0), whose second operand is always true, by x."""
     if number(node.inputs[1]) != 0 or not _counts(node.inputs[0]):
         return 0
     dropped = 0
@@ -122,7 +122,7 @@ def _drop_known_comparison(scene: Scene, node: ir.Node) -> int:
 
 
 def _broadcasts_later(node: ir.Node, narrow: ir.Value | None) -> bool:
-    """Whether a mask may be as narrow as `narrow`: it chooses between numbers added to what is wide."""
+    """Return whether a mask may be as narrow as `narrow`: it selects numbers that are added to a wider value."""
     mask = node.outputs[0]
     if narrow is None or narrow.shape is None or mask.is_graph_output():
         return False

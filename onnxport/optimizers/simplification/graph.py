@@ -1,4 +1,4 @@
-"""The model that the passes work on, and the few edits of which all of them are made.
+"""The model that passes edit, and the edits that they share.
 
 A rewriting mostly changes the last node of its pattern in place, which so keeps its results and their names; what the
 pattern's other nodes computed is removed when nothing reads it any more.
@@ -22,7 +22,7 @@ LARGE = 64 * 2**10
 
 @dataclass
 class Scene:
-    """A model under work.
+    """A model under simplification.
 
     Attributes:
         original: the model as it came, whose signature holds.
@@ -41,11 +41,12 @@ class Scene:
         return self.model.opset
 
     def graphs(self) -> list[ir.Graph]:
-        """The main graph and those of branches and loop bodies."""
+        """Return the main graph and those of branches and loop bodies."""
         return list(self.model.ir.graphs())
 
     def nodes(self, *ops: str) -> Iterator[ir.Node]:
-        """Nodes of these operators of ONNX's own domain, all unless given; those that go meanwhile are left out."""
+        """Iterate over the nodes of these operators of ONNX's own domain, or over all; skip nodes removed
+        meanwhile."""
         for node in list(self.model.graph.all_nodes()):
             if node.graph is not None and is_op(node, *ops):
                 yield node
@@ -54,20 +55,16 @@ class Scene:
         self.notes[sentence] = None
 
     def constant(self, node: ir.Node, array: Array, base: str) -> ir.Value:
-        """A new constant in the graph of `node`, named after `base`."""
+        """Add a constant to the graph of `node`, named after `base`."""
         graph = node.graph
         assert isinstance(graph, ir.Graph)
-        value = ir.Value(
-            name=self._unused(base),
-            shape=ir.Shape(array.shape),
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-        )
-        value.const_value = ir.Tensor(array, name=value.name)
+        name = self._unused(base)
+        value = ir.val(name, const_value=ir.Tensor(array, name=name))
         graph.register_initializer(value)
         return value
 
     def moved(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
-        """A constant that was taken out of one graph, put into another under a name that is free there."""
+        """Move a constant into another graph, under a free name."""
         self._taken.discard(constant.name or "")
         constant.name = self._unused(f"{constant.name}.shared")
         graph.register_initializer(constant)
@@ -81,7 +78,7 @@ class Scene:
         attributes: Mapping[str, Any],
         shape: ir.Shape | None,
     ) -> ir.Value:
-        """The result of a new node in front of another, of that one's first result's type."""
+        """Insert a node in front of another and return its result, of the type of that one's first result."""
         made = ir.node(op, inputs, attributes)
         graph, model = before.graph, before.outputs[0]
         assert graph is not None
@@ -103,7 +100,7 @@ class Scene:
         return name
 
     def forget_names(self) -> None:
-        """To be called when names have come that no pass of ours gave."""
+        """Forget the used names, after a change that was not made through this class."""
         self._taken.clear()
 
 
@@ -117,25 +114,25 @@ def _names(model: Model) -> Iterator[str]:
 
 
 def is_op(node: ir.Node | None, *ops: str) -> bool:
-    """Whether a node is one of these operators of ONNX's own domain, or any of that unless given."""
+    """Return whether a node is one of these operators of ONNX's own domain, or any of them if none is named."""
     return node is not None and node.domain == "" and (not ops or node.op_type in ops)
 
 
 def producer(value: ir.Value | None, *ops: str) -> ir.Node | None:
-    """The node that makes a value, if it is one of these operators, or any unless given."""
+    """Return the node that computes a value if it is one of these operators, or any if none is named."""
     node = None if value is None else value.producer()
     return node if is_op(node, *ops) else None
 
 
 def array(value: ir.Value | None) -> Array | None:
-    """The elements of a constant."""
+    """Return the elements of a constant."""
     if value is None or value.const_value is None or value.is_graph_input():
         return None
     return value.const_value.numpy()
 
 
 def number(value: ir.Value | None) -> float | None:
-    """The one element of a constant that has one."""
+    """Return the one element of a constant."""
     if value is None or value.const_value is None or value.const_value.size != 1:
         return None
     if value.const_value.dtype == ir.DataType.STRING:
@@ -157,7 +154,7 @@ def scalar_operand(node: ir.Node, index: int) -> float | None:
 
 
 def integers(value: ir.Value | None) -> list[int] | None:
-    """The elements of a small constant of integers."""
+    """Return the elements of a small constant of integers."""
     if value is None or value.const_value is None or value.const_value.size > LARGE // 8:
         return None
     found = value.const_value.numpy()
@@ -165,7 +162,7 @@ def integers(value: ir.Value | None) -> list[int] | None:
 
 
 def axes_of(node: ir.Node, index: int = 1, name: str = "axes") -> list[int] | None:
-    """Axes that a node has as an attribute or, in newer opsets, as a constant operand; None where they are unknown.
+    """Return axes given as an attribute or, in newer opsets, as a constant operand; None if they are computed.
 
     An empty list where it has none of either.
     """
@@ -181,7 +178,7 @@ def rank_of(value: ir.Value | None) -> int | None:
 
 
 def static(value: ir.Value | None) -> list[int] | None:
-    """The dimensions of a value whose dimensions are all numbers."""
+    """Return the dimensions of a value if all are numbers."""
     if value is None or value.shape is None:
         return None
     dims = dims_of(value)
@@ -191,7 +188,7 @@ def static(value: ir.Value | None) -> list[int] | None:
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
-    """Whether two values are known to have the same dimensions; of two that are unknown nobody knows."""
+    """Return whether two values are known to have the same dimensions."""
     if a is None or b is None or a.shape is None or b.shape is None:
         return False
     left, right = dims_of(a), dims_of(b)
@@ -199,14 +196,14 @@ def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
 
 
 def only_use(value: ir.Value | None) -> bool:
-    """Whether one operand of one node is all that reads a value."""
+    """Return whether a value has a single reader, which reads it once."""
     return value is not None and len(value.uses()) == 1 and not value.is_graph_output()
 
 
 def rewrite(
     node: ir.Node, op: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
 ) -> int:
-    """Makes another node of this one, with its results; returns 1, for the count of changes."""
+    """Turn a node into another, with the same results; return 1, for the count of changes."""
     node.op_type, node.version = op, None
     node.resize_inputs(len(inputs))
     for index, value in enumerate(inputs):
@@ -220,7 +217,7 @@ def rewrite(
 
 
 def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
-    """Takes a node out whose result `index` is `source`; the other results nobody may read.
+    """Remove a node whose result `index` is `source`; its other results must have no readers.
 
     Returns 0 and changes nothing where the result is an output and `source` cannot take its name: another output, an
     input, a constant, or a value of the graph around.

@@ -50,7 +50,7 @@ def _operand(node: ir.Node) -> ir.Value | None:
 
 
 def _dropout(node: ir.Node) -> ir.Value | None:
-    """Since opset 12 a third operand says whether it is training; without one it is not."""
+    """Since opset 12 a third operand enables training."""
     training = node.inputs[2] if len(node.inputs) > 2 else None
     return node.inputs[0] if training is None or number(training) == 0 else None
 
@@ -70,7 +70,7 @@ def _operand_of_same_shape(node: ir.Node) -> ir.Value | None:
 
 
 def _slice(node: ir.Node) -> ir.Value | None:
-    """All elements in their order."""
+    """Return the operand of a Slice of all elements in their order."""
     source = node.inputs[0]
     if source is None or "starts" in node.attributes or len(node.inputs) < 3:
         return None  # before opset 10
@@ -102,7 +102,7 @@ def _tile(node: ir.Node) -> ir.Value | None:
 
 
 def _concat(node: ir.Node) -> ir.Value | None:
-    """Of one operand; operands without elements are left out before."""
+    """Drop empty operands, and return the operand if one is left."""
     axis = node.attributes.get_int("axis")
     kept = [value for value in node.inputs if not _is_empty(value, axis)]
     if len(kept) == 1:
@@ -128,7 +128,7 @@ def _split(node: ir.Node) -> ir.Value | None:
 
 
 def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value | None]:
-    """Of a binary operator: the other operand, where one is all `element` and does not make the result larger."""
+    """Return a rule for a binary operator: the operand beside one that is all `element` and keeps the shape."""
 
     def same(node: ir.Node) -> ir.Value | None:
         first, second = node.inputs
@@ -150,7 +150,7 @@ def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value 
 
 
 def _pool(node: ir.Node) -> ir.Value | None:
-    """Over windows of one element each."""
+    """Return the operand of a pooling over windows of one element."""
     if is_op(node, "GlobalAveragePool", "GlobalMaxPool"):
         dims = static_tail(node.inputs[0])
         return node.inputs[0] if dims is not None and all(dim == 1 for dim in dims) else None
@@ -162,7 +162,7 @@ def _pool(node: ir.Node) -> ir.Value | None:
 
 
 def static_tail(value: ir.Value | None) -> list[int] | None:
-    """The sizes behind batch and channels, where they are numbers."""
+    """Return the sizes behind batch and channels if they are numbers."""
     if value is None or value.shape is None or len(value.shape) < 3:
         return None
     tail = dims_of(value)[2:]
@@ -172,7 +172,7 @@ def static_tail(value: ir.Value | None) -> list[int] | None:
 
 
 def _reduce(node: ir.Node) -> ir.Value | None:
-    """Over axes of one element each, which stay."""
+    """Return the operand of a reduction over axes of size 1 with keepdims."""
     source, axes = node.inputs[0], axes_of(node)
     if source is None or source.shape is None or not axes or not node.attributes.get_int("keepdims", 1):
         return None
@@ -181,7 +181,7 @@ def _reduce(node: ir.Node) -> ir.Value | None:
 
 
 def _resize(node: ir.Node) -> ir.Value | None:
-    """By scales of 1, or to the same sizes where these are given: scales near 1 would read between elements."""
+    """Return the operand of a Resize by scales of 1 or to the same sizes; scales near 1 read between elements."""
     if node.attributes.get_string("coordinate_transformation_mode", "half_pixel").startswith("tf_"):
         return None
     source, scales = node.inputs[0], array(node.inputs[2]) if len(node.inputs) > 2 else None

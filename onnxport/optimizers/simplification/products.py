@@ -1,4 +1,4 @@
-"""What only scales, shifts or pads, made part of the product before or behind it.
+"""Scales, shifts and pads folded into the product before or behind them.
 
 A product is Conv, ConvTranspose, Gemm or MatMul with constants of its own. Sums are taken in float64 and rounded once.
 """
@@ -76,7 +76,7 @@ def _name(product: ir.Node, index: int) -> str:
 
 
 def _channel_axis(product: ir.Node) -> int:
-    """The axis of the weight along which the result's channels lie."""
+    """Return the weight's axis that holds the result's channels."""
     if product.op_type == "Gemm":
         return 0 if product.attributes.get_int("transB", 0) else 1
     return 1 if product.op_type == "ConvTranspose" else 0
@@ -90,7 +90,7 @@ def _scale_weight(weight: Array, scale: Array, axis: int, groups: int) -> Array:
 
 
 def _constants(product: ir.Node) -> tuple[Array | None, Array | None]:
-    """The weight, and the bias in float64 with a number for each channel."""
+    """Return the weight, and the bias as float64 with one number per channel."""
     given = product.inputs[1]
     if given is None or given.const_value is None or given.const_value.nbytes > _LARGEST:
         return None, None
@@ -116,7 +116,7 @@ def _constants(product: ir.Node) -> tuple[Array | None, Array | None]:
 
 
 def _data(node: ir.Node) -> ir.Value | None:
-    """What a node scales or shifts by constants."""
+    """Return the operand that a node scales or shifts by constants."""
     if node.op_type == "Neg":
         return node.inputs[0]
     if node.op_type == "BatchNormalization":
@@ -131,7 +131,7 @@ def _data(node: ir.Node) -> ir.Value | None:
 
 
 def _affine(node: ir.Node, data: ir.Value, channels: int, axis: int) -> tuple[Array, Array] | None:
-    """By what a node multiplies and what it adds, shape (channels,), float64; None where that is not by channel.
+    """Return a node's factors and shifts, each float64 of shape (channels,); None if they are not per channel.
 
     Args:
         axis: the data's axis of channels.
@@ -189,7 +189,7 @@ def fold_pads(scene: Scene) -> int:
 
 
 def _zeros_around(pad: ir.Node) -> list[int] | None:
-    """How many zeros a Pad puts before and behind each axis; None where it puts others."""
+    """Return how many zeros a Pad adds before and behind each axis; None if it adds others."""
     if pad.attributes.get_string("mode", "constant") != "constant":
         return None
     if "pads" in pad.attributes:  # before opset 11
@@ -223,7 +223,7 @@ def fuse_gemm(scene: Scene) -> int:
 
 
 def _takes_bias(matmul: ir.Node, bias: ir.Value | None) -> bool:
-    """Whether a Gemm can add it: two matrices, and one row or number for the whole result, known to be no larger."""
+    """Return whether a Gemm can add the bias: two matrices, and one row or number, known to be no larger."""
     matrices = all(rank_of(value) == 2 for value in matmul.inputs)
     columns = static(matmul.inputs[1])
     dims = static(bias)

@@ -1,4 +1,4 @@
-"""What moves no element: Reshape, Flatten, Squeeze and Unsqueeze are one operator with several spellings."""
+"""Reshape, Flatten, Squeeze and Unsqueeze, which are one operator in several spellings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _fix_target(scene: Scene, node: ir.Node, known: Dimensions) -> int:
 
 
 def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -> list[int] | None:
-    """A Reshape's constant target for these dimensions; None where two are open.
+    """Return a Reshape's constant target for these dimensions; None where two are open.
 
     Args:
         copies: whether `dims` are a target already, in which 0 and -1 mean what they mean there.
@@ -77,7 +77,7 @@ def _sizes(scene: Scene, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
 
 
 def _part_of_shape(scene: Scene, node: ir.Node) -> int:
-    """Slice of Shape: since opset 15 Shape takes a start and an end itself."""
+    """Replace Slice of Shape: since opset 15 Shape has start and end."""
     shape = producer(node.inputs[0], "Shape") if scene.opset >= 15 and len(node.inputs) > 2 else None
     if shape is None or "start" in shape.attributes or "end" in shape.attributes:
         return 0
@@ -115,7 +115,7 @@ def _merge(scene: Scene, node: ir.Node) -> int:
 
 
 def _view(node: ir.Node | None) -> ir.Node | None:
-    """The node, if it moves no element."""
+    """Return the node if it moves no element."""
     if node is None or node.op_type != "Transpose":
         return node
     dims = static_or_open(node.inputs[0])
@@ -131,7 +131,7 @@ def static_or_open(value: ir.Value | None) -> tuple[Dim, ...] | None:
 
 
 def _own_target(node: ir.Node) -> list[int] | None:
-    """The target of a Reshape that copies nothing of what stood before it."""
+    """Return the target of a Reshape that copies no dimension of its operand."""
     if node.op_type != "Reshape" or len(node.inputs) < 2:
         return None
     target = integers(node.inputs[1])

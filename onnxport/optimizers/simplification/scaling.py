@@ -1,4 +1,4 @@
-"""One number by which a tensor is scaled, made part of a weight near by.
+"""Scales by one number folded into a weight near by.
 
 Between the two may lie what any scale passes through: views, Transpose, another Mul, and the Add of a constant, which
 is scaled too. A weight of fewer bits that is written out as Mul(Cast(integers), scales) takes it into its scales.
@@ -52,7 +52,7 @@ def _fold(scene: Scene, node: ir.Node) -> int:
 
 
 def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
-    """What a node scales by a number, and the number."""
+    """Return the operand and the factor of a Mul or Div by one number."""
     first, second = node.inputs
     if node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return None, None
@@ -68,7 +68,7 @@ def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
 
 
 def _upward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None:
-    """The changes that scale a value by scaling the weight of the product that it comes from."""
+    """Return the changes that scale the weight of the product behind which the value lies."""
     changes: list[Change] = []
     current: ir.Value | None = value
     for _ in range(_STEPS):
@@ -94,7 +94,7 @@ def _upward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None
 
 
 def _downward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None:
-    """The changes that scale what a value is multiplied with instead."""
+    """Return the changes that scale the weight of the product that reads the value."""
     for _ in range(_STEPS):
         if not only_use(value):
             return None
@@ -109,7 +109,7 @@ def _downward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | No
 
 
 def _weight(scene: Scene, product: ir.Node, factor: float) -> Change | None:
-    """What scales the weight of a product; None where it is no constant of its own."""
+    """Return the change that scales a product's weight; None if that is no constant of its own."""
     weight = product.inputs[1]
     decoded = producer(weight, "Mul")
     if decoded is not None and only_use(weight):

@@ -52,7 +52,7 @@ def _share_nodes(graph: ir.Graph) -> int:
 
 
 def _gives_all(node: ir.Node, other: ir.Node) -> bool:
-    """Whether a node has a result for each that is read of another; optional ones may be left out."""
+    """Return whether a node computes each result that is read of another; optional ones may be missing."""
     return all(
         mine.name or not theirs.uses() for mine, theirs in zip(node.outputs, other.outputs, strict=True)
     )
@@ -89,7 +89,7 @@ def share_constants(scene: Scene) -> int:
 
 
 def _share_among_graphs(scene: Scene) -> int:
-    """Large constants that branches and bodies have alike move to the main graph, which all of them see."""
+    """Move large constants that several graphs hold to the main graph, which all of them see."""
     main = scene.model.graph
     alike: dict[Any, list[tuple[ir.Graph, ir.Value]]] = {}
     for graph in scene.graphs():

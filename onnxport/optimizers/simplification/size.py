@@ -1,4 +1,4 @@
-"""How large a model is: nodes, parameters, bytes; and how large a simplified one may be."""
+"""Size of a model: nodes, parameters, bytes; and the bound for a simplified one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONSTANT = "Constant"
 
 @dataclass(frozen=True)
 class Size:
-    """Of all graphs of a model.
+    """Counts over all graphs of a model.
 
     Attributes:
         nodes: without Constant.
@@ -33,7 +33,7 @@ class Size:
 
     @property
     def bound(self) -> int:
-        """The most bytes that what is made of this model may have."""
+        """The most bytes that a model simplified from this one may have."""
         return int(self.bytes * GROWTH) + GROWTH_BYTES
 
 
@@ -50,7 +50,7 @@ def measure_size(model: Model) -> Size:
 
 
 def _tensors(model: Model) -> Iterator[ir.TensorProtocol]:
-    """Every constant once, however many names it has."""
+    """Iterate over all constants, each once however many names it has."""
     seen: set[int] = set()
     for graph in model.ir.graphs():
         held = [value.const_value for value in graph.initializers.values()]

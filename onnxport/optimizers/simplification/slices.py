@@ -1,4 +1,4 @@
-"""Slices and what joins them."""
+"""Chains of Slice and Concat."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _merge(scene: Scene, node: ir.Node) -> int:
 
 
 def _cut(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
-    """By axis: start, end, step."""
+    """Return start, end and step by axis."""
     rank = rank_of(node.inputs[0])
     if rank is None or len(node.inputs) < 3:
         return None  # attributes, before opset 10
@@ -64,7 +64,7 @@ def _cut(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
 
 
 def _merge_concats(node: ir.Node) -> int:
-    """Concat of a Concat along the same axis."""
+    """Merge a Concat of Concats along the same axis."""
     axis, rank = node.attributes.get_int("axis"), rank_of(node.outputs[0])
     operands: list[ir.Value | None] = []
     for value in node.inputs:

@@ -1,4 +1,4 @@
-"""Open dimensions that shape inference calls unknown, and that are an input's by another name.
+"""Open dimensions that shape inference calls unknown but that equal an input's dimension.
 
 ONNX's inference makes up a symbol (unk__7) wherever it cannot tell. Some of these follow from others: a Slice keeps the
 axes that it does not cut, a Range to N has N elements, and of two sizes that broadcast one is 1 or both are the same.
@@ -27,7 +27,7 @@ _BROADCASTS = frozenset(
 
 
 def name_open_dimensions(model: Model) -> None:
-    """Replaces symbols that inference made up by what they are, where that can be told."""
+    """Replace symbols that inference made up by the dimension they equal, where that follows."""
     own = {dim for value in model.graph.inputs for dim in _dims(value) or () if isinstance(dim, str)}
     for _ in range(_ROUNDS):
         found: dict[str, Dim] = {}
@@ -58,7 +58,7 @@ def _find_sizes(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
 
 
 def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
-    """The dimensions of a node's result as far as these rules tell."""
+    """Return the dimensions of a node's result as far as the rules of this module determine them."""
     if node.op_type in TARGETED:
         return known.result_shape(node)
     if node.op_type == "Slice":
@@ -80,7 +80,7 @@ def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
 
 
 def _sliced_dims(node: ir.Node, known: Dimensions) -> list[Dim] | None:
-    """The axes that are not cut, and one that is cut behind at a symbol."""
+    """Return dimensions for axes that are not cut, and for one that is cut behind at a symbol."""
     source, rank = _dims(node.inputs[0]), rank_of(node.inputs[0])
     axes = axes_of(node, 3)
     if source is None or rank is None or axes is None or len(node.inputs) < 3:

@@ -1,4 +1,4 @@
-"""Transposes: several in a row are one, and a product takes one in."""
+"""Chains of Transpose, and a Transpose absorbed by Gemm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def merge_transposes(scene: Scene) -> int:
 
 
 def _merge(node: ir.Node) -> int:
-    """Transpose ... Transpose: what lies between computes on the first's operand."""
+    """Merge Transpose ... Transpose; nodes between them compute on the first's operand."""
     between: list[ir.Node] = []
     value = node.inputs[0]
     while (step := producer(value, *UNARY)) is not None and only_use(value):
@@ -67,7 +67,7 @@ def _merge(node: ir.Node) -> int:
 
 
 def _between_reshapes(node: ir.Node) -> int:
-    """Reshape, Transpose, Reshape, of which the first joins the leading axes and the last parts them again."""
+    """Merge Reshape, Transpose, Reshape where the first joins leading axes and the last splits them again."""
     middle = producer(node.inputs[0], "Transpose")
     first = None if middle is None else producer(middle.inputs[0], "Reshape")
     if middle is None or first is None:

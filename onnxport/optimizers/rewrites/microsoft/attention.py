@@ -82,7 +82,7 @@ def group_query_attention(node: Rewrite) -> None:
 def _by_heads(node: Rewrite, x: ir.Value, heads: int, size: int) -> ir.Value:
     """[batch, position, features] as [batch, head, position, features of a head]."""
     split = node.op("Reshape", x, np.array([0, 0, heads, size // heads]))
-    return node.op("Transpose", split, perm=[0, 2, 1, 3])  # type: ignore[no-any-return]
+    return node.op("Transpose", split, perm=[0, 2, 1, 3])
 
 
 def _attend(node: Rewrite, q: ir.Value, k: ir.Value, v: ir.Value, size: int, *, mask: int, bias: int) -> None:
@@ -120,7 +120,7 @@ def _mask(node: Rewrite, index: int, k: ir.Value) -> ir.Value:
         node.unsupported(f"its mask has {rank} axes; masks for keys and for pairs are taken")
     value = node.attribute("mask_filter_value", _MASKED)
     addend = node.op("Where", open_, np.float32(0), np.float32(value))
-    return node.op("Unsqueeze", addend, np.array([1] if rank == 3 else [1, 2]))  # type: ignore[no-any-return]
+    return node.op("Unsqueeze", addend, np.array([1] if rank == 3 else [1, 2]))
 
 
 def _later(node: Rewrite, q: ir.Value, k: ir.Value) -> ir.Value:
@@ -129,11 +129,11 @@ def _later(node: Rewrite, q: ir.Value, k: ir.Value) -> ir.Value:
     keys = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
     rows = node.op("Range", node.op("Sub", keys, queries), keys, np.int32(1))
     is_later = node.op("Greater", _positions(node, k), node.op("Unsqueeze", rows, np.array([1])))
-    return node.op("Where", is_later, np.finfo(np.float32).min, np.float32(0))  # type: ignore[no-any-return]
+    return node.op("Where", is_later, np.finfo(np.float32).min, np.float32(0))
 
 
 def _positions(node: Rewrite, k: ir.Value) -> ir.Value:
     """0, 1, 2, ... for the keys, [1, keys]."""
     count = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
     numbers = node.op("Range", np.int32(0), count, np.int32(1))
-    return node.op("Unsqueeze", numbers, np.array([0]))  # type: ignore[no-any-return]
+    return node.op("Unsqueeze", numbers, np.array([0]))

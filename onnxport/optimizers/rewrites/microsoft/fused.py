@@ -17,7 +17,7 @@ Activation = Callable[[Rewrite, ir.Value, Sequence[float]], ir.Value]
 
 def _clip(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
     low, high = (np.asarray(each, node.dtype(node.input(0))) for each in parameters)
-    return node.op("Clip", x, low, high)  # type: ignore[no-any-return]
+    return node.op("Clip", x, low, high)
 
 
 # What may follow a fused op, with its parameters in the order in which they are given.
@@ -86,4 +86,4 @@ def _transpose(node: Rewrite, index: int, side: str) -> ir.Value:
         axes = [*axes[1:-1], 0, axes[-1]]
     if last:
         axes[-2:] = axes[:-3:-1]
-    return node.op("Transpose", value, perm=axes)  # type: ignore[no-any-return]
+    return node.op("Transpose", value, perm=axes)

@@ -67,4 +67,4 @@ def rotated(
         result = node.op("Reshape", node.op("Concat", *both, axis=4), np.array([0, 0, 0, -1]))
     else:
         result = node.op("Concat", new_real, new_imaginary, axis=3)
-    return result if rest is None else node.op("Concat", result, rest, axis=3)  # type: ignore[no-any-return]
+    return result if rest is None else node.op("Concat", result, rest, axis=3)

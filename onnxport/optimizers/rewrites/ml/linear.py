@@ -52,4 +52,4 @@ def _product(node: Rewrite, rows: int) -> ir.Value:
     intercepts = np.asarray(node.attribute("intercepts", ()), np.float32)
     if intercepts.size != rows:
         intercepts = np.zeros(rows, np.float32)
-    return node.op("Gemm", x, weights, intercepts, transB=1)  # type: ignore[no-any-return]
+    return node.op("Gemm", x, weights, intercepts, transB=1)

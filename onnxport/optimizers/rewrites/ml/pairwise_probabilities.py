@@ -72,7 +72,7 @@ class _Coupling:
             value = node.op("ReduceSum", node.op("Mul", p, product), np.array([1]))
             error = node.op("ReduceMax", node.op("Abs", node.op("Sub", product, value)), np.array([1]))
             p = node.op("Where", node.op("Less", error, limit), p, self._round(p, product, value))
-        return p  # type: ignore[no-any-return]
+        return p
 
     def _round(self, p: Any, product: Any, value: Any) -> Any:
         """Each class's probability moved to its best while the others keep their proportions."""

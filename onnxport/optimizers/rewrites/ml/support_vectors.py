@@ -107,11 +107,11 @@ def _kernel(node: Rewrite, x: ir.Value, vectors: Array) -> ir.Value:
         # Not from products of x and vectors: that loses the digits of what is near.
         difference = node.op("Sub", node.op("Unsqueeze", x, np.array([1])), vectors[None])
         squares = node.op("ReduceSum", node.op("Mul", difference, difference), np.array([2]), keepdims=0)
-        return node.op("Exp", node.op("Mul", squares, -gamma))  # type: ignore[no-any-return]
+        return node.op("Exp", node.op("Mul", squares, -gamma))
     product = node.op("MatMul", x, vectors.T)
     if kind == "LINEAR":
-        return product  # type: ignore[no-any-return]
+        return product
     scaled = node.op("Add", node.op("Mul", product, gamma), coef0)
     if kind == "POLY":
-        return node.op("Pow", scaled, degree)  # type: ignore[no-any-return]
-    return node.op("Tanh", scaled)  # type: ignore[no-any-return]
+        return node.op("Pow", scaled, degree)
+    return node.op("Tanh", scaled)

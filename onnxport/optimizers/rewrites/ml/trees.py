@@ -165,18 +165,18 @@ class _Walk:
             missing = node.op("And", node.op("IsNaN", value), node.op("Gather", self.tracks, state))
             side = node.op("Where", missing, np.int32(1), side)
         pair = node.op("Mul", state, np.int32(2))
-        return node.op("Gather", self.children, node.op("Add", pair, side))  # type: ignore[no-any-return]
+        return node.op("Gather", self.children, node.op("Add", pair, side))
 
     def _compare(self, mode: str, value: ir.Value, threshold: ir.Value) -> ir.Value:
         if mode == "BRANCH_NEQ":
-            return self.node.op("Not", self.node.op("Equal", value, threshold))  # type: ignore[no-any-return]
+            return self.node.op("Not", self.node.op("Equal", value, threshold))
         if mode not in _COMPARISONS:
             self.node.unsupported(f"a node of the unknown mode {mode!r}")
-        return self.node.op(_COMPARISONS[mode], value, threshold)  # type: ignore[no-any-return]
+        return self.node.op(_COMPARISONS[mode], value, threshold)
 
 
 def _gather(node: Rewrite, table: Array, leaves: ir.Value) -> ir.Value:
-    return node.op("Gather", table, leaves)  # type: ignore[no-any-return]
+    return node.op("Gather", table, leaves)
 
 
 class Weights:
@@ -212,7 +212,7 @@ def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Ar
         return np.array(table.ever)
     present = _gather(node, table.present.astype(np.float32), leaves)
     found = node.op("ReduceMax", present, np.array([1]), keepdims=0)
-    return node.op("Greater", found, np.float32(0))  # type: ignore[no-any-return]
+    return node.op("Greater", found, np.float32(0))
 
 
 def _tree_of(forest: Forest) -> Array:
