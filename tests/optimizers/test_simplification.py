@@ -485,7 +485,7 @@ def test_the_table_in_the_docs_says_of_each_pass_what_the_pass_says() -> None:
     page = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text(encoding="utf-8")
     for each in PASSES.values():
         keeps = each.keeps or "—"
-        assert f"| `{each.name}` | {each.says} | {keeps} |" in page, each.name
+        assert f"| `{each.name}` | {each.rules} | {keeps} |" in page, each.name
 
 
 def test_a_culprit_is_named_and_what_the_others_do_stays(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""FP16: float32 models in float16, and what of them has to stay float32. The one implementation, for every command.
+"""FP16: float32 models converted to float16, except what must stay float32; one implementation for every
+command.
 
 `conversion.py` makes an ONNX model float16 (`quantize --fp16`, `convert --to ort --precision fp16`). Its parts:
 `preflight` and `taps` (how far values go, measured), `islands`, `epsilons` and `holds` (what stays float32, and why),

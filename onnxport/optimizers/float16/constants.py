@@ -17,7 +17,7 @@ _AT_ONCE = 2**20
 
 
 def half_tensor(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-    """A float32 tensor rounded to float16 by `to_half`."""
+    """Return a float32 tensor rounded to float16 by `to_half`."""
     if tensor.nbytes <= _AT_ONCE:
         return ir.tensor(to_half(tensor.numpy()), name=name)
     shape = tensor.shape
@@ -31,7 +31,7 @@ def half_tensor(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
 
 
 def beyond_range(tensor: ir.TensorProtocol) -> float:
-    """The finite number in a float32 tensor that lies farthest beyond float16's largest; 0 if none does."""
+    """Return the finite element farthest beyond float16's range; 0 if there is none."""
     most, values = 0.0, tensor.numpy().reshape(-1)
     for start in range(0, values.size, _AT_A_TIME):
         part = values[start : start + _AT_A_TIME]
@@ -43,7 +43,7 @@ def beyond_range(tensor: ir.TensorProtocol) -> float:
 
 
 def to_half(values: Array) -> Array:
-    """`values` rounded to float16: what is finite stays finite, and a single number that is not 0 does not become 0.
+    """Round to float16: finite numbers stay finite, and a single nonzero number does not become 0.
 
     -3.4e38 in a mask would become -inf, and a row of them NaN behind a Softmax; an epsilon that became 0 would divide
     by it. The judge's reference rounds alike (validate/rounded_reference.py).

@@ -1,4 +1,4 @@
-"""An ONNX model in float16: measured, placed, rewritten."""
+"""Conversion of an ONNX model to float16: measure, place, rewrite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMED = 3  # nodes or constants in a note: their names may be long
 
 @dataclass(frozen=True)
 class Halved:
-    """A float16 model, and what the report should say of it.
+    """A float16 model, with notes and figures for the report.
 
     Attributes:
         islands: the values that it computes in float32, and the constants that it holds so, by name.
@@ -45,7 +45,7 @@ class Halved:
 
 
 def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False) -> Halved:
-    """`model` in float16, but for what float16 does not hold; weights are rounded when the result is saved.
+    """Return `model` in float16, except what float16 does not hold; saving rounds the weights.
 
     Args:
         model: stays as it is.
@@ -61,7 +61,7 @@ def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io:
 
 
 def convert(model: Model, measured: Measured, *, io: bool = False) -> Halved:
-    """Makes a `settled` model float16, in place; see `to_float16`."""
+    """Convert a `canonicalize`d model to float16, in place; see `to_float16`."""
     nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
     kept = place(model.ir, measured.peaks)
     if nodes and len(kept) == len(nodes):
@@ -69,7 +69,7 @@ def convert(model: Model, measured: Measured, *, io: bool = False) -> Halved:
         more = "more " if is_half else ""
         raise CannotConvertError(
             f"nothing {more}of {model.path} can be float16",
-            why="; ".join(_grouped(kept)),
+            why="; ".join(_group(kept)),
             fix="use it as it is",
         )
     before = model.weight_bytes
@@ -80,12 +80,12 @@ def convert(model: Model, measured: Measured, *, io: bool = False) -> Halved:
         "casts": done.casts,
         "weights": {"before": before, "after": model.weight_bytes},
     }
-    return Halved(model, _said(kept, len(nodes), measured, done), facts, _islands(model, kept))
+    return Halved(model, _notes(kept, len(nodes), measured, done), facts, _islands(model, kept))
 
 
 def canonicalize(model: Model) -> Model:
-    """A copy in the form that is measured and made float16: without functions, constants as initializers, every type
-    inferred, BatchNormalization with numbers of common sizes.
+    """Return a copy without functions, with constants as initializers, all types inferred and BatchNormalization
+    folded or rescaled.
 
     Raises:
         CannotConvertError: nothing in it is float32, or it is older than ONNX Runtime's promises and cannot be lifted.
@@ -105,7 +105,7 @@ def canonicalize(model: Model) -> Model:
     if not _has_floats(copy):
         raise CannotConvertError(
             f"{model.path} has no float32 that could become float16",
-            why=_what_it_is(copy),
+            why=_describe_types(copy),
             fix="use it as it is",
         )
     fold_batch_norms(copy.ir)
@@ -131,13 +131,13 @@ def _has_floats(model: Model) -> bool:
 
 
 def _types(model: Model) -> set[ir.DataType]:
-    """The element types of what it computes and stores."""
+    """Return the element types of all values."""
     computed = [value for graph in model.ir.graphs() for node in graph for value in node.outputs]
     constants = [value for graph in model.ir.graphs() for value in graph.initializers.values()]
     return {value.dtype for value in (*computed, *constants) if value.dtype is not None}
 
 
-def _what_it_is(model: Model) -> str:
+def _describe_types(model: Model) -> str:
     found = _types(model)
     named = [each.name.lower() for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) if each in found]
     if ir.DataType.DOUBLE in found:
@@ -145,8 +145,8 @@ def _what_it_is(model: Model) -> str:
     return f"its floats are {' and '.join(named)}" if named else "it computes in integers"
 
 
-def _grouped(kept: Mapping[ir.Node, str]) -> list[str]:
-    """The nodes that stay float32 by reason, the most first."""
+def _group(kept: Mapping[ir.Node, str]) -> list[str]:
+    """Describe the nodes that stay float32 by reason, most frequent first."""
     said = []
     for reason, count in Counter(kept.values()).most_common():
         named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][
@@ -157,12 +157,12 @@ def _grouped(kept: Mapping[ir.Node, str]) -> list[str]:
     return said
 
 
-def _said(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Rewritten) -> tuple[str, ...]:
+def _notes(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Rewritten) -> tuple[str, ...]:
     notes = []
     if measured.failure:
         notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
     if kept:
-        notes.append(f"computed in float32: {len(kept)} of {nodes} nodes: {'; '.join(_grouped(kept))}")
+        notes.append(f"computed in float32: {len(kept)} of {nodes} nodes: {'; '.join(_group(kept))}")
     if done.clamped:
         shown = [f"{name!r} ({number:.3g})" for name, number in list(done.clamped.items())[:_NAMED]]
         more = f" and {len(done.clamped) - _NAMED} more" if len(done.clamped) > _NAMED else ""

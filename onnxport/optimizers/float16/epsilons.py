@@ -27,7 +27,7 @@ _TO_THE_GUARDED = (
 
 
 def is_delicate(node: onnx.Node) -> bool:
-    """Whether a node computes with a number too small for float16, or on the result of such."""
+    """Return whether a node computes with a number too small for float16, or on the result of such a node."""
     if reads_tiny(node) and (node.op_type not in SHIFTS or guards(node)):
         return True
     place = 0 if node.op_type in _PASSING else _ENLARGING.get(node.op_type)
@@ -39,12 +39,12 @@ def is_delicate(node: onnx.Node) -> bool:
 
 
 def reads_tiny(node: onnx.Node) -> bool:
-    """Whether an operand is a single number, not 0, that float16 does not hold."""
+    """Return whether an operand is a single nonzero number that float16 does not hold."""
     return any(value is not None and _is_tiny(value) for value in node.inputs)
 
 
 def guards(node: onnx.Node) -> bool:
-    """Whether a node that shifts a value is what keeps a division, a root or a logarithm of it finite."""
+    """Return whether a shift keeps a division, a root or a logarithm of the value finite."""
     return any(
         _ENLARGING.get(user.op_type) == position
         for value in node.outputs

@@ -1,4 +1,4 @@
-"""Which nodes of a float16 program compute in float32: float32 islands (docs/coreml.md).
+"""Float32 islands: nodes of a float16 program that compute in float32 (docs/coreml.md).
 
 A node does if a value that it reads or makes is one that float16 does not hold well, or if it goes beyond float16 on
 the way to a result that does not:
@@ -49,7 +49,7 @@ _DELICATE = (
 
 
 def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tuple[str, ...]:
-    """The values whose nodes compute in float32, in the graph's order.
+    """Return the names of values whose nodes compute in float32, in graph order.
 
     Args:
         graph: of the prepared model.
@@ -63,7 +63,7 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
 def reasons(
     nodes: Sequence[ir.Node], peaks: Mapping[str, float], *, mixed: bool = False
 ) -> dict[ir.Node, str]:
-    """Those of the `nodes` that compute in float32, in their order, each with the reason."""
+    """Return the nodes that compute in float32, in their order, each with the reason."""
     critical = dict(_critical(nodes, peaks))
     found = {node: _reason(node, critical, peaks, mixed=mixed) for node in nodes}
     return {node: reason for node, reason in found.items() if reason}
@@ -83,7 +83,7 @@ def _reason(node: ir.Node, critical: Mapping[str, str], peaks: Mapping[str, floa
 
 
 def _critical(nodes: Sequence[ir.Node], peaks: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """The values that float16 does not hold well, and why."""
+    """Yield the values that float16 does not hold well, and why."""
     positions: set[str] = set()
     for name, peak in peaks.items():
         if peak > _MOST:
@@ -110,13 +110,14 @@ def _makes_positions(node: ir.Node, positions: set[str]) -> bool:
 
 
 def _is_shifted(node: ir.Node, peaks: Mapping[str, float]) -> bool:
-    """Whether it moves small numbers by one that float16 does not hold: a learned bias of 1e-5 next to 100 is none."""
+    """Return whether a node shifts small values by one that float16 does not hold; a bias of 1e-5 next to 100 is
+    none."""
     peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
     return node.op_type in SHIFTS and reads_tiny(node) and peak < _LARGE
 
 
 def _overflows_inside(node: ir.Node, peaks: Mapping[str, float]) -> bool:
-    """Whether a sum on the way to the result may be too large, though the result is not."""
+    """Return whether an inner sum may overflow though the result does not."""
     source = node.inputs[0] if node.inputs else None
     if node.op_type not in _SQUARES or source is None:
         return False
@@ -128,7 +129,7 @@ def _computes_floats(node: ir.Node) -> bool:
 
 
 def said(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[str, ...]:
-    """What the report says of the islands."""
+    """Return the report's notes on islands."""
     notes = []
     if measured.failure:
         notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")

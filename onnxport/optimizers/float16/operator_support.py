@@ -1,4 +1,4 @@
-"""What operators hold in float16: by their schemas, and by a table where those promise more than is good.
+"""Operators in float16: their schemas, and a table where these allow more than is accurate.
 
 ONNX Runtime's CPU has kernels in float16 for what moves values, and few for arithmetic. That decides nothing here: for
 the others it casts to float32 and back itself, of whatever operator it has in float32.
@@ -51,7 +51,7 @@ _SHARING, _MOST_SHARES = frozenset(("Softmax",)), 16384
 
 @dataclass(frozen=True)
 class Float16Ports:
-    """Which operands and results of a node are float16 where they are float32 now, by position."""
+    """The float32 operands and results of a node that can be float16, by position."""
 
     operands: frozenset[int] = frozenset()
     results: frozenset[int] = frozenset()
@@ -61,7 +61,7 @@ class Float16Ports:
 
 
 def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Ports:
-    """What of `node` can be float16; nothing of an operator without a schema that is known here.
+    """Return what of `node` can be float16; nothing of an operator without a known schema.
 
     Of If, Loop and Scan every tensor can.
     """
@@ -83,7 +83,7 @@ def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Por
 
 
 def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
-    """Why `node` computes in float32 whatever its values are; empty where it need not."""
+    """Return why `node` must compute in float32 whatever its values are; empty if it need not."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
     if any(not isinstance(value.type, ir.TensorType) and _holds_floats(value) for value in values):
         return _SEQUENCES
@@ -106,19 +106,20 @@ def _has_unknown_type(value: ir.Value) -> bool:
 
 
 def _crashes(node: ir.Node) -> bool:
-    """Whether ONNX Runtime would fuse it with a MatMul as `transBatchA`, which ends its process in float16 (1.31.1)."""
+    """Return whether ONNX Runtime (1.31.1) would fuse it with a MatMul as `transBatchA`, which crashes in
+    float16."""
     order = node.attributes.get_ints("perm", ())
     moves_the_batch = len(order) > 2 and order[0] != 0 and order[-1] == len(order) - 1
     return moves_the_batch and any(user.op_type == "MatMul" for user, _ in uses(node.outputs[0]))
 
 
 def is_float(value: ir.Value | None) -> bool:
-    """Whether it is a tensor of float32."""
+    """Return whether a value is a float32 tensor."""
     return value is not None and value.dtype == ir.DataType.FLOAT and isinstance(value.type, ir.TensorType)
 
 
 def computes_floats(node: ir.Node) -> bool:
-    """Whether it reads or gives a float32 tensor."""
+    """Return whether a node reads or computes a float32 tensor."""
     return any(map(is_float, (*node.inputs, *node.outputs)))
 
 
@@ -127,7 +128,7 @@ def _holds_floats(value: ir.Value) -> bool:
 
 
 def _shares(node: ir.Node) -> int:
-    """The length of the axis that a Softmax divides; 0 where it is open."""
+    """Return the length of the axis that a Softmax divides; 0 where it is open."""
     shape = None if node.inputs[0] is None else node.inputs[0].shape
     axis = node.attributes.get_int("axis", -1)
     if shape is None or not -len(shape) <= axis < len(shape):
@@ -137,7 +138,7 @@ def _shares(node: ir.Node) -> int:
 
 
 def complete_types(model: ir.Model) -> None:
-    """Gives results whose type ONNX's inference leaves open (it knows ONNX's own operators) what their schemas say."""
+    """Set types that ONNX's inference leaves open (it knows ONNX's own operators) from operator schemas."""
     for graph in model.graphs():
         for node in graph:
             opset = model.opset_imports.get(node.domain, 1)
@@ -159,7 +160,7 @@ def _complete_results(node: ir.Node, formal: _Signature | None) -> None:
 
 @dataclass(frozen=True)
 class _Signature:
-    """An operator's schema.
+    """Types from an operator's schema.
 
     Attributes:
         operands, results: the type of each by position, a variable's name or a concrete type; the last one goes on for
@@ -193,7 +194,7 @@ def _signature(domain: str, op_type: str, opset: int) -> _Signature | None:
 
 @cache
 def _onnxruntime_signature(domain: str, op_type: str, opset: int) -> _Signature | None:
-    """The schema of an operator of ONNX Runtime's own."""
+    """Return the schema of one of ONNX Runtime's own operators."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     known = [

@@ -1,4 +1,4 @@
-"""Which nodes of a model compute in float32, each with the reason, and which join them to save Casts."""
+"""Placement: the nodes that compute in float32, each with the reason, and nodes that join them to save Casts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
 
 def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
-    """The nodes, in subgraphs too, that compute in float32, each with the reason.
+    """Return the nodes, in subgraphs too, that compute in float32, each with the reason.
 
     Args:
         model: with types, without functions.
@@ -45,7 +45,8 @@ def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
 
 
 def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict[str, float]:
-    """`peaks`, where what chooses among values and constants beyond float16 has those of the values.
+    """Return `peaks` in which a selection between values and constants beyond float16 has the peak of the
+    values.
 
     The constants are clamped: the answer to a Where of -3.4e38 is the largest number of float16, and no overflow.
     """
@@ -71,7 +72,7 @@ def _is_beyond(value: ir.Value) -> bool:
 
 
 def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
-    """Why a Cast to whole numbers that float16 does not tell apart reads float32."""
+    """Return why a Cast to integers needs float32: float16 does not hold them; empty if it does."""
     source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
     if node.op_type != "Cast" or source is None or result.dtype is None or result.dtype.is_floating_point():
         return ""
@@ -80,7 +81,7 @@ def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
 
 
 def _join(nodes: Iterable[ir.Node], found: dict[ir.Node, str]) -> None:
-    """Adds nodes that get all they read from these and the inputs, and give all to these and the outputs."""
+    """Add nodes whose float inputs and results all belong to such nodes, the inputs and the outputs."""
     waiting = [node for node in nodes if node not in found and _is_light(node)]
     while joined := [node for node in waiting if _is_between(node, found)]:
         found |= dict.fromkeys(joined, JOINED)

@@ -1,4 +1,4 @@
-"""float16 put into a graph: types of values, constants, and a Cast wherever the two precisions meet.
+"""The rewriting of a graph to float16: types, constants, and a Cast wherever the two precisions meet.
 
 Every value keeps its name in the precision that its node computes in; an output of the model that is float32 and comes
 from a float16 node is that node's result cast, and the result is called `<name>/half`.
@@ -29,7 +29,7 @@ _TWICE = 1024
 
 @dataclass
 class Rewritten:
-    """What was done.
+    """Counts of the rewriting.
 
     Attributes:
         casts: how many were put in.
@@ -41,7 +41,7 @@ class Rewritten:
 
 
 def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritten:
-    """Makes `model` float16 in place, but for the nodes `kept`.
+    """Rewrite `model` to float16 in place, except the nodes `kept`.
 
     Args:
         model: with types, constants as initializers, without functions.
@@ -82,7 +82,7 @@ class _Rewriting:
         return self._done
 
     def _values(self) -> set[ir.Value]:
-        """The values that become float16, constants aside."""
+        """Return the values that become float16, except constants."""
         found = {node.outputs[i] for node, what in self._held.items() for i in what.results}
         for graph in self._model.graphs():
             if self._are_halves(graph):
@@ -90,16 +90,16 @@ class _Rewriting:
         return found
 
     def _are_halves(self, graph: ir.Graph) -> bool:
-        """Whether what enters and leaves a graph is float16."""
+        """Return whether inputs and outputs of a graph are float16."""
         owner = self._owners.get(graph)
         return self._io if owner is None else bool(self._held[owner])
 
     def _is_ours(self, value: ir.Value, wanted: ir.DataType) -> bool:
-        """Whether it is, or was, a float32 tensor."""
+        """Return whether a value is, or was, a float32 tensor."""
         return is_float(value) or value in self._becoming or (value, wanted) in self._constants
 
     def _as(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
-        """`value` in the precision that is wanted: itself, or a Cast of it."""
+        """Return `value` in the wanted precision: itself, or a Cast of it."""
         if value.const_value is not None:
             return self._constants.get((value, wanted), value)
         if (value in self._becoming) == (wanted == _HALF):
@@ -137,7 +137,7 @@ class _Rewriting:
                 given.name = name
 
     def _store_constants(self) -> None:
-        """Puts initializers into the precision of those that read them."""
+        """Convert initializers to the precision of their readers."""
         for graph in self._model.graphs():
             for value in list(graph.initializers.values()):
                 if is_float(value) and value.const_value is not None:
@@ -168,7 +168,7 @@ class _Rewriting:
             self._constants[value, _FLOAT] = self._cast(value, _FLOAT)
 
     def _settle_attributes(self, node: ir.Node) -> None:
-        """Has a node that names its result's type name float16."""
+        """Set float16 in attributes that name the result's type."""
         if 0 not in self._held[node].results or node.domain not in ONNX:
             return
         if node.op_type == "Cast":
@@ -194,7 +194,7 @@ def _other(dtype: ir.DataType) -> ir.DataType:
 
 
 def _insert_after(value: ir.Value, node: ir.Node) -> None:
-    """Inserts `node` where `value` begins to be."""
+    """Insert `node` behind the producer of `value`."""
     producer, graph = value.producer(), value.graph
     assert graph is not None
     if producer is not None:
@@ -206,7 +206,7 @@ def _insert_after(value: ir.Value, node: ir.Node) -> None:
 
 
 def _drop_needless_cast(node: ir.Node) -> None:
-    """Removes a Cast that has become one to the type that it reads."""
+    """Remove a Cast that has become one to the type that it reads."""
     if node.op_type != "Cast" or node.domain not in ONNX or node.inputs[0] is None:
         return
     source, result = node.inputs[0], node.outputs[0]

@@ -1,4 +1,4 @@
-"""Which values are sequences, where onnx-ir's inference takes them for the tensors in them (1.1)."""
+"""Sequence types, where onnx-ir's inference (1.1) assigns the type of the tensors in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAKING = frozenset(
 
 
 def mark_sequences(graph: ir.Graph) -> None:
-    """Gives what makes sequences, and what hands them on, the type of one, in place."""
+    """Set the type of values that are sequences, in place."""
     for node in graph:
         if node.op_type in _MAKING and node.domain in ("", "ai.onnx"):
             _mark(node.outputs[0])

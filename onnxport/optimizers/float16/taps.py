@@ -19,7 +19,8 @@ Peaks = list[tuple[str, ir.Value]]
 
 
 def tap(graph: ir.Graph, opset: int) -> Peaks:
-    """Adds to `graph` what computes the peaks; gives each with its value's name, which branches may share."""
+    """Append nodes to `graph` that compute the peaks; return each with its value's name, which branches may
+    share."""
     return _Taps(opset).of(graph)
 
 
@@ -41,7 +42,7 @@ class _Taps:
         return self._put(graph, "ReduceMax", [magnitude], {"keepdims": 0}, ir.Shape(()))
 
     def _inside(self, graph: ir.Graph, node: ir.Node) -> Iterator[tuple[str, ir.Value]]:
-        """The peaks in the node's own graphs, as values of `graph`."""
+        """Yield the peaks inside the node's own graphs, as values of `graph`."""
         if node.op_type == "If":
             branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
             tapped = [self.of(branch) for branch in branches]
@@ -57,7 +58,7 @@ class _Taps:
                 yield name, self._put(graph, "ReduceMax", [every], {"keepdims": 0}, ir.Shape(()))
 
     def _handed_out(self, node: ir.Node, body: ir.Graph, peaks: Peaks) -> Iterator[tuple[str, ir.Value]]:
-        """Makes the peaks of one of the node's graphs results of the node."""
+        """Make the peaks of one of the node's graphs results of the node."""
         body.outputs.extend(peak for _, peak in peaks)
         before = len(node.outputs)
         node.resize_outputs(before + len(peaks))
@@ -84,7 +85,7 @@ class _Taps:
         attributes: dict[str, ir.TensorProtocol | int],
         shape: ir.Shape | None,
     ) -> ir.Value:
-        """Appends a node; gives its result, of its operand's type."""
+        """Append a node and return its result, of its operand's type."""
         node = ir.node(op, inputs, attributes)
         result = node.outputs[0]
         node.name = result.name = next(self._names)

@@ -1,4 +1,4 @@
-"""Brings models to another opset, newer (`lift`) or older (`lower`); `brought_to` is the whole step.
+"""Conversion of a model to another opset, newer (`lift`) or older (`lower`); `brought_to` is the whole step.
 
 Adapters of our own and not `onnx.version_converter`: that one serializes the weights, and of 111 old forms in our
 tests it refused 7, got 11 wrong and wrote 8 that do not load (version 1.23: Hardmax, Resize-10, Clip and Pad of other

@@ -1,4 +1,4 @@
-"""The whole step: a model brought to the opset asked for, as far as ONNX Runtime can run it there."""
+"""Conversion of a model to the requested opset, as far as ONNX Runtime runs it there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from onnxport.optimizers.params import NEWEST_OPSET
 
 @dataclass(frozen=True)
 class Brought:
-    """The model at its opset, and what the report should say of the way there."""
+    """A model at its new opset, with notes for the report."""
 
     model: Model
     notes: tuple[str, ...] = ()
 
 
 def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
-    """A copy of `model` at `opset`, newer or older; "latest" is the newest at which ONNX Runtime runs its nodes.
+    """Return a copy of `model` at `opset`; "latest" is the newest at which ONNX Runtime runs its nodes.
 
     The weights are shared. A file's own functions are inlined unless nothing changes; imports of other domains stay
     as they are.
@@ -67,7 +67,7 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
 
 
 def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:
-    """The model at the newest opset up to `newest` at which ONNX Runtime runs its nodes, and why it is none newer."""
+    """Return the model at the newest opset up to `newest` that ONNX Runtime runs, and a note if it is older."""
     to = newest
     why: tuple[str, ...] = ()
     while to > model.opset:
@@ -88,14 +88,14 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
 
 
 def _convert(model: Model, opset: int) -> tuple[Model, list[str]]:
-    """A copy at the opset, and what the user should know of it."""
+    """Return a copy at the opset, and notes for the user."""
     copy = model.clone()
     lift(copy.ir, opset)
     return copy, lower(copy.ir, opset)
 
 
 def _find_newly_unsupported(brought: Model, model: Model) -> Mapping[ir.Node, str]:
-    """The nodes that ONNX Runtime would refuse, but for those of operators that it refuses in `model` as well."""
+    """Return nodes that ONNX Runtime would refuse, except operators that it refuses in `model` as well."""
     refused = find_unsupported(brought.ir)
     before = {node.op_type for node in find_unsupported(model.ir)} if refused else set()
     return {node: why for node, why in refused.items() if node.op_type not in before}

@@ -1,4 +1,4 @@
-"""Lowers a model to an older opset, one version after another, from the newest down.
+"""Lowering of a model to an older opset, version by version, from the newest down.
 
 A node whose operator changed with a version is rewritten by a lowering of ours (`downward/`) or held against the
 older schema, which drops what says nothing new. An operator that is not there before is replaced by ONNX's own
@@ -27,7 +27,7 @@ _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
 def lower(model: ir.Model, to: int) -> list[str]:
-    """Brings the default domain's opset of `model` down to `to`, in place, subgraphs included.
+    """Lower the default domain's opset of `model` to `to`, in place, subgraphs included.
 
     A model that is at `to` or older, or uses no ONNX operator, is left as it is. Values keep their names and weights
     are not touched. The IR version falls to the oldest that holds what the model imports. After a LiftError the model
@@ -63,7 +63,7 @@ def lower(model: ir.Model, to: int) -> list[str]:
 
 
 class _Lowering:
-    """The model on its way down, and the nodes that cannot go on."""
+    """A model under lowering, and the nodes that have no older form."""
 
     def __init__(self, model: ir.Model, to: int) -> None:
         self._model = model
@@ -76,7 +76,7 @@ class _Lowering:
         return list(self._change.remarks)
 
     def step(self, version: int) -> None:
-        """From the forms of `version` to those of the version before."""
+        """Convert nodes from the form of `version` to that of the version before."""
         set_opset(self._model, version)
         done: set[ir.Node] = set()
         self._change.made.clear()
@@ -98,7 +98,7 @@ class _Lowering:
                 self._inline(functions)
 
     def _changing(self, version: int, done: set[ir.Node]) -> list[ir.Node]:
-        """The nodes whose operator changed with `version`, and that are in its form still."""
+        """Return the nodes still in the form of `version`, which changed their operator."""
         settled = done | self._change.made | set(self.refused)
         return [
             node
@@ -120,7 +120,7 @@ class _Lowering:
         fit(view, newer, older)
 
     def _definition(self, node: ir.Node, version: int) -> ir.Function | None:
-        """ONNX's own definition of the node, under a name that it alone calls; None where there is none."""
+        """Return ONNX's definition of the node, under a name that it alone calls; None if there is none."""
         if any(each.type in _GRAPHS for each in node.attributes.values()):
             return None
         function = shared_definition(node.op_type, version)

@@ -22,7 +22,7 @@ _HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' 
 
 
 def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
-    """Writes in formulas what was not there at `to`, where there is one; gives the opset of the model afterwards.
+    """Rewrite operators that `to` lacks as formulas, where there are such; return the model's opset afterwards.
 
     Formulas are in the forms of the canonical opset, to which an older model is lifted for them.
     """
@@ -48,7 +48,7 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
 
 
 def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
-    """Whether the operator was not there at `to`, or not in this form."""
+    """Return whether `to` lacks the operator, or this form of it."""
     if schema(node.op_type, opset) and not schema(node.op_type, to):
         return True
     if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:
@@ -59,7 +59,7 @@ def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
 
 @contextmanager
 def _declared_shapes(model: ir.Model) -> Iterator[None]:
-    """Keeps the shapes that the file declares: what is inferred in the block is forgotten after."""
+    """Restore the declared shapes at exit of the block."""
     inside = {value: value.shape for node in model.graph.all_nodes() for value in node.outputs}
     ports = {value.name: value.shape for graph in model.graphs() for value in (*graph.inputs, *graph.outputs)}
     yield

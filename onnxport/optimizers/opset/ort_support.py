@@ -1,4 +1,4 @@
-"""Which nodes of a model ONNX Runtime would refuse to load.
+"""Nodes that ONNX Runtime would refuse to load.
 
 It is asked, not looked up: new versions of operators get kernels late (1.31 has none for RoiAlign-22), and which is
 another matter in every release. What it is asked about is a graph of one node for every kind of node there is, without
@@ -24,7 +24,7 @@ _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def newest_opset(limit: int) -> int:
-    """The newest opset up to `limit` of which ONNX Runtime loads models, and onnx knows the schemas."""
+    """Return the newest opset up to `limit` that ONNX Runtime loads and whose schemas onnx knows."""
     for opset in range(min(limit, onnx.defs.onnx_opset_version()), OLDEST_OPSET, -1):
         node = onnx.helper.make_node("Relu", ["x"], ["y"])
         ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
@@ -36,7 +36,7 @@ def newest_opset(limit: int) -> int:
 
 
 def find_unsupported(model: ir.Model) -> dict[ir.Node, str]:
-    """The nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
+    """Return the nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
 
     Nodes whose types cannot be told are taken for good, and so are those that hold graphs: there are kernels for
     If, Loop and Scan of every opset and type.
@@ -69,7 +69,7 @@ def _kinds(model: ir.Model, known: InferredTypes) -> Mapping[_Kind, Sequence[ir.
 
 
 def _types(values: Sequence[ir.Value | None], known: InferredTypes) -> tuple[bytes, ...] | None:
-    """The values' types, serialized; None where one cannot be told."""
+    """Return the values' types, serialized; None if one is unknown."""
     found = []
     for value in values:
         proto = onnx.TypeProto()
@@ -83,7 +83,7 @@ def _types(values: Sequence[ir.Value | None], known: InferredTypes) -> tuple[byt
 
 
 def _probe(header: onnx.ModelProto, kinds: Sequence[tuple[_Kind, ir.Node]]) -> onnx.ModelProto:
-    """A model of these nodes side by side, whose inputs and outputs are the graph's, of their types and any shape."""
+    """Return a model of these nodes side by side; its inputs and outputs have their types and any shape."""
     model = onnx.ModelProto()
     model.CopyFrom(header)
     model.graph.name = "probe"
@@ -102,7 +102,7 @@ def _probe(header: onnx.ModelProto, kinds: Sequence[tuple[_Kind, ir.Node]]) -> o
 
 
 def _failure(model: onnx.ModelProto) -> Exception | None:
-    """What ONNX Runtime says against the model."""
+    """Return ONNX Runtime's error on the model; None if it loads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -117,7 +117,7 @@ def _failure(model: onnx.ModelProto) -> Exception | None:
 
 
 def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
-    """Why ONNX Runtime has no use for the one node; empty where it has, or where it is a value that decides."""
+    """Return why ONNX Runtime refuses the node; empty if it does not, or if it depends on a value."""
     import onnxruntime
     from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph, NotImplemented
 

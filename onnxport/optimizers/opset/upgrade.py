@@ -1,4 +1,4 @@
-"""Lifts a model to a newer opset, so that every later pass and converter knows one form of each operator."""
+"""Lift of a model to a newer opset, so that later passes and converters know one form of each operator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _KNOWN_EARLIER = {"LayerNormalization", "MeanVarianceNormalization", "Thresholde
 
 
 def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
-    """Brings the default domain's opset of `model` up to `to`, in place, subgraphs included.
+    """Raise the default domain's opset of `model` to `to`, in place, subgraphs included.
 
     A model that is at `to` or newer, or uses no ONNX operator, is left as it is. Values keep their names and
     weights are not touched. The IR version rises to the oldest that holds the opset. After a LiftError the
@@ -71,7 +71,7 @@ def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
 
 
 def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = False) -> list[str]:
-    """As `lift`, for the nodes alone; `of_function` where the graph is a function's, which holds no constants."""
+    """Lift the nodes alone; `of_function` for a function's graph, which holds no initializers."""
     _refuse_oldest(opset)
     refused = dict(_foreign_nodes(model, opset, to))
     op_types = {node: node.op_type for node in model.graph.all_nodes()}
@@ -103,7 +103,7 @@ def _refuse_oldest(opset: int) -> None:
 
 
 def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.Node, str]]:
-    """Nodes in the default domain that ONNX did not define at `opset`, but does at `to`, or that are gone.
+    """Yield default-domain nodes that ONNX did not define at `opset` but does at `to`, or that were removed.
 
     A name that ONNX never had, as ONNX Runtime's SimplifiedLayerNormalization, means the same at any opset.
     """
@@ -125,7 +125,7 @@ def _nodes_that_change(model: ir.Model, version: int) -> list[ir.Node]:
 
 
 def _raise_ir_version(model: ir.Model, opset: int) -> None:
-    """The oldest IR version that holds `opset`; constants that IR 3 lists as inputs stop being inputs."""
+    """Set the oldest IR version for `opset`; constants that IR 3 lists as inputs stop being inputs."""
     if model.ir_version < _IR_WITH_FREE_INITIALIZERS:
         for value in [v for v in model.graph.inputs if v.name in model.graph.initializers]:
             model.graph.inputs.remove(value)
@@ -138,7 +138,7 @@ def _needs_types(model: ir.Model, opset: int, to: int) -> bool:
 
 
 def inline_functions(model: ir.Model) -> list[str]:
-    """Replaces every call by the function's body, in place; the model and its functions get one opset, the newest.
+    """Inline the file's own functions, in place; model and functions get the newest opset among them.
 
     Returns:
         The functions' names, sorted.

@@ -1,4 +1,4 @@
-"""How each operator's old form becomes its newer one: an adapter per version in which form or meaning changed.
+"""Adapters from each operator's old form to the newer one, one per version that changed form or meaning.
 
 `lift` applies them in the order of versions, so an adapter writes the form of its own version, and later ones
 take that further. Most changes of ONNX only add types or options and need none; the test walks through the
@@ -28,7 +28,7 @@ NEED_TYPES: set[tuple[str, int]] = set()
 
 
 def adapts(*op_types: str, version: int, needs_types: bool = False) -> Callable[[Adapter], Adapter]:
-    """Registers the adapter from the last form before `version` of the operators to that of `version`."""
+    """Register the adapter of the operators from their last form before `version` to that of `version`."""
 
     def register(adapter: Adapter) -> Adapter:
         for op_type in op_types:

@@ -1,4 +1,5 @@
-"""Operators rewritten into simpler ones of ONNX, a module or package a family; importing this fills the registry."""
+"""Rewritings of operators into simpler ONNX operators, a module or package per family; importing this fills the
+registry."""
 
 from onnxport.optimizers.rewrites import (
     batch_statistics,

@@ -16,7 +16,7 @@ _FLOAT, _INT32, _INT64 = (kind.value for kind in (ir.DataType.FLOAT, ir.DataType
 
 @rewrites("DFT")
 def fourier_transform(node: Rewrite) -> None:
-    """The transform along one axis of [..., 1 or 2], real or with imaginary parts (ONNX DFT-20)."""
+    """Transform one axis of [..., 1 or 2], real or with imaginary parts (ONNX DFT-20)."""
     x, given = node.input(0), node.optional(1)
     sizes = node.shape(x)
     axis = int(node.constant(2, "its axis").item()) if node.has_input(2) else -2
@@ -41,7 +41,7 @@ def fourier_transform(node: Rewrite) -> None:
 
 @rewrites("STFT")
 def short_time_fourier_transform(node: Rewrite) -> None:
-    """The transforms of frames of a signal [N, L, 1 or 2], weighed by a window (ONNX STFT-17)."""
+    """Transform windowed frames of a signal [N, L, 1 or 2] (ONNX STFT-17)."""
     signal, step, window, frame = node.input(0), _one(node, node.input(1)), node.optional(2), node.optional(3)
     if frame is not None:
         length = _one(node, frame)
@@ -62,12 +62,12 @@ def short_time_fourier_transform(node: Rewrite) -> None:
 
 
 def _one(node: Rewrite, size: ir.Value) -> ir.Value:
-    """A size as a vector of one int64."""
+    """Return a size as a vector of one int64."""
     return node.op("Cast", node.op("Reshape", size, integers(1)), to=_INT64)
 
 
 def _parts(node: Rewrite, signal: ir.Value, *, axis: int) -> list[ir.Value]:
-    """The real part, and the imaginary one if there is one."""
+    """Return the real part, and the imaginary one if there is one."""
     count = node.shape(signal)[-1]
     if node.dtype(signal) != np.float32:
         node.unsupported(f"of {node.dtype(signal)}; only float32 is rewritten")
@@ -85,7 +85,7 @@ def _transform(
     one_sided: bool,
     inverse: bool = False,
 ) -> tuple[ir.Value, ir.Value]:
-    """Real and imaginary part of the transform of real, or real and imaginary, parts [..., used]."""
+    """Return real and imaginary part of the transform of parts [..., used]."""
     bins = length
     if one_sided:
         bins = node.op("Add", divide(node, length, integers(2)), integers(1))
@@ -104,7 +104,7 @@ def _transform(
 
 
 def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Cosine and sine of 2 pi n k / length as [used, bins].
+    """Return cosine and sine of 2 pi n k / length as [used, bins].
 
     Angles are counted in quarters of 1 / length turns and brought into the first quadrant as integers: zeros
     become exactly 0 there, and the angle of a large product would be lost in float32.

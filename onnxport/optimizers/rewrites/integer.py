@@ -1,4 +1,4 @@
-"""Operators on quantized integers, in float arithmetic that is exact."""
+"""Operators on quantized integers, in exact float arithmetic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 255
 
 @rewrites("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Rewrite) -> None:
-    """uint8 over the range of x and 0 (ONNX DynamicQuantizeLinear-11).
+    """Quantize to uint8 over the range of x and 0 (ONNX DynamicQuantizeLinear-11).
 
     ONNX's definition divides by zero where x is 0 throughout; ONNX Runtime takes the scale 1 then.
     """
@@ -37,7 +37,7 @@ def dynamic_quantize_linear(node: Rewrite) -> None:
 
 @rewrites("ConvInteger")
 def conv_integer(node: Rewrite) -> None:
-    """Conv of (x - zero point) and (w - zero point) in int32 (ONNX ConvInteger-10).
+    """Convolve (x - zero point) with (w - zero point) in int32 (ONNX ConvInteger-10).
 
     A float convolution is exact while no sum can pass 2^24. Where one could, x is taken in pieces of so few bits
     that none does, and the results are put together as integers.
@@ -51,7 +51,7 @@ def conv_integer(node: Rewrite) -> None:
 
 @rewrites("MatMulInteger")
 def matmul_integer(node: Rewrite) -> None:
-    """The product of (a - zero point) and (b - zero point) in int32 (ONNX MatMulInteger-10), as ConvInteger."""
+    """Multiply (a - zero point) by (b - zero point) in int32 (ONNX MatMulInteger-10), as ConvInteger."""
     node.is_exact = True
     if min(len(node.shape(node.input(index))) for index in (0, 1)) < 2:
         node.unsupported("multiplies a vector; reshape it to a matrix")
@@ -60,7 +60,7 @@ def matmul_integer(node: Rewrite) -> None:
 
 
 def _sum_pieces(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    """The product with x in int32, piece by piece."""
+    """Return the product with x in int32, piece by piece."""
     total = None
     for piece, weight in _pieces(node, x, bits):
         result = node.op("Cast", product(piece), to=ir.DataType.INT32)
@@ -75,7 +75,7 @@ _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
 def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
-    """An operand less its zero point, of which there may be one a row: then it is a `column`."""
+    """Subtract an operand's zero point; with one zero point per row it is a `column`."""
     value: ir.Value = node.op("Cast", node.input(index), to=ir.DataType.FLOAT)
     if not node.has_input(zero_point):
         return value
@@ -87,7 +87,7 @@ def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: 
 
 
 def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
-    """The second matrix less its zero points, in float32, and how many bits of the first it can be multiplied by."""
+    """Return the second matrix minus zero points in float32, and the most bits of a factor for an exact product."""
     value, zero_point = node.input(1), node.optional(3)
     if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
         matrix = value.const_value.numpy().astype(np.float32)
@@ -101,7 +101,7 @@ def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
 
 
 def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
-    """The weights less their zero points, in float32, and how many bits of x they can be multiplied by."""
+    """Return the weights minus zero points in float32, and the most bits of x for an exact product."""
     value, zero_point = node.input(1), node.optional(3)
     rank = len(node.shape(value))
     if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
@@ -124,7 +124,7 @@ def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
 
 
 def _bits(node: Rewrite, largest: float) -> int:
-    """The most bits of a number that, times `largest`, float32 holds exactly."""
+    """Return the most bits of a number whose product with `largest` is exact in float32."""
     if largest * _LARGEST <= _EXACT:
         return 8
     bits = int(math.log2(_EXACT / largest))
@@ -134,7 +134,7 @@ def _bits(node: Rewrite, largest: float) -> int:
 
 
 def _pieces(node: Rewrite, x: ir.Value, bits: int) -> list[tuple[ir.Value, int]]:
-    """x as a sum of pieces times powers of two; each piece has at most `bits` bits."""
+    """Split x into pieces of at most `bits` bits, each with the power of two that it counts for."""
     if bits >= 8:
         return [(x, 1)]
     pieces, weight, rest = [], 1, x

@@ -8,7 +8,7 @@ from onnxport.optimizers.rewrites.sizes import arange, integers, size_of
 
 @rewrites("TensorScatter")
 def tensor_scatter(node: Rewrite) -> None:
-    """Writes each batch entry's update into the cache from its own position on (ONNX TensorScatter-24)."""
+    """Write each batch entry's update into the cache from its own position on (ONNX TensorScatter-24)."""
     cache, update, starts = node.input(0), node.input(1), node.optional(2)
     rank = len(node.shape(cache))
     axis = node.attribute("axis", -2) % rank

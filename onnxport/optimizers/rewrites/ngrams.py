@@ -17,7 +17,7 @@ _FLOAT, _INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
 
 @rewrites("TfIdfVectorizer")
 def count_ngrams(node: Rewrite) -> None:
-    """How often each n-gram of a pool of integers occurs in [C] or [N, C], weighed (ONNX TfIdfVectorizer-9)."""
+    """Count each n-gram of a pool of integers in [C] or [N, C], weighted (ONNX TfIdfVectorizer-9)."""
     pool = node.attribute("pool_int64s")
     if not pool:
         node.unsupported("counts n-grams of strings, which no target has; do this outside of the model")
@@ -37,7 +37,7 @@ def count_ngrams(node: Rewrite) -> None:
 
 
 def _pools(pool: tuple[int, ...], starts: tuple[int, ...]) -> list[tuple[int, Array]]:
-    """The n-grams of each length, as rows."""
+    """Return the n-grams of each length, as rows."""
     bounds = pairwise([*starts, len(pool)])
     return [
         (length, np.array(pool[start:end], np.int64).reshape(-1, length))
@@ -46,7 +46,7 @@ def _pools(pool: tuple[int, ...], starts: tuple[int, ...]) -> list[tuple[int, Ar
 
 
 def _count_matches(node: Rewrite, x: ir.Value, grams: Array, step: int) -> ir.Value:
-    """The number of places in x from which on every `step`-th element is the next of an n-gram; [..., n-grams]."""
+    """Count the places in x where every `step`-th element matches an n-gram; [..., n-grams]."""
     length = grams.shape[1]
     windows = node.op("Sub", size_of(node, x, -1), integers((length - 1) * step))
     windows = node.op("Max", windows, integers(0))
@@ -60,7 +60,7 @@ def _count_matches(node: Rewrite, x: ir.Value, grams: Array, step: int) -> ir.Va
 
 
 def _arrange_columns(node: Rewrite, counts: ir.Value) -> ir.Value:
-    """The counts in the columns that the node gives them, as its mode weighs them."""
+    """Put the counts into the columns that the node names, weighted by its mode."""
     indexes, mode = node.attribute("ngram_indexes", ()), node.attribute("mode", "TF")
     if len(set(indexes)) < len(indexes):
         node.unsupported("counts several n-grams in one column")

@@ -1,4 +1,4 @@
-"""Operators over the elements or slices of an axis in their order: Unique, CumProd."""
+"""Operators over an axis in sorted or running order: Unique, CumProd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_COMPARISONS = 2**26
 
 @rewrites("Unique")
 def unique(node: Rewrite) -> None:
-    """The different elements, or slices along an axis, with where they are and how often (ONNX Unique-11).
+    """Find the distinct elements, or slices along an axis, with positions and counts (ONNX Unique-11).
 
     Sorted, equal ones lie together: where one differs from that before it a group starts. A stable sort keeps
     the first occurrence first in its group.
@@ -53,7 +53,7 @@ def unique(node: Rewrite) -> None:
 
 
 def _starts(node: Rewrite, values: ir.Value, total: ir.Value, count: int | None) -> ir.Value:
-    """Whether each of the sorted values is the first of its group."""
+    """Return whether each sorted value is the first of its group."""
     if count == 1:
         return node.array(np.array([True]))
     later = slice_axis(node, values, integers(1), _TO_THE_END, 0)
@@ -65,7 +65,7 @@ def _starts(node: Rewrite, values: ir.Value, total: ir.Value, count: int | None)
 def _by_occurrence(
     node: Rewrite, firsts: ir.Value, counts: ir.Value, inverse: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The groups in the order of their first elements instead of their values."""
+    """Reorder the groups by first occurrence instead of value."""
     total = size_of(node, firsts, 0)
     firsts, order = node.op("TopK", firsts, total, outputs=2, largest=0, sorted=1)
     moved = node.op("ScatterElements", order, order, arange(node, total), axis=0)
@@ -73,7 +73,7 @@ def _by_occurrence(
 
 
 def _lexicographic(node: Rewrite, source: ir.Value, axis: int, rank: int) -> ir.Value:
-    """For each slice the number of slices that come before it, element by element."""
+    """Return, for each slice, the number of slices that precede it element by element."""
     front = [axis, *(place for place in range(rank) if place != axis)]
     rows = node.op("Transpose", source, perm=front)
     rows = node.op("Reshape", rows, node.op("Concat", size_of(node, rows, 0), integers(-1), axis=0))
@@ -91,7 +91,7 @@ def _lexicographic(node: Rewrite, source: ir.Value, axis: int, rank: int) -> ir.
 
 @rewrites("CumProd")
 def cumulative_product(node: Rewrite) -> None:
-    """Running products along an axis (ONNX CumProd-26): of what the axis' lower triangle leaves, 1 elsewhere."""
+    """Compute running products along an axis (ONNX CumProd-26) by masking with a triangle."""
     x = node.input(0)
     rank = len(node.shape(x))
     place = int(node.constant(1, "its axis").item()) % rank

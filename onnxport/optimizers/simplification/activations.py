@@ -171,7 +171,7 @@ def _hard_swish(node: ir.Node) -> int:
 
 
 @simplification("fuse-gelu")
-def gelu(scene: Scene) -> int:
+def fuse_gelu_pattern(scene: Scene) -> int:
     """Replace x * (1 + erf(x / sqrt 2)) / 2 by Gelu where the opset has it (20).
 
     Keeps: Constants that raise the rank.

@@ -1,4 +1,5 @@
-"""How a node of a newer form is said in an older one, a module per subject; importing this fills the registry."""
+"""Lowerings of nodes to the form of the previous version, a module per subject; importing this fills the
+registry."""
 
 from onnxport.optimizers.opset.downgrades import (
     arithmetic,

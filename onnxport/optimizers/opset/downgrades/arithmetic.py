@@ -1,4 +1,5 @@
-"""Integers, booleans and half precision where operators took fewer types: computed in a wider one and cast back."""
+"""Integers, booleans and half precision where older operators take fewer types: computed in a wider type, cast
+back."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ WIDER: dict[tuple[str, int], dict[ir.DataType, ir.DataType]] = {
 
 @lowers("Clip", version=12)
 def clip_integers(node: Node) -> None:
-    """Integers were not clipped: comparisons choose."""
+    """Write Clip of integers with comparisons; before, it took floats only."""
     wide = _comparison_type(node)
     if wide is None:
         return
@@ -38,7 +39,7 @@ def clip_integers(node: Node) -> None:
 
 @lowers("Max", "Min", version=12)
 def extremes_of_integers(node: Node) -> None:
-    """Integers had none: comparisons choose, two at a time."""
+    """Write Max and Min of integers with comparisons, two operands at a time."""
     wide = _comparison_type(node)
     if wide is None:
         return
@@ -50,7 +51,7 @@ def extremes_of_integers(node: Node) -> None:
 
 
 def _comparison_type(node: Node) -> ir.DataType | None:
-    """The type in which ONNX Runtime's older kernels compare and choose such integers; None for floats."""
+    """Return the type in which ONNX Runtime's older kernels compare such integers; None for floats."""
     dtype = node.dtype(node.x)
     if dtype is None or not dtype.is_integer():
         return None
@@ -64,13 +65,13 @@ def _cast(node: Node, value: ir.Value, to: ir.DataType) -> ir.Value:
 
 
 def _choose(node: Node, comparison: str, value: ir.Value, other: ir.Value) -> ir.Value:
-    """`other` where `value` compares so with it, `value` elsewhere."""
+    """Return `other` where `value` compares so with it, `value` elsewhere."""
     return node.before("Where", node.before(comparison, value, other), other, value)
 
 
 @lowers("Pow", version=12)
 def power(node: Node) -> None:
-    """Base and exponent had one type, a float one; integers up to 32 bits are exact as double."""
+    """Cast base and exponent to one float type; integers up to 32 bits are exact as double."""
     base, exponent = (required(node.input(index)) for index in range(2))
     types = node.dtype(base), node.dtype(exponent)
     if types[0] is None or types[1] is None:
@@ -90,7 +91,7 @@ def power(node: Node) -> None:
 
 @lowers("BitwiseNot", version=18)
 def bitwise_not(node: Node) -> None:
-    """~x is -1 - x in two's complement."""
+    """Write ~x as -1 - x, equal in two's complement."""
     dtype = node.dtype(node.x)
     if dtype is None or not dtype.is_signed():
         raise NoForm("it inverts the bits of unsigned integers, for which there is no older operator")

@@ -1,4 +1,4 @@
-"""Inputs that were attributes before, and attributes that say nothing new."""
+"""Inputs that were attributes before, and attributes that may be dropped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ for (_op_type, _version), _places in MOVED.items():
 
 @lowers("Constant", version=12)
 def constant(node: Node) -> None:
-    """Numbers, lists and strings may stand as such since; before, they are a tensor."""
+    """Write numbers, lists and strings as tensors."""
     for name in ("value_int", "value_ints", "value_float", "value_floats", "value_string", "value_strings"):
         if name in node.ir.attributes:
             dtype = {"int": np.int64, "float": np.float32, "string": object}[name[6:].rstrip("s")]
@@ -55,14 +55,14 @@ def constant(node: Node) -> None:
 @lowers("AveragePool", version=19)
 @lowers("LpPool", version=18)
 def no_dilations(node: Node) -> None:
-    """Dilations of 1 are none."""
+    """Drop dilations of 1."""
     if set(node.attribute("dilations", [1])) == {1}:
         node.take("dilations")
 
 
 @lowers("Reshape", version=14)
 def reshape_zero(node: Node) -> None:
-    """A 0 copies the size of the input; under `allowzero` it is one.
+    """Drop `allowzero`; under it, a size of 0 is a size, and not a copy of the input's.
 
     PyTorch's exporter sets `allowzero` at every Reshape. A shape that is computed of other sizes holds a 0 for an
     empty input only; one that is fed may hold anything.

@@ -1,4 +1,4 @@
-"""Einsum in products of matrices: two operands at a time, as the equation names them."""
+"""Einsum as matrix products, two operands at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxport.optimizers.opset.node import Node, NoForm, required
 
 @dataclass(frozen=True)
 class _Operand:
-    """A value and the equation's letter of each of its axes."""
+    """A value and the equation's letter for each of its axes."""
 
     value: ir.Value
     axes: str
@@ -22,7 +22,7 @@ class _Operand:
 
 @lowers("Einsum", version=12)
 def einsum(node: Node) -> None:
-    """Sums what nobody asks for any more, multiplies the first two operands, and so on to the last."""
+    """Sum out axes that nothing needs, multiply the first two operands, and so on to the last."""
     terms, result = _parse(node.attribute("equation"))
     rest = [_Operand(required(value), axes) for value, axes in zip(node.ir.inputs, terms, strict=True)]
     product = rest.pop(0)
@@ -40,7 +40,7 @@ def einsum(node: Node) -> None:
 
 
 def _parse(equation: str) -> tuple[list[str], str]:
-    """The letters of each operand and of the result."""
+    """Return the letters of each operand and of the result."""
     given, arrow, result = equation.replace(" ", "").partition("->")
     terms, count = given.split(","), Counter(given.replace(",", ""))
     if "." in equation or any(len(set(term)) < len(term) for term in terms):
@@ -49,7 +49,7 @@ def _parse(equation: str) -> tuple[list[str], str]:
 
 
 def _sum_out(node: Node, term: _Operand, wanted: set[str]) -> _Operand:
-    """Without the axes that are not wanted."""
+    """Sum over the axes that are not wanted."""
     axes = [index for index, letter in enumerate(term.axes) if letter not in wanted]
     if not axes:
         return term
@@ -65,7 +65,7 @@ def _transpose(node: Node, term: _Operand, axes: str) -> _Operand:
 
 
 def _product(node: Node, left: _Operand, right: _Operand, wanted: set[str]) -> _Operand:
-    """The product of matrices over the axes that both have and nobody wants, one for each that both keep."""
+    """Multiply over the axes that both share and nothing wants, in batches over those that both keep."""
     shared = [letter for letter in left.axes if letter in right.axes]
     batch = "".join(letter for letter in shared if letter in wanted)
     inner = "".join(letter for letter in shared if letter not in wanted)
@@ -94,13 +94,13 @@ def _product(node: Node, left: _Operand, right: _Operand, wanted: set[str]) -> _
 
 
 def _sizes(node: Node, term: _Operand, shape: ir.Value, axes: Iterable[str]) -> ir.Value | None:
-    """The sizes of the axes, side by side; None for no axes."""
+    """Return the sizes of the axes, side by side; None for no axes."""
     places = [term.axes.index(letter) for letter in axes]
     return node.before("Gather", shape, node.constant(places), axis=0) if places else None
 
 
 def _count(node: Node, term: _Operand, shape: ir.Value, axes: str) -> ir.Value:
-    """The number of elements along the axes taken as one."""
+    """Return the number of elements along the axes together."""
     sizes = _sizes(node, term, shape, axes)
     if sizes is None:
         return node.constant([1])

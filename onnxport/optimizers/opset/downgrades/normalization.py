@@ -13,7 +13,7 @@ _FLOAT, _DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
 
 @lowers("Softmax", "LogSoftmax", "Hardmax", version=13)
 def softmax(node: Node) -> None:
-    """Works on `axis` alone; before, on all axes from `axis` on, taken as one.
+    """Move the axis to the end: before, all axes from `axis` on were taken as one.
 
     That is the same for the last axis, and where those behind it have one element. Else the axis is moved to the end.
     """
@@ -35,7 +35,7 @@ def softmax(node: Node) -> None:
 
 @lowers("BatchNormalization", version=14)
 def batch_normalization(node: Node) -> None:
-    """Training was said by more outputs than y: mean, variance, saved mean and saved variance."""
+    """Write training mode as more outputs: mean, variance, saved mean and saved variance."""
     if not node.take("training_mode", 0):
         return
     node.ir.resize_outputs(5)
@@ -45,7 +45,7 @@ def batch_normalization(node: Node) -> None:
 
 @lowers("LayerNormalization", version=17)
 def layer_normalization(node: Node) -> None:
-    """(x - mean) / deviation * scale + bias; ONNX's own definition takes the mean of squares, which cancels."""
+    """Write (x - mean) / deviation * scale + bias; ONNX's definition with the mean of squares cancels."""
     x, axes = node.x, _last_axes(node)
     wide = _cast_to_float(node, x)
     mean = node.before("ReduceMean", wide, axes=axes)
@@ -67,7 +67,7 @@ def layer_normalization(node: Node) -> None:
 
 @lowers("RMSNormalization", version=23)
 def rms_normalization(node: Node) -> None:
-    """x / sqrt(mean(x^2)) * scale."""
+    """Write x / sqrt(mean(x^2)) * scale."""
     x, axes = node.x, node.constant(_last_axes(node))
     wide = _cast_to_float(node, x)
     deviation = _root(node, node.before("ReduceMean", node.before("Mul", wide, wide), axes))
@@ -75,7 +75,7 @@ def rms_normalization(node: Node) -> None:
 
 
 def _last_axes(node: Node) -> list[int]:
-    """The axes from `axis` on, counted from the back where that needs no rank."""
+    """Return the axes from `axis` on, counted from the back where that needs no rank."""
     axis = node.attribute("axis", -1)
     shape = node.shape(node.x)
     if axis >= 0 and shape is None:
@@ -86,7 +86,7 @@ def _last_axes(node: Node) -> list[int]:
 
 
 def _cast_to_float(node: Node, x: ir.Value) -> ir.Value:
-    """In float32, in which statistics are computed (stash_type) unless x is double."""
+    """Cast to float32, in which statistics are computed (stash_type), unless x is double."""
     dtype = node.dtype(x)
     if dtype is None:
         raise NoForm(f"the type of its input {x.name!r} is not known")
@@ -100,7 +100,7 @@ def _root(node: Node, variance: ir.Value) -> ir.Value:
 
 
 def _scale(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
-    """Cast back to the type of x, times the scale."""
+    """Cast back to the type of x and multiply by the scale."""
     dtype = node.dtype(x)
     if dtype is not None and dtype not in (_FLOAT, _DOUBLE):
         normal = node.before("Cast", normal, to=int(dtype))
@@ -114,7 +114,7 @@ def group_normalization(node: Node) -> None:
 
 @lowers("Dropout", version=12)
 def dropout(node: Node) -> None:
-    """Could not train. Its mask is True wherever nothing is dropped; in ONNX Runtime's older one it is False."""
+    """Drop `training_mode`; the mask is True where nothing is dropped, and False in ONNX Runtime's older one."""
     training = node.input(2)
     if training is not None:
         flag = node.array(training)

@@ -13,7 +13,7 @@ _BYTES = {ir.DataType.UINT8: (0, 255), ir.DataType.INT8: (-128, 127)}
 
 @lowers("QuantizeLinear", version=21)
 def quantize_type(node: Node) -> None:
-    """The result's type may be told without a zero point since."""
+    """Write `output_dtype` as a zero point of that type."""
     dtype = ir.DataType(node.attribute("output_dtype", 0))
     if node.attribute("block_size", 0):
         raise NoForm("scales of blocks came with opset 21")
@@ -28,7 +28,7 @@ def quantize_type(node: Node) -> None:
 
 @lowers("DequantizeLinear", version=23)
 def dequantize_type(node: Node) -> None:
-    """The result's type may be another than the scale's since."""
+    """Refuse a result type other than the scale's."""
     told = ir.DataType(node.attribute("output_dtype", 0))
     if told not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
         raise NoForm("a result of another type than its scale (output_dtype) came with opset 23")
@@ -37,7 +37,7 @@ def dequantize_type(node: Node) -> None:
 
 @lowers("QuantizeLinear", version=23)
 def quantize_precision(node: Node) -> None:
-    """The division may be in another type than the scale's since."""
+    """Refuse a division in a type other than the scale's."""
     told = ir.DataType(node.attribute("precision", 0))
     if told not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
         raise NoForm("a division in another type than its scale's (precision) came with opset 23")
@@ -46,7 +46,7 @@ def quantize_precision(node: Node) -> None:
 
 @lowers("DequantizeLinear", version=13)
 def dequantize_axis(node: Node) -> None:
-    """A scale per channel came with opset 13: written out, (x - zero point) * scale."""
+    """Write a scale per channel out: (x - zero point) * scale."""
     scale = required(node.input(1))
     if _is_scalar(node, scale):
         node.take("axis")
@@ -60,7 +60,7 @@ def dequantize_axis(node: Node) -> None:
 
 @lowers("QuantizeLinear", version=13)
 def quantize_axis(node: Node) -> None:
-    """A scale per channel came with opset 13: written out, rounded and saturated."""
+    """Write a scale per channel out: divide, round and saturate."""
     scale, zero = required(node.input(1)), node.input(2)
     if _is_scalar(node, scale):
         node.take("axis")
@@ -84,7 +84,7 @@ def _is_scalar(node: Node, scale: ir.Value) -> bool:
 
 
 def _channel_shape(node: Node) -> ir.Value:
-    """The shape under which a number per channel lies beside the node's first input."""
+    """Return the shape that aligns a number per channel with the node's first input."""
     shape = node.shape(node.x)
     if shape is None:
         raise NoForm("the rank of its input is not known, and with it where its channels are")

@@ -1,4 +1,4 @@
-"""Rewritings of the domain com.microsoft, which ONNX Runtime's optimizer and quantizer write into models.
+"""Rewritings of the domain com.microsoft, which ONNX Runtime's optimizer and quantizer write.
 
 Importing this package registers them. Each is held to ONNX Runtime's own kernel (tests/optimizers/test_microsoft.py).
 """

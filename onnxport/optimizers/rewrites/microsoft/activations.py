@@ -1,4 +1,4 @@
-"""Activations of com.microsoft, some with the addition of a bias before them."""
+"""Activations of com.microsoft, some with a bias added first."""
 
 from __future__ import annotations
 

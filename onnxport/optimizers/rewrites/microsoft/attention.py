@@ -14,7 +14,7 @@ _MASKED = -10000.0  # what ONNX Runtime adds to the scores of masked keys unless
 
 @rewrites("com.microsoft::Attention")
 def attention(node: Rewrite) -> None:
-    """Self-attention that projects its input itself; queries, keys and values lie beside each other in the weights."""
+    """Rewrite self-attention that projects its input; the weights hold queries, keys and values side by side."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
         node.unsupported(
             "turns by position or writes into a shared buffer; export attention as plain operators"
@@ -44,7 +44,7 @@ def attention(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::MultiHeadAttention")
 def multi_head_attention(node: Rewrite) -> None:
-    """Attention of projected queries, keys and values; keys and values may come by heads already."""
+    """Rewrite attention of projected queries, keys and values; keys and values may be split by heads."""
     heads = node.attribute("num_heads")
     q, k, v = (node.input(index) for index in range(3))
     ranks = [len(node.shape(each)) for each in (q, k, v)]
@@ -80,13 +80,13 @@ def group_query_attention(node: Rewrite) -> None:
 
 
 def _by_heads(node: Rewrite, x: ir.Value, heads: int, size: int) -> ir.Value:
-    """[batch, position, features] as [batch, head, position, features of a head]."""
+    """Reshape [batch, position, features] to [batch, head, position, features of a head]."""
     split = node.op("Reshape", x, np.array([0, 0, heads, size // heads]))
     return node.op("Transpose", split, perm=[0, 2, 1, 3])
 
 
 def _attend(node: Rewrite, q: ir.Value, k: ir.Value, v: ir.Value, size: int, *, mask: int, bias: int) -> None:
-    """softmax(q * k' * scale + masks) * v, the heads beside each other again."""
+    """Compute softmax(q * k' * scale + masks) * v and join the heads."""
     scale = node.attribute("scale", 0.0) or 1 / sqrt(size)
     dtype = node.dtype(node.input(0))
     scores = node.op("MatMul", q, node.op("Transpose", k, perm=[0, 1, 3, 2]))
@@ -106,7 +106,7 @@ def _attend(node: Rewrite, q: ir.Value, k: ir.Value, v: ir.Value, size: int, *, 
 
 
 def _mask(node: Rewrite, index: int, k: ir.Value) -> ir.Value:
-    """What to add to the scores: nothing for the keys that the mask lets through."""
+    """Return the addend of the scores: 0 for keys that the mask passes."""
     mask, rank = node.input(index), len(node.shape(node.input(index)))
     if rank == 1:
         batch, length = node.input(0).shape, mask.shape
@@ -124,7 +124,7 @@ def _mask(node: Rewrite, index: int, k: ir.Value) -> ir.Value:
 
 
 def _later(node: Rewrite, q: ir.Value, k: ir.Value) -> ir.Value:
-    """The lowest number for keys that come after the query; the last query goes with the last key."""
+    """Return the lowest number for keys behind the query; the last query aligns with the last key."""
     queries = node.op("Squeeze", node.op("Cast", node.op("Shape", q, start=2, end=3), to=ir.DataType.INT32))
     keys = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
     rows = node.op("Range", node.op("Sub", keys, queries), keys, np.int32(1))
@@ -133,7 +133,7 @@ def _later(node: Rewrite, q: ir.Value, k: ir.Value) -> ir.Value:
 
 
 def _positions(node: Rewrite, k: ir.Value) -> ir.Value:
-    """0, 1, 2, ... for the keys, [1, keys]."""
+    """Return 0, 1, 2, ... for the keys, [1, keys]."""
     count = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
     numbers = node.op("Range", np.int32(0), count, np.int32(1))
     return node.op("Unsqueeze", numbers, np.array([0]))

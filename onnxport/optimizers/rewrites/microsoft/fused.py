@@ -1,4 +1,4 @@
-"""What ONNX Runtime's optimizer fuses: a convolution or product with what stands around it."""
+"""Fusions of ONNX Runtime's optimizer: a convolution or product with its neighbours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _activate(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Val
 
 @rewrites("com.microsoft::FusedConv")
 def fused_conv(node: Rewrite) -> None:
-    """The activation of Conv(x, w, b) + z."""
+    """Compute the activation of Conv(x, w, b) + z."""
     attributes = {name: node.attribute(name) for name in _CONV}
     result = node.op("Conv", node.input(0), node.input(1), node.optional(2), **attributes)
     if node.has_input(3):
@@ -53,7 +53,7 @@ def fused_conv(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::FusedGemm")
 def fused_gemm(node: Rewrite) -> None:
-    """The activation of Gemm(a, b, c)."""
+    """Compute the activation of Gemm(a, b, c)."""
     attributes = {name: node.attribute(name) for name in _GEMM}
     result = node.op("Gemm", node.input(0), node.input(1), node.optional(2), **attributes)
     given = [node.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
@@ -62,7 +62,7 @@ def fused_gemm(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::FusedMatMul", "com.microsoft::TransposeMatMul")
 def fused_matmul(node: Rewrite) -> None:
-    """alpha * A' * B', where axes of A and B may be transposed first."""
+    """Compute alpha * A' * B' with optional transpositions."""
     a, b = (_transpose(node, index, side) for index, side in enumerate("AB"))
     result = node.op("MatMul", a, b)
     alpha = node.attribute("alpha", 1.0)
@@ -72,7 +72,7 @@ def fused_matmul(node: Rewrite) -> None:
 
 
 def _transpose(node: Rewrite, index: int, side: str) -> ir.Value:
-    """With transBatch the first axis comes to stand before the last; with trans the last two change places."""
+    """Move the first axis before the last (transBatch) and swap the last two (trans)."""
     value, batch, last = (
         node.input(index),
         node.attribute(f"transBatch{side}", 0),

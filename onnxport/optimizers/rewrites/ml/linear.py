@@ -1,4 +1,4 @@
-"""Linear models of ai.onnx.ml: one product of matrices, and what is made of the scores."""
+"""Linear models of ai.onnx.ml: a matrix product, and labels and transforms of its scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 @rewrites("ai.onnx.ml::LinearRegressor")
 def linear_regressor(node: Rewrite) -> None:
-    """x * coefficients + intercepts (ONNX LinearRegressor-1)."""
+    """Compute x * coefficients + intercepts (ONNX LinearRegressor-1)."""
     targets = node.attribute("targets", 1)
     total = _product(node, targets)
     transform = scores.transform_of(node)
@@ -23,7 +23,7 @@ def linear_regressor(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::LinearClassifier")
 def linear_classifier(node: Rewrite) -> None:
-    """The label and a score for each class (ONNX LinearClassifier-1); a single score is the second class's."""
+    """Compute the label and a score per class (ONNX LinearClassifier-1); a single score is the second class's."""
     node.ignore("multi_class")  # how it was trained
     labels, transform = scores.labels(node), scores.transform_of(node)
     intercepts = node.attribute("intercepts", ())

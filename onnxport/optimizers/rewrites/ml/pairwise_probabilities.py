@@ -1,4 +1,4 @@
-"""Probabilities of several classes out of those of their pairs.
+"""Class probabilities from the probabilities of class pairs.
 
 Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling" (2004), the second method,
 in the steps and with the end of LIBSVM, which ONNX Runtime has taken over.
@@ -23,7 +23,7 @@ _LEAST = np.float32(1e-7)
 def probabilities(
     node: Rewrite, total: ir.Value, sigmoid: list[Array], pairs: list[tuple[int, int]], classes: int
 ) -> ir.Value:
-    """The probability of each class, [rows, classes]."""
+    """Return the probability of each class, [rows, classes]."""
     if classes > _MOST_CLASSES:
         node.unsupported(f"probabilities of {classes} classes; at most {_MOST_CLASSES} are unrolled")
     slope, offset = sigmoid
@@ -33,7 +33,7 @@ def probabilities(
 
 
 class _Coupling:
-    """p of the least p' Q p, where Q follows from the probabilities of the pairs."""
+    """The p that minimizes p' Q p, where Q follows from the pairs' probabilities."""
 
     def __init__(self, node: Rewrite, likely: ir.Value, pairs: list[tuple[int, int]], classes: int) -> None:
         self.node, self.classes = node, classes
@@ -75,7 +75,7 @@ class _Coupling:
         return p
 
     def _round(self, p: Any, product: Any, value: Any) -> Any:
-        """Each class's probability moved to its best while the others keep their proportions."""
+        """Move each class's probability to its optimum while the others keep their proportions."""
         node = self.node
         for i, row in enumerate(self.rows):
             own, here = (node.op("Slice", each, *_at(i)) for each in (row, product))
@@ -91,5 +91,5 @@ class _Coupling:
 
 
 def _at(column: int) -> tuple[Array, Array, Array]:
-    """Operands of a Slice that leaves one column."""
+    """Return the operands of a Slice of one column."""
     return np.array([column]), np.array([column + 1]), np.array([1])

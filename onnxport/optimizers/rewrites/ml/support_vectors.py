@@ -13,7 +13,7 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 @rewrites("ai.onnx.ml::SVMRegressor")
 def svm_regressor(node: Rewrite) -> None:
-    """The kernel of x with each support vector, weighted and summed (ONNX SVMRegressor-1)."""
+    """Sum the weighted kernel of x with each support vector (ONNX SVMRegressor-1)."""
     x, coefficients = scores.matrix(node, 0), np.asarray(node.attribute("coefficients", ()), np.float32)
     vectors = np.asarray(node.attribute("support_vectors", ()), np.float32)
     rho = np.asarray(node.attribute("rho", (0.0,)), np.float32)[:1]
@@ -32,7 +32,7 @@ def svm_regressor(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::SVMClassifier")
 def svm_classifier(node: Rewrite) -> None:
-    """One machine for each pair of classes, which vote (ONNX SVMClassifier-1); without vectors, one for each class."""
+    """Vote with one machine per class pair (ONNX SVMClassifier-1); without vectors, one per class."""
     labels, transform = scores.labels(node), scores.transform_of(node)
     if len(labels) < 2:
         node.unsupported("has a single class")
@@ -85,7 +85,8 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
 
 
 def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[int, int]]]:
-    """What each support vector counts in the machine of each pair of classes, [vectors, pairs]; the pairs."""
+    """Return the weight of each support vector in the machine of each class pair, [vectors, pairs]; and the
+    pairs."""
     classes, total = len(counts), sum(counts)
     starts = np.cumsum([0, *counts])
     coefficients = np.asarray(node.attribute("coefficients", ()), np.float32)[: (classes - 1) * total]
@@ -100,7 +101,7 @@ def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[in
 
 
 def _kernel(node: Rewrite, x: ir.Value, vectors: Array) -> ir.Value:
-    """The kernel function of each row of x with each of `vectors`, [rows, vectors]."""
+    """Return the kernel of each row of x with each of `vectors`, [rows, vectors]."""
     kind = scores.text(node.attribute("kernel_type", "LINEAR"))
     gamma, coef0, degree = (np.float32(each) for each in node.attribute("kernel_params", (0.0, 0.0, 3.0)))
     if kind == "RBF":

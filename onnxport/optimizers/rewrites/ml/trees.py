@@ -1,4 +1,4 @@
-"""Tree ensembles as gather arithmetic: all trees of all rows go down one level at a time.
+"""Tree ensembles as gather arithmetic: all trees of all rows descend one level at a time.
 
 A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature, threshold
 and children, compares, and goes on; a leaf leads to itself, so that every tree may take as many steps as the deepest.
@@ -30,7 +30,7 @@ _COMPARISONS = {
 
 @rewrites("ai.onnx.ml::TreeEnsembleRegressor")
 def tree_ensemble_regressor(node: Rewrite) -> None:
-    """One number for each target (ONNX TreeEnsembleRegressor-3)."""
+    """Compute one number per target (ONNX TreeEnsembleRegressor-3)."""
     aggregation = _text(node.attribute("aggregate_function", "SUM"))
     transform = _text(node.attribute("post_transform", "NONE"))
     targets = node.attribute("n_targets", 1)
@@ -39,7 +39,7 @@ def tree_ensemble_regressor(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::TreeEnsemble")
 def tree_ensemble(node: Rewrite) -> None:
-    """One number for each target (ONNX TreeEnsemble-5)."""
+    """Compute one number per target (ONNX TreeEnsemble-5)."""
     aggregation = _AGGREGATIONS[node.attribute("aggregate_function", 1)]
     transform = scores.TRANSFORMS[node.attribute("post_transform", 0)]
     targets = node.attribute("n_targets", 1)
@@ -48,7 +48,7 @@ def tree_ensemble(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::TreeEnsembleClassifier")
 def tree_ensemble_classifier(node: Rewrite) -> None:
-    """The label and a score for each class (ONNX TreeEnsembleClassifier-3)."""
+    """Compute the label and a score per class (ONNX TreeEnsembleClassifier-3)."""
     labels = scores.labels(node)
     forest, base = by_ids(node, "class"), _base_values(node)
     if len(labels) < 2:
@@ -92,7 +92,7 @@ def _regression(
 
 
 def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
-    """For each row of x and each tree the leaf that it ends in, as a number of those in the second result."""
+    """Return the leaf of each row of x in each tree, as an index into the second result."""
     x = node.input(0)
     if node.dtype(x) == np.float64:
         # 4.7 is no float32; the nearest one may be the threshold itself.
@@ -122,7 +122,7 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
 
 
 class _Walk:
-    """The tables of a forest in the order in which its nodes are numbered, and the way down them."""
+    """The tables of a forest in node order, and the descent through them."""
 
     def __init__(
         self, node: Rewrite, forest: Forest, order: Array, place: Array, x: ir.Value, features: int
@@ -180,7 +180,7 @@ def _gather(node: Rewrite, table: Array, leaves: ir.Value) -> ir.Value:
 
 
 class Weights:
-    """What each leaf adds to each target, [leaves, targets], and to which targets it adds at all.
+    """The addend of each leaf to each target, [leaves, targets], and the targets that it has one for.
 
     Attributes:
         always: by target, whether some tree has a weight for it in every leaf.
@@ -207,7 +207,7 @@ class Weights:
 
 
 def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Array:
-    """Which targets a row's leaves have a weight for, if that is not the same for all rows by row."""
+    """Return which targets a row's leaves have a weight for; a constant if it is the same for all rows."""
     if table.ever == table.always:
         return np.array(table.ever)
     present = _gather(node, table.present.astype(np.float32), leaves)
@@ -216,7 +216,7 @@ def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Ar
 
 
 def _tree_of(forest: Forest) -> Array:
-    """The number of each node's tree."""
+    """Return the tree number of each node."""
     trees = np.full(len(forest.modes), -1)
     for number, root in enumerate(forest.roots):
         waiting = [root]
@@ -234,7 +234,7 @@ def _tree_of(forest: Forest) -> Array:
 def _largest(
     node: Rewrite, table: Weights, leaves: ir.Value, total: ir.Value, labels: Array, base: Array
 ) -> ir.Value:
-    """The label of the class with the largest score, the first of equals; a class without a score never is."""
+    """Return the label of the largest score, the first of equals, among classes with a score."""
     classes = len(labels)
     scored = np.array(table.always) | (np.arange(classes) < base.size)
     if not scored.all():
@@ -253,7 +253,7 @@ def _binary(
     base: Array,
     transform: str,
 ) -> tuple[ir.Value, ir.Value]:
-    """Two classes, of which often only one has weights; then its score is the second class's."""
+    """Score two classes; often only one has weights, and its score is the second class's."""
     if table.ever[1] and not table.always[1]:
         node.unsupported("has two classes, of which the second has a score for some leaves only")
     single = len({target for _, target, _ in forest.weights}) == 1

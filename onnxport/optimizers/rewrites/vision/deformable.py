@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose taps lie where offsets put them, as samples and a matrix product."""
+"""DeformConv: samples at offset positions, and a matrix product."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.optimizers.rewrites.vision.sampling import Tap, clamp, sample
 
 @formula("DeformConv")
 def deform_conv(draft: Draft) -> list[Term]:
-    """Deformable 2-D convolution with optional masks (ONNX DeformConv-22)."""
+    """Compute deformable 2-D convolution with optional masks (ONNX DeformConv-22)."""
     x, weights, offset = (draft.input(index) for index in range(3))
     bias, mask = draft.optional(3), draft.optional(4)
     if x.rank != 4:
@@ -41,7 +41,7 @@ def deform_conv(draft: Draft) -> list[Term]:
 
 
 def rows(part: Term, channels: int) -> Term:
-    """Like rows_of for a part of a feature map, of which no shape is inferred yet."""
+    """Return rows of channels as rows_of, for a part of a feature map without inferred shape."""
     return part.cast(np.float32).transpose(0, 2, 3, 1).reshape(-1, channels)
 
 
@@ -72,7 +72,7 @@ def _columns(
 
 
 def _neighbours(draft: Draft, position: Term, size: int | Term) -> list[Tap]:
-    """Both neighbours of a position; those outside the axis weigh nothing."""
+    """Return both neighbours of a position; those outside the axis have weight 0."""
     last = draft.number(size) - 1.0
     lower = position.call("Floor")
     share = position - lower

@@ -1,4 +1,4 @@
-"""Regions of a feature map brought to one size: RoiAlign, MaxRoiPool."""
+"""Regions of a feature map resampled to one size: RoiAlign, MaxRoiPool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Extent:
 
 @formula("RoiAlign")
 def roi_align(draft: Draft) -> list[Term]:
-    """The mean, or ONNX Runtime's maximum, of samples in each bin of each region (ONNX RoiAlign-22)."""
+    """Average samples in each bin of each region (ONNX RoiAlign-22)."""
     x, rois = draft.input(0), draft.input(1).cast(np.float32)
     batch = draft.input(2).cast(np.int32)
     ratio, mode = draft.attribute("sampling_ratio", 0), draft.attribute("mode", "avg")
@@ -51,7 +51,7 @@ def roi_align(draft: Draft) -> list[Term]:
 
 
 def _extent(draft: Draft, rois: Term, axis: int, ratio: int) -> _Extent:
-    """Regions along x (0) or y (1)."""
+    """Return the regions along x (0) or y (1)."""
     scale = draft.attribute("spatial_scale", 1.0)
     halves = draft.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     bins = draft.attribute(("output_width", "output_height")[axis], 1)
@@ -68,7 +68,7 @@ def _extent(draft: Draft, rois: Term, axis: int, ratio: int) -> _Extent:
 def _taps(
     draft: Draft, extents: list[_Extent], sizes: list[int | Term], offsets: tuple[int, ...]
 ) -> list[list[Tap]]:
-    """The taps of one sample in every bin, [regions, bins, 1] and [regions, 1, bins]."""
+    """Return the taps of one sample in every bin, [regions, bins, 1] and [regions, 1, bins]."""
     taps = []
     for axis, (extent, size, offset) in enumerate(zip(extents, sizes, offsets, strict=True)):
         bins = draft.range(extent.bins, np.float32).reshape(1, -1)
@@ -80,7 +80,7 @@ def _taps(
 def _between(
     draft: Draft, position: Term, size: int | Term, counts: Term | None, unit_axis: int
 ) -> list[Tap]:
-    """Both neighbours of positions [regions, n]; nothing beyond one element outside the axis."""
+    """Return both neighbours of positions [regions, n]; weight 0 beyond one element outside the axis."""
     length = draft.number(size)
     inside = ((position >= -1.0) & (position <= length)).cast(np.float32)
     if counts is not None:
@@ -98,7 +98,7 @@ def _between(
 def _adaptive_mean(
     draft: Draft, rows: Term, image: Term, sizes: list[int | Term], extents: list[_Extent]
 ) -> Term:
-    """As many samples per bin as its size asks for: all regions take the largest number, and count their own."""
+    """Average as many samples per bin as its size requires: all take the largest number and mask the rest."""
     axes, limits = [], []
     for axis, (extent, size) in enumerate(zip(extents, sizes, strict=True)):
         limit = extent.samples.call("ReduceMax", keepdims=0).maximum(1.0).cast(np.int32)
@@ -125,7 +125,7 @@ def _adaptive_mean(
 
 @formula("MaxRoiPool")
 def max_roi_pool(draft: Draft) -> list[Term]:
-    """The largest element in each bin of each region, 0 in an empty bin (ONNX MaxRoiPool-22)."""
+    """Return the maximum in each bin of each region, 0 in an empty bin (ONNX MaxRoiPool-22)."""
     x, rois = draft.input(0), draft.input(1).cast(np.float32)
     sizes = [x.size(2), x.size(3)]
     axes, limits, empty = [], [], []
@@ -153,7 +153,7 @@ def max_roi_pool(draft: Draft) -> list[Term]:
 
 
 def _bounds(draft: Draft, rois: Term, axis: int, size: int | Term, bins: int) -> tuple[Term, Term]:
-    """Where every bin begins and ends, float32 [regions, bins]; regions are rounded to whole elements, halves away."""
+    """Return start and end of every bin, float32 [regions, bins]; regions are rounded, halves away from zero."""
     scale, length = draft.attribute("spatial_scale", 1.0), draft.number(size)
     start, end = (
         _round_half_away(rois.gather(np.array([column], np.int64), axis=1) * scale)

@@ -1,4 +1,4 @@
-"""Ops that read a feature map at computed positions: GridSample, AffineGrid."""
+"""Reads of a feature map at computed positions: GridSample, AffineGrid."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CUBIC_A = -0.75  # of GridSample's cubic convolution, as PyTorch and ONNX Runti
 
 @dataclass(frozen=True)
 class Tap:
-    """The elements of one axis that a sample reads: whole positions inside the axis, and their weights if not 1."""
+    """The elements of one axis that a sample reads: integer positions, and their weights if not 1."""
 
     index: Term
     weight: Term | None
 
 
 def rows_of(x: Term) -> Term:
-    """A feature map [N, C, ...] as rows of channels [N * ..., C]."""
+    """Reshape a feature map [N, C, ...] to rows of channels [N * ..., C]."""
     channels = x.size(1)
     return x.transpose(0, *range(2, x.rank), 1).reshape(-1, channels)
 
@@ -31,7 +31,7 @@ def rows_of(x: Term) -> Term:
 def sample(
     draft: Draft, rows: Term, batch: Term, sizes: Sequence[int | Term], axes: Sequence[Sequence[Tap]]
 ) -> Term:
-    """The weighted sum over all combinations of one tap per axis, with a last axis of channels.
+    """Return the weighted sum over all combinations of one tap per axis, with channels last.
 
     Args:
         rows: see rows_of.
@@ -56,7 +56,7 @@ def sample(
 
 @formula("GridSample")
 def grid_sample(draft: Draft) -> list[Term]:
-    """Samples x at the positions that a grid gives between -1 and 1 (ONNX GridSample-22), as ONNX Runtime does."""
+    """Sample x at grid positions between -1 and 1 (ONNX GridSample-22), as ONNX Runtime does."""
     x, grid = draft.input(0), draft.input(1).cast(np.float32)
     mode = draft.attribute("mode", "linear")
     spatial = x.rank - 2
@@ -117,7 +117,7 @@ _PLACES: dict[str, Callable[[Term], list[tuple[Term, Term | None]]]] = {
 def _pad_tap(
     draft: Draft, place: Term, weight: Term | None, size: int | Term, padding: str, corners: bool
 ) -> Tap:
-    """A whole position brought inside the axis; outside it weighs nothing if the padding is zeros."""
+    """Move an integer position inside the axis; outside it has weight 0 if the padding is zeros."""
     last = draft.number(size) - 1.0
     if padding == "reflection":
         place = _reflect(place, last, corners)
@@ -128,12 +128,12 @@ def _pad_tap(
 
 
 def clamp(place: Term, last: float | Term) -> Term:
-    """Whole positions as indices; clamped as numbers, since what no integer holds has none to clamp."""
+    """Return integer positions as indices, clamped as floats: some have no integer."""
     return place.maximum(0.0).minimum(last).cast(np.int32)
 
 
 def _reflect(place: Term, last: float | Term, corners: bool) -> Term:
-    """A zigzag between the first and the last element's centres (corners) or outer edges."""
+    """Reflect between the first and last element's centres (corners) or outer edges."""
     start, span = (0.0, last) if corners else (-0.5, last + 1.0)
     span = span.maximum(1.0) if isinstance(span, Term) else max(span, 1.0)
     along = place - start
@@ -146,7 +146,7 @@ def _reflect(place: Term, last: float | Term, corners: bool) -> Term:
 
 @formula("AffineGrid")
 def affine_grid(draft: Draft) -> list[Term]:
-    """The positions between -1 and 1 of a grid moved by an affine map per image (ONNX AffineGrid-20)."""
+    """Return positions between -1 and 1 of a grid under an affine map per image (ONNX AffineGrid-20)."""
     theta, size = draft.input(0), draft.input(1)
     (count,) = size.shape
     if count not in (4, 5):
@@ -172,7 +172,7 @@ def affine_grid(draft: Draft) -> list[Term]:
 
 
 def _centres(draft: Draft, length: int | Term, corners: bool) -> Term:
-    """From -1 to 1: the corners' places, or the centres of as many equal parts.
+    """Return positions from -1 to 1: of the corners, or the centres of equal parts.
 
     A single corner is at 1, as ONNX Runtime has it.
     """

@@ -1,4 +1,4 @@
-"""Ops on windows of which the places matter: Col2Im, MaxPool with indices, MaxUnpool, CenterCropPad."""
+"""Windows with positions: Col2Im, MaxPool with indices, MaxUnpool, CenterCropPad."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _product(sizes: Sequence[int | Term]) -> int | Term:
 
 
 def _element(draft: Draft, index: int, place: int) -> int | Term:
-    """An element of an operand that holds sizes: the number if it is known."""
+    """Return an element of an operand that holds sizes, as a number if it is known."""
     known = draft.constant_input(index)
     if known is not None:
         return int(known[place])
@@ -41,7 +41,7 @@ def _larger(a: int | Term, b: int | Term) -> int | Term:
 
 
 def _term(a: int | Term, b: int | Term) -> Term:
-    """`a` as a term; one of them is one."""
+    """Return `a` as a term; at least one operand is one."""
     draft = next(size.draft for size in (a, b) if isinstance(size, Term))
     return draft.term(a, np.int32)
 
@@ -51,7 +51,7 @@ def _term(a: int | Term, b: int | Term) -> Term:
 
 @formula("CenterCropPad")
 def center_crop_pad(draft: Draft) -> list[Term]:
-    """Axes cut or filled with zeros on both sides to given sizes (ONNX CenterCropPad-18)."""
+    """Crop or zero-pad axes on both sides to given sizes (ONNX CenterCropPad-18)."""
     x = draft.input(0)
     axes = [axis % x.rank for axis in draft.attribute("axes", range(x.rank))]
     before, after, starts, ends = [], [], [], []
@@ -73,7 +73,7 @@ def center_crop_pad(draft: Draft) -> list[Term]:
 
 @formula("Col2Im")
 def col2im(draft: Draft) -> list[Term]:
-    """Overlapping blocks, given as columns, added up into an image (ONNX Col2Im-18)."""
+    """Add overlapping blocks, given as columns, into an image (ONNX Col2Im-18)."""
     x = draft.input(0)
     (spatial,) = draft.input(1).shape
     assert spatial is not None
@@ -111,7 +111,7 @@ def col2im(draft: Draft) -> list[Term]:
 
 
 def _unravel(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
-    """The index along each axis of elements counted row by row."""
+    """Return the index along each axis of elements counted row by row."""
     places = []
     for size in reversed(sizes):
         places.append(flat.call("Mod", size))
@@ -124,7 +124,7 @@ def _unravel(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
 
 @formula("MaxUnpool")
 def max_unpool(draft: Draft) -> list[Term]:
-    """Values put where MaxPool's indices say, zeros elsewhere (ONNX MaxUnpool-22).
+    """Write values at MaxPool's indices, zeros elsewhere (ONNX MaxUnpool-22).
 
     Windows that overlapped name an element more than once: it is the sum of equals, divided by how many they are.
     """
@@ -173,7 +173,7 @@ def _has_indices(node: ir.Node) -> bool:
 
 @formula("MaxPool", _has_indices)
 def max_pool_with_indices(draft: Draft) -> list[Term]:
-    """The largest element of each window and where it lies, the first of equals (ONNX MaxPool-22)."""
+    """Return the maximum of each window and its index, the first of equals (ONNX MaxPool-22)."""
     x = draft.input(0)
     windows = _windows(draft, x)
     spatial = x.rank - 2
@@ -199,7 +199,7 @@ def max_pool_with_indices(draft: Draft) -> list[Term]:
 
 
 def _windows(draft: Draft, x: Term) -> _Windows:
-    """The node's windows with auto_pad and ceil_mode resolved."""
+    """Return the node's windows with auto_pad and ceil_mode resolved."""
     kernel = tuple(draft.attribute("kernel_shape", ()))
     spatial = len(kernel)
     strides, dilations = (draft.attribute(name, (1,) * spatial) for name in ("strides", "dilations"))
@@ -236,7 +236,7 @@ def _windows(draft: Draft, x: Term) -> _Windows:
 
 
 def _place_numbers(draft: Draft, sizes: Sequence[int | Term], columns_first: bool) -> Term:
-    """The number of every pixel, [1, 1, spatial...]: row by row, or the first axis fastest."""
+    """Number the pixels, [1, 1, spatial...]: row by row, or the first axis fastest."""
     spatial = len(sizes)
     numbers = draft.term(np.zeros((1, 1, *(1,) * spatial), np.int32))
     for i, size in enumerate(sizes):
@@ -247,7 +247,7 @@ def _place_numbers(draft: Draft, sizes: Sequence[int | Term], columns_first: boo
 
 
 def _slice_windows(draft: Draft, x: Term, windows: _Windows, offsets: Sequence[int]) -> Term:
-    """The element at the same offsets in every window."""
+    """Return the element at the same offsets in every window."""
     starts = [offset * d for offset, d in zip(offsets, windows.dilations, strict=True)]
     ends = [
         start - extent + 1 if start < extent - 1 else np.iinfo(np.int64).max
