@@ -59,16 +59,16 @@ def to_bfloat16(model: Model) -> Stored:
     ]
     if not found:
         raise CannotConvertError(
-            f"{model.path} has no float32 weights that could become bfloat16",
+            f"{model.path} has no float32 weights to convert to bfloat16",
             why=f"no float32 constant of it has {_WEIGHTS} elements or more",
             fix="use it as it is",
         )
     notes = [
-        f"{len(found)} weights are stored as bfloat16 and computed with in float32: "
+        f"{len(found)} weights are stored as bfloat16 and computed in float32: "
         "ONNX Runtime's CPU has no arithmetic in bfloat16"
     ]
     if copy.opset < _CASTABLE:
-        notes.append(f"opset {copy.opset} was lifted to {_CASTABLE}, whose Cast knows bfloat16")
+        notes.append(f"opset {copy.opset} was lifted to {_CASTABLE}, whose Cast supports bfloat16")
         shape_inference.infer(copy)
         lift(copy.ir, _CASTABLE)
     for graph, value in found:

@@ -61,7 +61,7 @@ def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
                 [now if isinstance(now, int) else was for was, now in zip(declared, given, strict=True)]
             )
             asked = list(dims_of(value))
-            notes.append(f"the file fixes {value.name!r} at {list(declared)}, it was asked about at {asked}")
+            notes.append(f"the file fixes {value.name!r} at {list(declared)}; the answer is for {asked}")
     if notes:
         for value in model.graph.outputs:
             value.shape = None if value.shape is None else Shape([None] * len(value.shape))

@@ -128,7 +128,7 @@ class _Run:
 
     def finished(self, source: Model, params: OptimizeParams) -> Optimized:
         if _structure(self.model) == _structure(source) and not params.drop_shapes:
-            self.notes.append("nothing changed: the model is as small and as new as was asked for")
+            self.notes.append("nothing changed: the model already is as small and as new as requested")
         if not params.prune_unused:
             self.notes += (
                 f"no output depends on the input {name!r}; --prune-unused removes it"

@@ -89,23 +89,19 @@ class OptimizeParams(BaseModel):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if self.io != "float" and not self.fp16:
-            raise UsageError(
-                "--io fp16 is about a float16 model", fix="give --fp16 as well, or leave --io out"
-            )
+            raise UsageError("--io fp16 needs a float16 model", fix="give --fp16 as well, or leave --io out")
         if self.passes is not None and self.level != "basic":
-            raise UsageError(
-                "--passes and --level both say which passes run", fix="give the one or the other"
-            )
+            raise UsageError("--passes and --level exclude each other", fix="leave one of them out")
         for name in _OF_SIMPLIFYING:
             if not self.simplify and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError(
-                    f"--{name} is about simplifying, which --no-simplify leaves out",
-                    fix="give the one or the other",
+                    f"--{name} has no effect with --no-simplify",
+                    fix="leave one of them out",
                 )
         asked = (self.simplify, self.opset, self.prune_unused, self.shape, self.drop_shapes, self.fp16)
         if not any(asked):
             raise UsageError(
-                "nothing is asked for that would change the model",
+                "these options change nothing in the model",
                 fix="leave --no-simplify out, or give --opset, --shape, --drop-shapes, --prune-unused or --fp16",
             )
         return self

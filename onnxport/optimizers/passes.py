@@ -85,7 +85,7 @@ class PassManager:
             except CulpritError as found:
                 if not found.culprit.optional:
                     raise CannotConvertError(
-                        f"preparing the model changes its answers in the step {found.culprit.name!r}",
+                        f"the required step {found.culprit.name!r} changes the model's answers",
                         why=found.why,
                         fix="please report this model",
                     ) from None

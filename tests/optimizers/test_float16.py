@@ -439,7 +439,9 @@ def test_sequences_stay_float32(tmp_path: Path) -> None:
 
 def test_a_model_that_is_float16_already_is_said_to_be(tmp_path: Path) -> None:
     done = proto_of(half(graphs.mlp(), tmp_path, io=True).model)
-    with pytest.raises(CannotConvertError, match="that could become float16: its floats are float16; use it"):
+    with pytest.raises(
+        CannotConvertError, match="values to convert to float16: its floats are float16; use it"
+    ):
         half(done, tmp_path)
 
 

@@ -172,13 +172,13 @@ REFUSED = r"""
      (float[0,3] x) => (float[] y) <int64[2] s = {3, 0}> { y = Reshape<allowzero=1>(x, s) }
 14 13 a size of 0
      (float[2,3] x, int64[2] s) => (float[] y) { y = Reshape<allowzero=1>(x, s) }
-12 11 unsigned integers of 64 bits
+12 11 unsigned 64-bit integers
      (uint64[2,3] x, uint64[3] e) => (uint64[] y) { y = Max(x, e) }
-13 11 drops in training
+13 11 no training_mode
      (float[2,3] x, bool t) => (float[] y) { y = Dropout(x, _, t) }
 15 11 a diagonal
      (float[2,2] x) => (float[] y) { y = Einsum<equation="ii->i">(x) }
-12 11 raises 64-bit integers
+12 11 raise 64-bit integers
      (int64[2,3] x, int64[3] e) => (int64[] y) { y = Pow(x, e) }
 18 17 bits of unsigned integers
      (uint8[2,3] x) => (uint8[] y) { y = BitwiseNot(x) }
@@ -208,7 +208,7 @@ REFUSED = r"""
      (bfloat16[2] x) => (bfloat16[] y) { y = Round(x) }
 21 20 does not take tensor\(int16\)
      (int16[2] x, float s) => (float[] y) { y = DequantizeLinear(x, s) }
-21 20 blocks
+21 20 block
      (float[2,4] x, float[2,2] s) => (uint8[] y) { y = QuantizeLinear<axis=1, block_size=2>(x, s) }
 14 13 layout=1
      (float[4,2,3] x, float[1,8,3] w, float[1,8,2] r) => (float[] y) { y = LSTM<hidden_size=2, layout=1>(x, w, r) }
@@ -366,7 +366,7 @@ def test_a_shape_of_the_run_is_taken_to_hold_no_zero_and_a_note_says_so() -> Non
     model = build(14, "(float[2,N] x) => (float[] y) { s = Shape(x) y = Reshape<allowzero=1>(x, s) }")
     brought = brought_to(Model(ir.from_proto(model)), LOWEST_OPSET)
     assert brought.notes == (
-        "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0",
+        "run-time shapes of Reshape nodes with allowzero are assumed to hold no size of 0",
     )
     fed = feeds(model)
     assert_same(run(ir.to_proto(brought.model.ir), fed), run(model, fed))

@@ -104,7 +104,7 @@ def canonicalize(model: Model) -> Model:
     complete_types(copy.ir)
     if not _has_floats(copy):
         raise CannotConvertError(
-            f"{model.path} has no float32 that could become float16",
+            f"{model.path} has no float32 values to convert to float16",
             why=_describe_types(copy),
             fix="use it as it is",
         )
@@ -160,7 +160,7 @@ def _group(kept: Mapping[ir.Node, str]) -> list[str]:
 def _notes(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Rewritten) -> tuple[str, ...]:
     notes = []
     if measured.failure:
-        notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
+        notes.append(f"no values were measured before the conversion to float16: {measured.failure}")
     if kept:
         notes.append(f"computed in float32: {len(kept)} of {nodes} nodes: {'; '.join(_group(kept))}")
     if done.clamped:

@@ -132,7 +132,7 @@ def said(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[s
     """Return the report's notes on islands."""
     notes = []
     if measured.failure:
-        notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
+        notes.append(f"no values were measured before the conversion to float16: {measured.failure}")
     nodes = [node for node in graph if any(value.name in found for value in node.outputs)]
     if nodes:
         named = [f"{node.op_type} {node.outputs[0].name!r}" for node in nodes[:_NAMED]]

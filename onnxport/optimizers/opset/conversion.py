@@ -52,14 +52,14 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
         return Brought(copy)
     notes = []
     if inlined := inline_functions(copy.ir):
-        notes.append(f"its functions were written out where they are called: {', '.join(inlined)}")
+        notes.append(f"its functions were inlined: {', '.join(inlined)}")
     if opset == "latest":
         brought, why = _newest_that_runs(copy, to)
         return Brought(brought, (*notes, *why))
     brought, remarks = _convert(copy, to)
     if refused := _find_newly_unsupported(brought, copy):
         raise LiftError(
-            f"{len(refused)} of {_count(brought)} nodes would not run at opset {to}, so nothing could prove them",
+            f"{len(refused)} of {_count(brought)} nodes do not run at opset {to}, so they cannot be proven",
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
             fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
         )

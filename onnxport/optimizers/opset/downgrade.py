@@ -49,7 +49,7 @@ def lower(model: ir.Model, to: int) -> list[str]:
         lowering.step(version)
     if refusals := list(dict.fromkeys(lowering.refused.values())):
         raise LiftError(
-            f"{len(refusals)} of {count} nodes cannot be brought from opset {opset} down to {to}",
+            f"{len(refusals)} of {count} nodes cannot be lowered from opset {opset} to {to}",
             refusals=refusals,
         )
     for node in model.graph.all_nodes():
@@ -115,7 +115,9 @@ class _Lowering:
                 return
         if older is None:
             reason = node.metadata_props.get(REFUSED)
-            raise NoForm(reason or f"ONNX has it since opset {version}, and it is made of no other operators")
+            raise NoForm(
+                reason or f"ONNX has it since opset {version}, without a definition in other operators"
+            )
         assert newer is not None
         fit(view, newer, older)
 

@@ -114,7 +114,7 @@ class Node:
     def demand(self, name: str) -> Any:
         """Remove a required attribute and return its value."""
         if name not in self.ir.attributes:
-            raise NoForm(f"its attribute {name!r} is missing, which the model's opset demands")
+            raise NoForm(f"its attribute {name!r} is missing, which the model's opset requires")
         return self.take(name)
 
     def put(self, **attributes: Any) -> None:

@@ -97,7 +97,7 @@ def _refuse_oldest(opset: int) -> None:
     if opset < OLDEST_OPSET:
         raise LiftError(
             f"the model has opset {opset}, older than {OLDEST_OPSET}",
-            why="ONNX Runtime promises nothing for such models, so no lift could be proven",
+            why="ONNX Runtime does not support such models, so the conversion cannot be proven",
             fix="export it again with a newer opset",
         )
 
@@ -164,7 +164,7 @@ def inline_functions(model: ir.Model) -> list[str]:
         common.InlinePass()(model)
     except (ValueError, ir.passes.PassError) as error:
         raise LiftError(
-            "the model's functions cannot be written out where they are called",
+            "the model's functions cannot be inlined",
             why=str(error.__cause__ or error),
             fix="export the model without functions",
         ) from error

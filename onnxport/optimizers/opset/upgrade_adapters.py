@@ -95,7 +95,7 @@ def batch_normalization_spatial(node: Node) -> None:
 def batch_normalization_training(node: Node) -> None:
     """More outputs than y meant training; now `training_mode` does, and saved_mean and saved_var are gone."""
     if any(node.uses_output(index) for index in (3, 4)):
-        raise NoForm("its outputs saved_mean and saved_var are read, which opset 14 has no more")
+        raise NoForm("its outputs saved_mean and saved_var have readers; opset 14 removed them")
     if any(value.name for value in node.ir.outputs[1:]):
         node.drop_outputs(3)
         node.put(training_mode=1)
@@ -117,7 +117,7 @@ def mean_variance_normalization(node: Node) -> None:
 def scan_batch(node: Node) -> None:
     """Scan-8 had a batch in front: now a Scan over the batch, whose body is the Scan over the sequence."""
     if node.input(0) is not None:
-        raise NoForm("it has sequence_lens, and so a length of its own for each entry of the batch")
+        raise NoForm("its sequence_lens give each batch entry its own length")
     body = node.attribute("body")
     options = {"body": body, "num_scan_inputs": node.attribute("num_scan_inputs")}
     if directions := node.attribute("directions"):
@@ -139,7 +139,7 @@ def dropout_mask_type(node: Node) -> None:
         return
     dtype = node.dtype(node.x)
     if dtype is None:
-        raise NoForm(f"its mask is read and the type of its input {node.x.name!r} is not known")
+        raise NoForm(f"its mask has a reader and the type of its input {node.x.name!r} is unknown")
     node.after(1, "Cast", to=int(dtype))
     node.ir.outputs[1].type = ir.TensorType(ir.DataType.BOOL)
 
@@ -210,9 +210,7 @@ def resize_half_pixel_for_nn(node: Node) -> None:
         return
     rounding = _HALF_A_PIXEL_BEFORE.get(node.attribute("nearest_mode", "round_prefer_floor"))
     if rounding is None or node.attribute("mode", "nearest") != "nearest":
-        raise NoForm(
-            "it has tf_half_pixel_for_nn, which newer opsets can say for floor and round_prefer_floor only"
-        )
+        raise NoForm("newer opsets have tf_half_pixel_for_nn for floor and round_prefer_floor only")
     node.put(coordinate_transformation_mode="half_pixel", nearest_mode=rounding)
 
 

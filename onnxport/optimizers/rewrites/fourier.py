@@ -22,7 +22,7 @@ def fourier_transform(node: Rewrite) -> None:
     axis = int(node.constant(2, "its axis").item()) if node.has_input(2) else -2
     inverse, one_sided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     if inverse and one_sided:
-        node.unsupported("is inverse and one-sided at once")
+        node.unsupported("is both inverse and one-sided")
     place, last = axis % len(sizes), len(sizes) - 2
     swap = list(range(last + 1))
     swap[place], swap[last] = last, place
@@ -72,7 +72,9 @@ def _parts(node: Rewrite, signal: ir.Value, *, axis: int) -> list[ir.Value]:
     if node.dtype(signal) != np.float32:
         node.unsupported(f"of {node.dtype(signal)}; only float32 is rewritten")
     if count is None:
-        node.unsupported("does not say whether it has imaginary parts; use --shape NAME=...")
+        node.unsupported(
+            "has a last axis of open size, which decides about imaginary parts; fix it with --shape NAME=..."
+        )
     return [node.op("Gather", signal, np.array(part), axis=axis) for part in range(count)]
 
 

@@ -18,7 +18,9 @@ _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 def qlinear_conv(node: Rewrite) -> None:
     """Convolve int8 or uint8 x and w, with an int32 bias at the scale of their product (ONNX QLinearConv-10)."""
     if node.attribute("channels_last", 0):
-        node.unsupported("images with channels last (channels_last); its float model has them as ONNX does")
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
     x, w = _floats(node, 0), _floats(node, 3, axis=0)
     operands = [x, w]
     if node.has_input(8):
@@ -33,7 +35,7 @@ def qlinear_matmul(node: Rewrite) -> None:
     rank = len(node.shape(node.input(3)))
     for index in (1, 2):
         if node.shape(node.input(index)) not in ((), (1,)):
-            node.unsupported("the rows of its first operand have scales of their own")
+            node.unsupported("the rows of its first operand have separate scales")
     _emit(node, node.op("MatMul", _floats(node, 0), _floats(node, 3, axis=rank - 1)), 6)
 
 
@@ -73,21 +75,25 @@ def softmax(node: Rewrite) -> None:
     x, axis = _floats(node, 0), node.attribute("axis", -1)
     rank = len(node.shape(node.input(0)))
     if node.attribute("opset", 13) < 13 and axis % rank != rank - 1:
-        node.unsupported("sums over several axes; lift the float model to opset 13 before it is quantized")
+        node.unsupported("sums over several axes; lift the float model to opset 13 before quantizing")
     _emit(node, node.op("Softmax", x, axis=axis), 3)
 
 
 @rewrites("com.microsoft::QLinearGlobalAveragePool")
 def global_average_pool(node: Rewrite) -> None:
     if node.attribute("channels_last", 0):
-        node.unsupported("images with channels last (channels_last); its float model has them as ONNX does")
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
     _emit(node, node.op("GlobalAveragePool", _floats(node, 0)), 3)
 
 
 @rewrites("com.microsoft::QLinearAveragePool")
 def average_pool(node: Rewrite) -> None:
     if node.attribute("channels_last", 0):
-        node.unsupported("images with channels last (channels_last); its float model has them as ONNX does")
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     _emit(node, node.op("AveragePool", _floats(node, 0), **{name: node.attribute(name) for name in names}), 3)
 

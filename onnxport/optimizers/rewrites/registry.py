@@ -177,7 +177,7 @@ class Rewrite:
         """Return the constant input at `index`; refuse the node where it is computed at run time."""
         value = self.input(index)
         if value.const_value is None:
-            self.unsupported(f"{what} (input {index}) is computed at run time, and has to be constant")
+            self.unsupported(f"{what} (input {index}) is computed at run time; it must be constant")
         array: Array = value.const_value.numpy()
         return array
 

@@ -32,7 +32,7 @@ def unique(node: Rewrite) -> None:
     else:
         count = sizes[axis]
         if None not in sizes and prod(size or 0 for size in sizes) * (count or 0) > _MOST_COMPARISONS:
-            node.unsupported(f"of {count} slices, which would be compared pair by pair")
+            node.unsupported(f"of {count} slices; comparing all pairs is too much")
         keys = _lexicographic(node, source, axis % len(sizes), len(sizes))
     if count == 0:
         node.unsupported("of nothing")

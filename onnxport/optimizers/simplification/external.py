@@ -68,7 +68,7 @@ def onnxruntime_all(scene: Scene) -> int:
     changes = _run_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
     if changes:
         scene.note(
-            "onnxruntime-all made the model for this processor: elsewhere it may be slower, or not load"
+            "onnxruntime-all optimized the model for this processor: on others it may be slower, or not load"
         )
     return changes
 
@@ -113,10 +113,10 @@ def onnxsim(scene: Scene) -> int:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise MachineError(
-            f"onnxsim was not ready after {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
+            f"onnxsim did not finish within {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
         ) from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         scene.note(f"pass 'onnxsim' did nothing: {said[:200]}")
         return 0
     return _adopt(scene, "onnxsim", path, microsoft=False)
@@ -140,7 +140,7 @@ def _save(scene: Scene, name: str) -> Path | None:
         )
         return None
     if any(node.op_type in _QUANTIZED for node in scene.model.graph.all_nodes()):
-        scene.note(f"pass {name!r} was left out: it would put the Q and DQ of this quantized model elsewhere")
+        scene.note(f"pass {name!r} was left out: it would move the Q and DQ of this quantized model")
         return None
     path = scene.folder / "before-tool.onnx"
     scene.model.save(path)

@@ -56,7 +56,7 @@ def _comparison_type(node: Node) -> ir.DataType | None:
     if dtype is None or not dtype.is_integer():
         return None
     if dtype == ir.DataType.UINT64:
-        raise NoForm("it compares unsigned integers of 64 bits, which its older form cannot")
+        raise NoForm("its older form does not compare unsigned 64-bit integers")
     return dtype if dtype in (_INT32, _INT64) else _INT32 if dtype in _NARROW else _INT64
 
 
@@ -75,11 +75,11 @@ def power(node: Node) -> None:
     base, exponent = (required(node.input(index)) for index in range(2))
     types = node.dtype(base), node.dtype(exponent)
     if types[0] is None or types[1] is None:
-        raise NoForm("the types of its inputs are not known, and before opset 12 they have to be one")
+        raise NoForm("the types of its inputs are unknown; before opset 12 they must be equal")
     if types[0] == types[1] and types[0].is_floating_point():
         return
     if types[0] == _INT64 or types[1] == ir.DataType.UINT64:
-        raise NoForm("it raises 64-bit integers, which its older form cannot")
+        raise NoForm("its older form does not raise 64-bit integers")
     if types[0].is_floating_point():
         node.put_input(1, node.before("Cast", exponent, to=int(types[0])))
         return
@@ -94,5 +94,5 @@ def bitwise_not(node: Node) -> None:
     """Write ~x as -1 - x, equal in two's complement."""
     dtype = node.dtype(node.x)
     if dtype is None or not dtype.is_signed():
-        raise NoForm("it inverts the bits of unsigned integers, for which there is no older operator")
+        raise NoForm("it inverts bits of unsigned integers; no older operator does")
     node.become("Sub", node.constant(-1, dtype), node.x)

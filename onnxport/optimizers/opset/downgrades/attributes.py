@@ -25,7 +25,7 @@ def _moves_back(op_type: str, version: int, name: str, index: int) -> None:
             values = [int(each) for each in np.ravel(array)]
         if op_type.startswith("Reduce") and not values and node.attribute("noop_with_empty_axes", 0):
             if op_type not in _NOTHING_TO_REDUCE:
-                raise NoForm("it reduces no axis, which its older form cannot say")
+                raise NoForm("it reduces no axis, which its older form cannot express")
             node.become("Identity", node.x)
             return
         node.take("noop_with_empty_axes")
@@ -72,9 +72,7 @@ def reshape_zero(node: Node) -> None:
     value = required(node.input(1))
     shape = node.array(value)
     if value.is_graph_input() or (shape is not None and (shape == 0).any()):
-        raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot say")
+        raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot express")
     if shape is None:
-        node.remark(
-            "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0"
-        )
+        node.remark("run-time shapes of Reshape nodes with allowzero are assumed to hold no size of 0")
     node.take("allowzero")

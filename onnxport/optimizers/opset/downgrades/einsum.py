@@ -44,7 +44,7 @@ def _parse(equation: str) -> tuple[list[str], str]:
     given, arrow, result = equation.replace(" ", "").partition("->")
     terms, count = given.split(","), Counter(given.replace(",", ""))
     if "." in equation or any(len(set(term)) < len(term) for term in terms):
-        raise NoForm(f"its equation {equation!r} has an ellipsis or a diagonal, which is not written out")
+        raise NoForm(f"its equation {equation!r} has an ellipsis or a diagonal, which is not supported")
     return terms, result if arrow else "".join(sorted(letter for letter in count if count[letter] == 1))
 
 

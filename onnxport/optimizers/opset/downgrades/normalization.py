@@ -20,9 +20,7 @@ def softmax(node: Node) -> None:
     axis = node.attribute("axis", -1)
     shape = node.shape(node.x)
     if shape is None and axis != -1:
-        raise NoForm(
-            f"the rank of its input {node.x.name!r} is not known, and so whether its axis is the last"
-        )
+        raise NoForm(f"the rank of its input {node.x.name!r} is unknown, so its axis may not be the last")
     if shape is None or all(size == 1 for size in shape[axis % len(shape) + 1 :]):
         node.put(axis=axis)
         return
@@ -79,9 +77,7 @@ def _last_axes(node: Node) -> list[int]:
     axis = node.attribute("axis", -1)
     shape = node.shape(node.x)
     if axis >= 0 and shape is None:
-        raise NoForm(
-            f"the rank of its input {node.x.name!r} is not known, and with it the axes that it works on"
-        )
+        raise NoForm(f"the rank of its input {node.x.name!r} is unknown, and so are its axes")
     return list(range(axis, 0)) if shape is None or axis < 0 else list(range(axis, len(shape)))
 
 
@@ -119,7 +115,7 @@ def dropout(node: Node) -> None:
     if training is not None:
         flag = node.array(training)
         if flag is None or flag.any():
-            raise NoForm("it drops in training (training_mode), which the older form cannot")
+            raise NoForm("its older form has no training_mode")
     node.take("seed")
     rest = [value for value in node.ir.inputs[1:] if value is not None]
     node.ir.resize_inputs(1)

@@ -16,7 +16,7 @@ def quantize_type(node: Node) -> None:
     """Write `output_dtype` as a zero point of that type."""
     dtype = ir.DataType(node.attribute("output_dtype", 0))
     if node.attribute("block_size", 0):
-        raise NoForm("scales of blocks came with opset 21")
+        raise NoForm("block scales came with opset 21")
     scale = node.shape(required(node.input(1)))
     untold = node.input(2) is None and dtype not in (ir.DataType.UNDEFINED, ir.DataType.UINT8)
     if untold and (scale is None or None in scale):
@@ -79,7 +79,7 @@ def quantize_axis(node: Node) -> None:
 def _is_scalar(node: Node, scale: ir.Value) -> bool:
     shape = node.shape(scale)
     if shape is None:
-        raise NoForm("the rank of its scale is not known, and with it whether it is one per channel")
+        raise NoForm("the rank of its scale is unknown: it may be per channel")
     return shape in ([], [1])
 
 
@@ -87,10 +87,8 @@ def _channel_shape(node: Node) -> ir.Value:
     """Return the shape that aligns a number per channel with the node's first input."""
     shape = node.shape(node.x)
     if shape is None:
-        raise NoForm("the rank of its input is not known, and with it where its channels are")
-    node.remark(
-        "scales per channel came with opset 13: they are multiplied by in float32, without integer kernels"
-    )
+        raise NoForm("the rank of its input is unknown, and so is its channel axis")
+    node.remark("scales per channel came with opset 13: they are applied in float32, without integer kernels")
     behind = len(shape) - 1 - node.attribute("axis", 1) % len(shape)
     return node.constant([-1] + [1] * behind)
 

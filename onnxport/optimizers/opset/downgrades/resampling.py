@@ -27,7 +27,7 @@ def resize_axes(node: Node) -> None:
     if keeps_ratio and node.input(3) is not None:
         raise NoForm("keep_aspect_ratio_policy came with opset 18")
     if axes is not None and node.input(1) is not None:
-        raise NoForm("a region of some axes came with opset 18")
+        raise NoForm("a region for some axes came with opset 18")
     counted = _count_from_front(node, axes or ())
     for name in ("antialias", "axes", "keep_aspect_ratio_policy"):
         node.take(name)
@@ -48,7 +48,7 @@ def _count_from_front(node: Node, axes: Sequence[int]) -> list[int]:
     """Return the axes counted from the front."""
     shape = node.shape(node.x)
     if shape is None and min(axes, default=0) < 0:
-        raise NoForm("the rank of its input is not known, and its axes are counted from the back")
+        raise NoForm("the rank of its input is unknown, and its axes are counted from the back")
     return [axis if axis >= 0 else axis + len(shape or ()) for axis in axes]
 
 
@@ -75,7 +75,7 @@ def grid_sample(node: Node) -> None:
 def roi_align(node: Node) -> None:
     """Drop the coordinate mode; only the corner-based one has an older form."""
     if node.attribute("coordinate_transformation_mode", "half_pixel") != "output_half_pixel":
-        raise NoForm("its coordinates are those of pixels' centres (half_pixel), which came with opset 16")
+        raise NoForm("half_pixel coordinates came with opset 16")
     node.take("coordinate_transformation_mode")
 
 

@@ -17,7 +17,7 @@ def attention(node: Rewrite) -> None:
     """Rewrite self-attention that projects its input; the weights hold queries, keys and values side by side."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
         node.unsupported(
-            "turns by position or writes into a shared buffer; export attention as plain operators"
+            "rotates by position or writes into a shared buffer; export attention as plain operators"
         )
     node.ignore("rotary_embedding_dim")  # of do_rotary
     heads, x = node.attribute("num_heads"), node.input(0)
@@ -49,7 +49,7 @@ def multi_head_attention(node: Rewrite) -> None:
     q, k, v = (node.input(index) for index in range(3))
     ranks = [len(node.shape(each)) for each in (q, k, v)]
     if ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
-        node.unsupported("its queries, keys and values are packed into one tensor; export them apart")
+        node.unsupported("its queries, keys and values are packed into one tensor; export them separately")
     sizes = [node.shape(q)[2], node.shape(k)[2], node.shape(v)[2]]
     if ranks[1] == 4:
         sizes[1:] = [(node.shape(each)[3] or 0) * heads for each in (k, v)]
@@ -58,7 +58,7 @@ def multi_head_attention(node: Rewrite) -> None:
     known = [size or 0 for size in sizes]
     if node.has_input(3):
         if ranks[1] == 4:
-            node.unsupported("adds a bias to keys that come by heads")
+            node.unsupported("adds a bias to keys that are split by heads")
         biases = node.op("Split", node.input(3), np.array(known), outputs=3, axis=0)
         q, k, v = (node.op("Add", each, bias) for each, bias in zip((q, k, v), biases, strict=True))
     q = _by_heads(node, q, heads, known[0])
@@ -74,9 +74,7 @@ def multi_head_attention(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::GroupQueryAttention")
 def group_query_attention(node: Rewrite) -> None:
-    node.unsupported(
-        "writes into its cache at places that are known only at run time; export attention as plain operators"
-    )
+    node.unsupported("writes into its cache at run-time positions; export attention as plain operators")
 
 
 def _by_heads(node: Rewrite, x: ir.Value, heads: int, size: int) -> ir.Value:
@@ -111,13 +109,13 @@ def _mask(node: Rewrite, index: int, k: ir.Value) -> ir.Value:
     if rank == 1:
         batch, length = node.input(0).shape, mask.shape
         if batch is None or length is None or batch[0] != length[0]:
-            node.unsupported("its mask is a vector that is not clearly one length for each row of the batch")
+            node.unsupported("its mask is a vector, but not known to hold one length per batch row")
         lengths = node.op("Unsqueeze", mask, np.array([1]))
         open_ = node.op("Less", _positions(node, k), lengths)
     elif rank in (2, 3):
         open_ = node.op("Greater", mask, np.int32(0))
     else:
-        node.unsupported(f"its mask has {rank} axes; masks for keys and for pairs are taken")
+        node.unsupported(f"its mask has {rank} axes; only masks for keys and for pairs are supported")
     value = node.attribute("mask_filter_value", _MASKED)
     addend = node.op("Where", open_, np.float32(0), np.float32(value))
     return node.op("Unsqueeze", addend, np.array([1] if rank == 3 else [1, 2]))

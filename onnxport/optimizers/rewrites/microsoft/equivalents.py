@@ -69,7 +69,7 @@ def cdist(node: Rewrite) -> None:
     """Compute the distance of each row of a from each row of b."""
     metric = node.attribute("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
-        node.unsupported(f"the metric {metric!r}; euclidean ones are computed")
+        node.unsupported(f"the metric {metric!r}; only euclidean ones are supported")
     a, b = (
         node.op("Unsqueeze", node.input(0), np.array([1])),
         node.op("Unsqueeze", node.input(1), np.array([0])),

@@ -48,9 +48,11 @@ def matmul_nbits(node: Rewrite) -> None:
     bits, block = node.attribute("bits", 4), node.attribute("block_size")
     rows, columns = node.attribute("N"), node.attribute("K")
     if bits not in (4, 8) or node.attribute("weight_prepacked", 0):
-        node.unsupported(f"weights of {bits} bits in a layout of its own; weights of 4 and 8 bits are read")
+        node.unsupported(
+            f"weights of {bits} bits, or prepacked ones; only plain weights of 4 and 8 bits are supported"
+        )
     if node.has_input(4):
-        node.unsupported("its columns are in an order of their own (g_idx); quantize without act_order")
+        node.unsupported("its columns are reordered (g_idx); quantize without act_order")
     blocks = -(-columns // block)
     weights = _unpack(node.constant(1, "its weights").reshape(rows, blocks, -1), bits)
     scales = node.constant(2, "its scales").reshape(rows, blocks)
@@ -98,7 +100,7 @@ def gather_block_quantized(node: Rewrite) -> None:
     numbers = _unpack(table, bits) if packed else table
     columns = numbers.shape[1]
     if columns % block:
-        node.unsupported(f"rows of {columns} in blocks of {block}, which do not fill them")
+        node.unsupported(f"rows of {columns} that blocks of {block} do not fill")
     if packed:
         points = _zero_points(node, 3, scales.shape, bits)
     else:

@@ -19,7 +19,7 @@ def rotary_embedding(node: Rewrite) -> None:
     if width is None or features is None:
         node.unsupported("its number of features is open; fix it with --shape NAME=...")
     if turned and not heads:
-        node.unsupported("turns a part of the features of an unknown number of heads; say num_heads")
+        node.unsupported("rotates part of the features of an unknown number of heads; set num_heads")
     size = features // heads if len(shape) == 3 and heads else (features if len(shape) == 4 else 2 * width)
     merged = len(shape) == 3
     if merged:  # [batch, position, heads * size] -> [batch, heads, position, size]

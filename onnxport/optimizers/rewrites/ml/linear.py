@@ -36,7 +36,7 @@ def linear_classifier(node: Rewrite) -> None:
         node.emit(scores.transform(node, total, transform), 1)
         return
     if len(labels) != 2 or transform not in ("NONE", "LOGISTIC"):
-        node.unsupported(f"has one score for {len(labels)} classes, with the transform {transform}")
+        node.unsupported(f"has one score for {len(labels)} classes and the transform {transform}")
     is_second = node.op("Squeeze", node.op("Greater", total, np.float32(0)), np.array([1]))
     node.emit(scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), labels), 0)
     if transform == "LOGISTIC":
@@ -47,7 +47,7 @@ def linear_classifier(node: Rewrite) -> None:
 def _product(node: Rewrite, rows: int) -> ir.Value:
     x, coefficients = scores.matrix(node, 0), np.asarray(node.attribute("coefficients", ()), np.float32)
     if not rows or coefficients.size % rows:
-        node.unsupported(f"has {coefficients.size} coefficients for {rows} rows of them")
+        node.unsupported(f"has {coefficients.size} coefficients, which do not fill {rows} rows")
     weights: Array = coefficients.reshape(rows, -1)
     intercepts = np.asarray(node.attribute("intercepts", ()), np.float32)
     if intercepts.size != rows:

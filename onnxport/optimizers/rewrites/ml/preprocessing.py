@@ -96,7 +96,7 @@ def feature_vectorizer(node: Rewrite) -> None:
     sizes = node.attribute("inputdimensions", ())
     shapes = [node.shape(part) for part in parts]
     if any(len(shape) != 2 for shape in shapes) or [shape[-1] for shape in shapes] != list(sizes):
-        node.unsupported("joins inputs that have other sizes than it declares")
+        node.unsupported("has inputs of other sizes than it declares")
     node.emit(node.op("Concat", *(_float32(node, part) for part in parts), axis=1))
 
 
@@ -106,7 +106,7 @@ def one_hot_encoder(node: Rewrite) -> None:
     if node.attribute("cats_strings"):
         node.unsupported(f"its categories are strings, {_STRINGS}")
     if not node.attribute("zeros", 1):
-        node.unsupported("fails on categories that it does not know (zeros=0); export it to ignore them")
+        node.unsupported("fails on unknown categories (zeros=0); export it so that it ignores them")
     x, categories = node.input(0), np.asarray(node.attribute("cats_int64s", ()), np.int64)
     if node.dtype(x) != np.int64:
         x = node.op("Cast", x, to=ir.DataType.INT64)

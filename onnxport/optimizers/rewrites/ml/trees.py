@@ -97,13 +97,13 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     if node.dtype(x) == np.float64:
         # 4.7 is no float32; the nearest one may be the threshold itself.
         node.unsupported(
-            "takes float64, which float32 may put on another side of a threshold; export it for float32"
+            "takes float64: rounded to float32 a value may cross a threshold; export it for float32"
         )
     *_, features = node.shape(x)
     if features is None:
         node.unsupported("its number of features is open; fix it with --shape NAME=...")
     if max(forest.features) >= features:
-        node.unsupported(f"asks for feature {max(forest.features)} of {features}")
+        node.unsupported(f"reads feature {max(forest.features)} of {features}")
     depth = forest.depth
     if depth > _MAX_DEPTH:
         node.unsupported(f"a tree of depth {depth}; at most {_MAX_DEPTH} levels are unrolled")
@@ -255,14 +255,14 @@ def _binary(
 ) -> tuple[ir.Value, ir.Value]:
     """Score two classes; often only one has weights, and its score is the second class's."""
     if table.ever[1] and not table.always[1]:
-        node.unsupported("has two classes, of which the second has a score for some leaves only")
+        node.unsupported("has scores of the second of two classes in some leaves only")
     single = len({target for _, target, _ in forest.weights}) == 1
     positive = all(weight >= 0 for _, _, weight in forest.weights)
     first, second = (node.op("Slice", total, np.array([k]), np.array([k + 1]), np.array([1])) for k in (0, 1))
     if table.ever[1]:
         return _two_scores(node, first, second, labels, base, transform, (single, positive))
     if base.size == 2:
-        node.unsupported("has base values for two classes, of which one has weights")
+        node.unsupported("has base values for two classes, but weights for one")
     if base.size == 1:
         first = node.op("Add", first, base)
     if transform == "PROBIT":
