@@ -1,9 +1,7 @@
 """BF16: weights stored as bfloat16 behind a Cast to float32, and computed in float32.
 
-Weights only, because ONNX Runtime's CPU computes nothing in bfloat16: of 50 operators that it has there (1.31) all but
-the norms move values, there is no Add, MatMul or Conv, and unlike for float16 it casts to float32 of itself for none.
-ONNX has no Conv, pooling or LSTM in bfloat16 before opset 22 either. What is stored here runs everywhere, half as
-large and as fast as before: ONNX Runtime folds the Casts when it loads the file.
+Weights only: ONNX Runtime's CPU (1.31) has no Add, MatMul or Conv in bfloat16, and ONNX has no Conv, pooling or
+LSTM in it before opset 22. The file is half as large and as fast as before: ONNX Runtime folds the Casts on load.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Constant folding: nodes that depend on no run-time input are computed once, by ONNX Runtime.
 
-A node is folded only when all its inputs are constants. The dimensions of a value whose shape is fully
-known count as constants too: they follow from the signature, not from the data.
+Dimensions of a fully known shape count as constants: they follow from the signature, not from the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Composite operators replaced by simpler ONNX operators, for all targets alike.
 
-What has a rewriting of ours (rewritings) goes by that. ONNX defines many operators as functions
-of simpler ones (Softplus, ReduceL2, GroupNormalization, ...). Such an operator that the target does not hold natively
-is replaced by that very definition, taken from the schema.
+A rewriting of ours comes first (rewrites/). Else the operator is replaced by ONNX's own function definition from
+the schema (Softplus, ReduceL2, GroupNormalization, ...).
 """
 
 from __future__ import annotations
@@ -20,12 +19,9 @@ from onnxport.optimizers.rewrites.registry import REASON, rewrite, rewritten_ops
 
 
 def decompose(model: Model, native: Collection[str]) -> list[str]:
-    """Rewrite, once, operators outside `native` that have a rewriting or a definition as an ONNX function.
+    """Replace, once, operators outside `native` by their rewriting or definition; return their names, sorted.
 
-    Returns their names, sorted.
-
-    A definition may use further composite operators, which need the element types of its values to be inferred
-    before they can be expanded in turn.
+    Composite operators inside a definition need inferred types before the next call expands them.
     """
     rewritten = rewrite(model, native)
     found = _definitions(model, native)

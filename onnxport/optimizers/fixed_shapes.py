@@ -15,7 +15,7 @@ from onnxport.optimizers.shape_inference import drop_declared, infer, pin_inputs
 def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     """Fix open dimensions of the inputs in place and infer the other shapes again.
 
-    An output of which inference learns nothing keeps the shape that it declares, with what is fixed now put in.
+    An output that inference cannot follow keeps its declared shape, with the fixed sizes put in.
 
     Returns:
         A sentence on what was fixed; none where nothing was.

@@ -1,7 +1,7 @@
 """Shapes in and behind Loop, which ONNX's inference does not follow: a state may change its size in every step.
 
-Assumed first is that it changes none; a dimension for which the body then gives another size is open, and so on
-until the body's results have the sizes that were assumed of its inputs.
+At first no size is assumed to change. A dimension for which the body returns another size becomes open, until the
+assumptions and the inferred results agree.
 """
 
 from __future__ import annotations

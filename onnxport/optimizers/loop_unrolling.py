@@ -1,7 +1,6 @@
 """Unrolling of loops whose state changes its shape, for targets whose loops keep shapes.
 
-Only where nothing else can be done: the number of steps is a constant and small, and a state starts empty, or has
-other sizes or another number of dimensions after a step.
+Only loops with a small constant number of steps whose state starts empty or has another shape after a step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a user may set about an optimization: YAML keys, command line options and keyword arguments are this one model.
+"""Options of `optimize`: YAML keys, command line options and keyword arguments come from this one model.
 
-Light on purpose, since every `--help` imports it: a field's description is its help text.
+Every `--help` imports this module: keep it light. A field's description is its help text.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """QuantizeLinear and DequantizeLinear moved next to each other, the form in which targets take quantized models.
 
-Exporters and quantizers write the same network in several ways; each rule here keeps every answer bit for bit:
+Exporters and quantizers write the same network in several ways. Each rule keeps every answer bit for bit:
 
-- What only moves quantized numbers moves the floats that they stand for: Q -> Reshape -> DQ becomes
-  Q -> DQ -> Reshape -> Q -> DQ, of one scale throughout.
-- A quantized result that is more than a DequantizeLinear's operand is quantized twice: once for the integer kernels,
-  once, from there, for whoever else wants the numbers.
-- Weights that are moved behind their DequantizeLinear are moved before it, where folding reaches them.
-- Quantized inputs of the graph are put on their grid once more as floats, for the integer kernels behind them.
-- The operands of a Concat whose result is quantized are quantized as it is.
-- Numbers that are read on another grid than they were made on are multiplied and shifted as that does.
+- A node that moves quantized numbers moves floats instead: Q -> Reshape -> DQ becomes Q -> DQ -> Reshape -> Q ->
+  DQ.
+- A quantized result with readers other than DequantizeLinear is quantized again for these.
+- Weights moved behind their DequantizeLinear are moved before it, where folding reaches them.
+- Quantized graph inputs get Q and DQ behind their DQ, for the integer kernels.
+- Operands of a Concat whose result is quantized are quantized on its grid.
+- Numbers read on another grid than their own are multiplied and shifted.
 """
 
 from __future__ import annotations

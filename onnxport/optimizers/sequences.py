@@ -1,7 +1,7 @@
 """Sequences and optionals of known content, replaced by the tensors in them.
 
-torch writes x.split(n)[i] as SplitToSequence and SequenceAt, and joins what a list holds by ConcatFromSequence. Where
-every position and length is known the list is nothing but names for tensors, and no target needs to have lists.
+torch writes x.split(n)[i] as SplitToSequence and SequenceAt, and joins lists by ConcatFromSequence. With known
+positions and lengths no target needs lists.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Partial evaluation of shape arithmetic when some dimensions are open.
 
-Shape of [N, 3, 320, 320] is not a constant, but its element 2 is. Exporters compute sizes, ranges and
-grids from such elements; a value that turns out to be fully known here can be folded like any constant, and a
-Reshape whose target is known in part gives its result a rank and most of its dimensions.
-Elements lie side by side in an object array: numbers, symbols ("N") that are only passed on, None for unknown.
+Shape of [N, 3, 320, 320] is not a constant, but its element 2 is. A value whose elements are all known can be
+folded; a Reshape target known in part gives a rank and most dimensions. Elements are an object array of numbers,
+symbols ("N") and None for unknown.
 """
 
 from __future__ import annotations

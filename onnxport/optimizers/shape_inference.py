@@ -1,8 +1,7 @@
 """Shape inference: the user's sizes put into the graph, every other shape inferred anew.
 
-The shapes that a file declares for its intermediate values are dropped: exporters and older simplifiers leave
-stale ones behind (a static batch in a model whose batch is open), and a converter that believes them writes a
-model that fails on the second size it meets.
+Declared shapes of intermediate values are dropped: exporters and older simplifiers leave stale ones, such as a
+static batch in a model with an open batch.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ KNOWN_DOMAINS = frozenset(
 
 
 def drop_declared(model: Model) -> None:
-    """Drop the shape of every node result; element types stay.
-
-    Of an operator of another domain the declared shape is all there is, since nobody can infer it.
-    """
+    """Drop the shape of every node result, except of operators of unknown domains; element types stay."""
     for graph in model.ir.graphs():
         for node in graph:
             if node.domain in KNOWN_DOMAINS:
@@ -63,10 +59,7 @@ def drop_declared(model: Model) -> None:
 
 
 def drop_value_info(model: Model) -> None:
-    """Drop shape and element type of the values inside the graphs, which follow from the rest.
-
-    Of an operator of another domain they stay, as in `drop_declared`.
-    """
+    """Drop shape and element type of the values inside the graphs, except of operators of unknown domains."""
     for graph in model.ir.graphs():
         outputs = set(graph.outputs)
         for node in graph:
@@ -79,8 +72,7 @@ def drop_value_info(model: Model) -> None:
 def infer(model: Model) -> bool:
     """Run ONNX's shape inference with data propagation, extended for Loop and for Reshape targets known in part.
 
-    Returns whether it learned anything. What cannot be inferred stays unknown, it is no error: a lowering that
-    needs it refuses its node.
+    Returns whether it learned anything. An unknown shape is no error: a lowering that needs it refuses its node.
     """
     _copy_small_constants(model)
     loops = LoopShapes(model)

@@ -1,8 +1,8 @@
 """BatchNormalization with parameters that float16 holds.
 
-Variances of 1e-9 and of 1e6 are common; what the operator does with them is scale and shift, by numbers of common
-sizes. Behind a convolution that nobody else reads these go into its weights, before they are rounded; elsewhere they
-become the operator's own scale and bias, with mean 0 and variance 1.
+Variances of 1e-9 and of 1e6 are common, but scale and shift are of common sizes. They are folded into a Conv
+without other readers before its weights are rounded; elsewhere they become the operator's scale and bias, with mean
+0 and variance 1.
 """
 
 from __future__ import annotations

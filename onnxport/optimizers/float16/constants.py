@@ -45,8 +45,8 @@ def beyond_range(tensor: ir.TensorProtocol) -> float:
 def to_half(values: Array) -> Array:
     """Round to float16: finite numbers stay finite, and a single nonzero number does not become 0.
 
-    -3.4e38 in a mask would become -inf, and a row of them NaN behind a Softmax; an epsilon that became 0 would divide
-    by it. The judge's reference rounds alike (validate/rounded_reference.py).
+    A mask's -3.4e38 as -inf would give NaN behind Softmax, and an epsilon of 0 a division by 0.
+    validate/rounded_reference.py rounds alike.
     """
     if values.size == 1:
         held = _finite(values)

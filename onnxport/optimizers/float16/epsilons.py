@@ -1,9 +1,8 @@
-"""Numbers too small for float16, and what must be computed in float32 because of them.
+"""Numbers too small for float16, and the nodes that need float32 because of them.
 
-1e-6 added to a variance keeps a division finite; the float16 next to it that every processor keeps is 6e-5, which would
-be another function. So such a node computes in float32, and so does what takes its root, its logarithm or divides by
-it, until the result is of a size again that float16 holds. A learned bias of 1e-5 that no such operator reads is none:
-islands.py looks at what it is added to.
+1e-6 added to a variance keeps a division finite; the nearest float16 that every processor keeps is 6e-5, another
+function. The node computes in float32, and so do the root, logarithm or division behind it. A learned bias of 1e-5
+without such a reader does not count; islands.py compares it with the values that it is added to.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Float32 islands: nodes of a float16 program that compute in float32 (docs/coreml.md).
 
-A node does if a value that it reads or makes is one that float16 does not hold well, or if it goes beyond float16 on
-the way to a result that does not:
+A node is one if a value that it reads or computes is:
 
 - larger than half of float16's largest number on the samples: other inputs may go further;
-- not 0, and smaller than float16's least normal number everywhere;
-- moved by an epsilon that float16 does not hold (epsilons.py), or by one that is not small beside it;
-- integers beyond 2048, from a Cast, and what is computed from them: positions and offsets;
-- squares that are so large, on the way to a norm;
+- not 0, and below float16's least normal number everywhere;
+- shifted by an epsilon that float16 does not hold (epsilons.py), or by one that is not small beside it;
+- an integer beyond 2048, from a Cast, or computed from such: positions and offsets;
+- a sum of such large squares, inside a norm.
 
-and with `mixed` also where a small error becomes a large one: powers, logarithms, norms, long sums.
+With `mixed` also nodes that amplify errors: powers, logarithms, norms, long sums.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Operators in float16: their schemas, and a table where these allow more than is accurate.
 
-ONNX Runtime's CPU has kernels in float16 for what moves values, and few for arithmetic. That decides nothing here: for
-the others it casts to float32 and back itself, of whatever operator it has in float32.
+ONNX Runtime's CPU kernels do not matter here: where it has none in float16, it casts to float32 and back by itself.
 """
 
 from __future__ import annotations
@@ -61,9 +60,8 @@ class Float16Ports:
 
 
 def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Ports:
-    """Return what of `node` can be float16; nothing of an operator without a known schema.
-
-    Of If, Loop and Scan every tensor can.
+    """Return what of `node` can be float16: every tensor of If, Loop and Scan; nothing of an operator without a
+    known schema.
     """
     operands = [i for i, value in enumerate(node.inputs) if is_float(value)]
     results = [i for i, value in enumerate(node.outputs) if is_float(value)]

@@ -45,10 +45,9 @@ def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
 
 
 def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict[str, float]:
-    """Return `peaks` in which a selection between values and constants beyond float16 has the peak of the
-    values.
+    """Return `peaks` in which a selection between values and constants beyond float16 has the peak of the values.
 
-    The constants are clamped: the answer to a Where of -3.4e38 is the largest number of float16, and no overflow.
+    These constants are clamped: a Where of -3.4e38 does not overflow.
     """
     found, masked = dict(peaks), set[ir.Value]()
     for node in nodes:

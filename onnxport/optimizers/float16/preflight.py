@@ -1,6 +1,6 @@
 """The pre-flight of a float16 conversion: the magnitude of every value on samples, measured with ONNX Runtime.
 
-Runs in a process of its own, which ends before the conversion starts: the two would lie in memory together.
+It runs in a subprocess that ends before the conversion starts, so that the two do not share memory.
 """
 
 from __future__ import annotations

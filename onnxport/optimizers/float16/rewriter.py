@@ -1,7 +1,7 @@
 """The rewriting of a graph to float16: types, constants, and a Cast wherever the two precisions meet.
 
-Every value keeps its name in the precision that its node computes in; an output of the model that is float32 and comes
-from a float16 node is that node's result cast, and the result is called `<name>/half`.
+Every value keeps its name in its node's precision. A float32 output of a float16 node is a Cast of its result,
+which is named `<name>/half`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The largest magnitude of every float value of a graph, as scalars that leave it: branches and loop bodies included.
+"""Nodes that compute the largest magnitude of every float value in a graph, branches and loop bodies included.
 
-A branch or a body gives the peaks of its values as further results: an If has zeros for those of the branch not taken,
-a Loop and a Scan gather one of every step.
+A branch or body returns the peaks as further results: zeros for the branch not taken, one per step for Loop and
+Scan.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Conversion of a model to another opset, newer (`lift`) or older (`lower`); `brought_to` is the whole step.
 
-Adapters of our own and not `onnx.version_converter`: that one serializes the weights, and of 111 old forms in our
-tests it refused 7, got 11 wrong and wrote 8 that do not load (version 1.23: Hardmax, Resize-10, Clip and Pad of other
-types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Scan and more).
+Not `onnx.version_converter` (1.23): it serializes the weights, and of 111 old forms in our tests it refuses 7,
+converts 11 wrongly and writes 8 that do not load.
 """
 
 from onnxport.optimizers.opset.conversion import Brought, brought_to

@@ -30,8 +30,7 @@ class Brought:
 def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
     """Return a copy of `model` at `opset`; "latest" is the newest at which ONNX Runtime runs its nodes.
 
-    The weights are shared. A file's own functions are inlined unless nothing changes; imports of other domains stay
-    as they are.
+    The weights are shared. The file's own functions are inlined if anything changes; imports of other domains stay.
 
     Raises:
         LiftError: nodes that have no form there, or none that ONNX Runtime runs.

@@ -1,8 +1,8 @@
 """Lowering of a model to an older opset, version by version, from the newest down.
 
-A node whose operator changed with a version is rewritten by a lowering of ours (`downward/`) or held against the
-older schema, which drops what says nothing new. An operator that is not there before is replaced by ONNX's own
-definition of it, whose nodes are then lowered in turn; so is one whose older form cannot say what the node does.
+A node whose operator changed is rewritten by a lowering (downgrades/) or checked against the older schema. An
+operator that the older version lacks, or whose older form cannot express the node, is replaced by ONNX's definition
+of it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ _OLDEST_IR = 4  # below, every initializer is an input as well
 def lower(model: ir.Model, to: int) -> list[str]:
     """Lower the default domain's opset of `model` to `to`, in place, subgraphs included.
 
-    A model that is at `to` or older, or uses no ONNX operator, is left as it is. Values keep their names and weights
-    are not touched. The IR version falls to the oldest that holds what the model imports. After a LiftError the model
-    is half lowered and good for nothing.
+    Names and weights stay. A model at `to` or older, or without ONNX operators, is left alone. The IR version falls
+    to the oldest that holds the imports. After a LiftError the model is unusable.
 
     Returns:
         What the user should know of the result.

@@ -24,7 +24,7 @@ _HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' 
 def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
     """Rewrite operators that `to` lacks as formulas, where there are such; return the model's opset afterwards.
 
-    Formulas are in the forms of the canonical opset, to which an older model is lifted for them.
+    Formulas use the canonical opset, to which an older model is lifted first.
     """
     beyond = {
         node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)

@@ -1,8 +1,7 @@
 """Nodes that ONNX Runtime would refuse to load.
 
-It is asked, not looked up: new versions of operators get kernels late (1.31 has none for RoiAlign-22), and which is
-another matter in every release. What it is asked about is a graph of one node for every kind of node there is, without
-a weight.
+Each release lacks other kernels of new operator versions (1.31 lacks RoiAlign-22), so ONNX Runtime loads a probe:
+one node of each kind, without weights.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ def newest_opset(limit: int) -> int:
 def find_unsupported(model: ir.Model) -> dict[ir.Node, str]:
     """Return the nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
 
-    Nodes whose types cannot be told are taken for good, and so are those that hold graphs: there are kernels for
-    If, Loop and Scan of every opset and type.
+    Nodes of unknown types pass, and nodes with subgraphs: If, Loop and Scan have kernels for every opset and type.
     """
     opset = default_domain(model.opset_imports)
     kinds = _kinds(model, infer_types(model)) if opset is not None else {}

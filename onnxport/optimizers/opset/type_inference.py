@@ -46,8 +46,8 @@ class InferredTypes:
 def infer_types(model: ir.Model) -> InferredTypes:
     """Infer types and shapes of all values from the graph's inputs.
 
-    The shapes that a file declares for its intermediates are often wrong, and a rewrite that relied on one
-    would be too. Declared types stay: after an operator that ONNX does not know they are all there is.
+    Declared shapes of intermediates are often wrong and not used. Declared types are: behind an unknown operator
+    there is nothing else.
     """
     proto = ir.to_proto(bare(model))
     try:

@@ -45,9 +45,8 @@ _KNOWN_EARLIER = {"LayerNormalization", "MeanVarianceNormalization", "Thresholde
 def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
     """Raise the default domain's opset of `model` to `to`, in place, subgraphs included.
 
-    A model that is at `to` or newer, or uses no ONNX operator, is left as it is. Values keep their names and
-    weights are not touched. The IR version rises to the oldest that holds the opset. After a LiftError the
-    model is half lifted and good for nothing.
+    Names and weights stay. A model at `to` or newer, or without ONNX operators, is left alone. The IR version rises
+    to the oldest that holds the opset. After a LiftError the model is unusable.
 
     Returns:
         The op types that were rewritten, as the model spelled them, sorted, each once.
@@ -105,7 +104,7 @@ def _refuse_oldest(opset: int) -> None:
 def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.Node, str]]:
     """Yield default-domain nodes that ONNX did not define at `opset` but does at `to`, or that were removed.
 
-    A name that ONNX never had, as ONNX Runtime's SimplifiedLayerNormalization, means the same at any opset.
+    A name that ONNX never had, as SimplifiedLayerNormalization, means the same at any opset.
     """
     for node in model.graph.all_nodes():
         op = node.op_type

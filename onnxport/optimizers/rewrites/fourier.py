@@ -108,8 +108,8 @@ def _transform(
 def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return cosine and sine of 2 pi n k / length as [used, bins].
 
-    Angles are counted in quarters of 1 / length turns and brought into the first quadrant as integers: zeros
-    become exactly 0 there, and the angle of a large product would be lost in float32.
+    Angles are integers, in quarters of 1 / length turns, reduced to the first quadrant: zeros become exactly 0, and
+    float32 would lose the angle of a large product.
     """
     rows, columns = (node.op("Cast", arange(node, limit), to=_INT32) for limit in (used, bins))
     product = node.op(

@@ -20,7 +20,7 @@ _LARGEST = 255
 def dynamic_quantize_linear(node: Rewrite) -> None:
     """Quantize to uint8 over the range of x and 0 (ONNX DynamicQuantizeLinear-11).
 
-    ONNX's definition divides by zero where x is 0 throughout; ONNX Runtime takes the scale 1 then.
+    For x = 0 ONNX's definition divides by zero; ONNX Runtime uses scale 1.
     """
     node.is_exact = True  # the scale and the zero point are of the range as it is
     x, zero = node.input(0), np.float32(0)
@@ -39,8 +39,8 @@ def dynamic_quantize_linear(node: Rewrite) -> None:
 def conv_integer(node: Rewrite) -> None:
     """Convolve (x - zero point) with (w - zero point) in int32 (ONNX ConvInteger-10).
 
-    A float convolution is exact while no sum can pass 2^24. Where one could, x is taken in pieces of so few bits
-    that none does, and the results are put together as integers.
+    A float convolution is exact while no sum exceeds 2^24. Otherwise x is split into pieces of fewer bits, and the
+    results are added as integers.
     """
     node.is_exact = True
     x = _subtract_zero_point(node, 0, 2)

@@ -1,7 +1,7 @@
 """Operators on quantized tensors (QLinearConv, QLinearAdd, ...) as float ones between pairs of Q and DQ.
 
-ONNX and com.microsoft define each as: its operands dequantized, the float operator, the result quantized. Said so, one
-form of quantized models is left for every target (quantization.py), which finds the integer kernels in it again.
+That is how ONNX and com.microsoft define them. Targets then have one form of quantized models (qdq.py), in which
+they find the integer kernels.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The registry of rewritings into ONNX operators, and the node as a rewriting sees it.
 
-ONNX's own function definitions serve most composite operators (decomposition.py). Written here are those of other
-domains and of ONNX's own that have no definition (vision/ and others), and those whose definition is worse than what
-can be said with more knowledge of the node. Formulas are written with terms.py. Every target shares them, and ONNX
-Runtime's own kernels are what they are tested against.
+Rewritings exist for operators of other domains, for ONNX's own without a function definition, and where a
+definition can be improved on. Formulas are written with terms.py. Tests compare them with ONNX Runtime's kernels.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class NotYet(Exception):
 def rewrites(*ops: str, form: Callable[[ir.Node], bool] | None = None) -> Callable[[Rewriting], Rewriting]:
     """Register the decorated function for `ops`; other domains than ONNX's own are written "domain::Op".
 
-    With a `form` it is for the nodes alone that have it, even where the target holds the operator.
+    With a `form` it applies only to nodes of that form, even if the target has the operator.
     """
 
     def register(function: Rewriting) -> Rewriting:
@@ -68,7 +66,7 @@ def rewritten_ops() -> frozenset[str]:
 def rewrite(model: Model, native: Collection[str], only: Collection[str] | None = None) -> list[str]:
     """Rewrite, once, the nodes outside `native` that have a rewriting; return their operators, sorted.
 
-    A node that cannot be rewritten stays, and notes the reason.
+    A node that cannot be rewritten stays and carries the reason.
 
     Args:
         only: leaves all other operators alone, whatever their form.

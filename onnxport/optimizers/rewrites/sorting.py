@@ -20,8 +20,8 @@ _MOST_COMPARISONS = 2**26
 def unique(node: Rewrite) -> None:
     """Find the distinct elements, or slices along an axis, with positions and counts (ONNX Unique-11).
 
-    Sorted, equal ones lie together: where one differs from that before it a group starts. A stable sort keeps
-    the first occurrence first in its group.
+    After sorting, a group starts where an element differs from the one before. A stable sort keeps the first
+    occurrence first.
     """
     source, axis = node.input(0), node.attribute("axis")
     sizes = node.shape(source)

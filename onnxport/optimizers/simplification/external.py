@@ -1,7 +1,7 @@
 """Simplifiers of others as passes: ONNX Runtime's offline optimizer, and onnxsim if installed.
 
-Each reads a file and writes one. What comes back is held against what went in: nodes in their order, the signature, no
-domain that was not asked for, and fewer nodes, or else it is dropped.
+Each reads a file and writes one. The result is dropped unless it is sorted, has the signature, fewer nodes and no
+unexpected domain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The model that passes edit, and the edits that they share.
 
-A rewriting mostly changes the last node of its pattern in place, which so keeps its results and their names; what the
-pattern's other nodes computed is removed when nothing reads it any more.
+A rewriting mostly changes the last node of its pattern in place, which keeps its results and their names; unused
+nodes are swept later.
 """
 
 from __future__ import annotations
@@ -162,9 +162,8 @@ def integers(value: ir.Value | None) -> list[int] | None:
 
 
 def axes_of(node: ir.Node, index: int = 1, name: str = "axes") -> list[int] | None:
-    """Return axes given as an attribute or, in newer opsets, as a constant operand; None if they are computed.
-
-    An empty list where it has none of either.
+    """Return axes given as an attribute or, in newer opsets, as a constant operand; None if computed, empty if
+    absent.
     """
     if name in node.attributes:
         return [int(each) for each in node.attributes[name].as_ints()]
@@ -219,8 +218,8 @@ def rewrite(
 def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
     """Remove a node whose result `index` is `source`; its other results must have no readers.
 
-    Returns 0 and changes nothing where the result is an output and `source` cannot take its name: another output, an
-    input, a constant, or a value of the graph around.
+    Returns 0 and changes nothing where the result is a graph output whose name `source` cannot take: it is another
+    output, an input, a constant, or a value of an outer graph.
     """
     result, graph = node.outputs[index], node.graph
     if source is None or source is result or not isinstance(graph, ir.Graph):

@@ -1,7 +1,7 @@
 """Scales by one number folded into a weight near by.
 
-Between the two may lie what any scale passes through: views, Transpose, another Mul, and the Add of a constant, which
-is scaled too. A weight of fewer bits that is written out as Mul(Cast(integers), scales) takes it into its scales.
+Between the two may lie views, Transpose, another Mul, and the Add of a constant, which is scaled too. A weight
+written out as Mul(Cast(integers), scales) takes the factor into its scales.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Open dimensions that shape inference calls unknown but that equal an input's dimension.
 
-ONNX's inference makes up a symbol (unk__7) wherever it cannot tell. Some of these follow from others: a Slice keeps the
-axes that it does not cut, a Range to N has N elements, and of two sizes that broadcast one is 1 or both are the same.
-Each symbol stands for one size in the whole graph, so what it turns out to be is put in its place everywhere.
+ONNX's inference makes up a symbol (unk__7) for an unknown size. Some follow from others: a Slice keeps the axes
+that it does not cut, a Range to N has N elements, of two sizes that broadcast one is 1 or both are equal.
 """
 
 from __future__ import annotations

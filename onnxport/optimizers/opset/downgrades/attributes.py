@@ -64,8 +64,8 @@ def no_dilations(node: Node) -> None:
 def reshape_zero(node: Node) -> None:
     """Drop `allowzero`; under it, a size of 0 is a size, and not a copy of the input's.
 
-    PyTorch's exporter sets `allowzero` at every Reshape. A shape that is computed of other sizes holds a 0 for an
-    empty input only; one that is fed may hold anything.
+    PyTorch's exporter sets it at every Reshape. A computed shape holds a 0 for an empty input only; a graph input
+    may hold anything.
     """
     if not node.attribute("allowzero", 0):
         return

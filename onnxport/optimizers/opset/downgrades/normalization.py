@@ -15,7 +15,7 @@ _FLOAT, _DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
 def softmax(node: Node) -> None:
     """Move the axis to the end: before, all axes from `axis` on were taken as one.
 
-    That is the same for the last axis, and where those behind it have one element. Else the axis is moved to the end.
+    For the last axis, or if all axes behind it have one element, the forms are equal.
     """
     axis = node.attribute("axis", -1)
     shape = node.shape(node.x)

@@ -14,8 +14,7 @@ LOWERINGS: dict[tuple[str, int], Lowering] = {}
 def lowers(*op_types: str, version: int) -> Callable[[Lowering], Lowering]:
     """Register the lowering of the operators from the form of `version` to that of the version before.
 
-    It may make another operator of the node. What it leaves is held against the older schema, which drops new
-    attributes that have their default, and refuses other news.
+    It may turn the node into another operator. Otherwise the result is checked against the older schema.
     """
 
     def register(lowering: Lowering) -> Lowering:

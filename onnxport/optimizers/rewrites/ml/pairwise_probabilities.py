@@ -1,7 +1,7 @@
 """Class probabilities from the probabilities of class pairs.
 
-Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling" (2004), the second method,
-in the steps and with the end of LIBSVM, which ONNX Runtime has taken over.
+Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling" (2004), second method,
+with the iteration and stop rule of LIBSVM and ONNX Runtime.
 """
 
 from __future__ import annotations

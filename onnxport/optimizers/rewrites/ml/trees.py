@@ -1,8 +1,8 @@
 """Tree ensembles as gather arithmetic: all trees of all rows descend one level at a time.
 
-A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature, threshold
-and children, compares, and goes on; a leaf leads to itself, so that every tree may take as many steps as the deepest.
-What follows from the leaves (labels, transforms, base values) is as ONNX Runtime computes it where ONNX is vague.
+A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature,
+threshold and children and compares; a leaf leads to itself, so that every tree takes as many steps as the deepest.
+Where ONNX is vague (labels, transforms, base values), ONNX Runtime's answer decides.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _unravel(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
 def max_unpool(draft: Draft) -> list[Term]:
     """Write values at MaxPool's indices, zeros elsewhere (ONNX MaxUnpool-22).
 
-    Windows that overlapped name an element more than once: it is the sum of equals, divided by how many they are.
+    Overlapping windows name an element several times: the sum is divided by the count.
     """
     x, indices = draft.input(0), draft.input(1)
     spatial = x.rank - 2
