@@ -28,7 +28,7 @@ class LoopShapes:
         self._states: dict[ir.Value, Dims | None] = {}
         self._changing: set[ir.Value] = set()  # not even the number of dimensions stays
 
-    def state(self) -> None:
+    def write(self) -> None:
         """Write the assumed shapes into the graphs, for the next inference."""
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
@@ -49,18 +49,18 @@ class LoopShapes:
                     ]
                     result.shape = ir.Shape(after)
 
-    def revise(self) -> bool:
+    def update(self) -> bool:
         """Update the assumptions from the inferred results; return whether one was wrong."""
         changed = False
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
             for before, value, after in zip(loop.inputs[2:], body.inputs[2:], body.outputs[1:], strict=False):
-                dims = self._joined(before, value, after)
+                dims = self._join(before, value, after)
                 changed |= value not in self._states or dims != self._states[value]
                 self._states[value] = dims
         return changed
 
-    def _joined(self, before: ir.Value | None, value: ir.Value, after: ir.Value) -> Dims | None:
+    def _join(self, before: ir.Value | None, value: ir.Value, after: ir.Value) -> Dims | None:
         """Return the dimensions that hold before the first step and after any; None if the rank changes."""
         if before is None or before.shape is None or value in self._changing:
             return None

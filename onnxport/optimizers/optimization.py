@@ -76,11 +76,11 @@ def optimized(
             work.prune()
     if params.fp16:
         with work.step("float16"):
-            work.halve(folder, samples, io=params.io == "fp16")
+            work.convert_to_float16(folder, samples, io=params.io == "fp16")
     if params.drop_shapes:
         with work.step("drop shapes"):
             drop_value_info(work.model)
-    return work.finished(model, params)
+    return work.result(model, params)
 
 
 class _Run:
@@ -116,7 +116,7 @@ class _Run:
         for name in pruned(self.model):
             self.notes.append(f"the input {name!r} is removed: no output depends on it")
 
-    def halve(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
+    def convert_to_float16(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
         from onnxport.optimizers.float16.conversion import to_float16
 
         taken = {spec.name for spec in self.model.inputs}
@@ -126,7 +126,7 @@ class _Run:
         self.notes += halved.notes
         self._facts |= halved.facts
 
-    def finished(self, source: Model, params: OptimizeParams) -> Optimized:
+    def result(self, source: Model, params: OptimizeParams) -> Optimized:
         if _structure(self.model) == _structure(source) and not params.drop_shapes:
             self.notes.append("nothing changed: the model already is as small and as new as requested")
         if not params.prune_unused:

@@ -15,7 +15,7 @@ from onnx_ir.passes import common
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.branches import inline_body
 
-# Written out one by one, more elements than these would make a graph that nobody wants.
+# Longer sequences would make the graph too large.
 _MOST_ELEMENTS = 256
 
 
@@ -33,8 +33,8 @@ class _Resolver:
     """A walk over a graph and its subgraphs, in topological order.
 
     Attributes:
-        elements: what each sequence of known content holds.
-        contents: what each optional of known content holds: a tensor or a sequence, None for nothing.
+        elements: sequence -> its elements, where known.
+        contents: optional -> its tensor or sequence, or None, where known.
     """
 
     def __init__(self, model: Model) -> None:
@@ -52,10 +52,10 @@ class _Resolver:
             if rule is not None:
                 rule(self, node)
 
-    def held_by(self, value: ir.Value | None) -> list[ir.Value] | None:
+    def elements_of(self, value: ir.Value | None) -> list[ir.Value] | None:
         return None if value is None else self.elements.get(value)
 
-    def hold(self, node: ir.Node, elements: Sequence[ir.Value]) -> None:
+    def set_elements(self, node: ir.Node, elements: Sequence[ir.Value]) -> None:
         if len(elements) <= _MOST_ELEMENTS:
             self.elements[node.outputs[0]] = list(elements)
 
@@ -97,28 +97,33 @@ def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-# ---- what makes sequences
+# ---- operators that build sequences
 
 
 def _construct(resolver: _Resolver, node: ir.Node) -> None:
-    resolver.hold(node, [value for value in node.inputs if value is not None])
+    resolver.set_elements(node, [value for value in node.inputs if value is not None])
 
 
 def _insert(resolver: _Resolver, node: ir.Node) -> None:
-    held, tensor = resolver.held_by(node.inputs[0]), node.inputs[1]
-    position = _position(node, 2) if _input(node, 2) is not None else len(held or ())
-    if held is None or tensor is None or position is None or not -len(held) <= position <= len(held):
+    elements, tensor = resolver.elements_of(node.inputs[0]), node.inputs[1]
+    position = _position(node, 2) if _input(node, 2) is not None else len(elements or ())
+    if (
+        elements is None
+        or tensor is None
+        or position is None
+        or not -len(elements) <= position <= len(elements)
+    ):
         return
-    position += len(held) * (position < 0)
-    resolver.hold(node, [*held[:position], tensor, *held[position:]])
+    position += len(elements) * (position < 0)
+    resolver.set_elements(node, [*elements[:position], tensor, *elements[position:]])
 
 
 def _erase(resolver: _Resolver, node: ir.Node) -> None:
-    held = resolver.held_by(node.inputs[0])
+    elements = resolver.elements_of(node.inputs[0])
     position = _position(node, 1) if _input(node, 1) is not None else -1
-    if held is not None and position is not None and -len(held) <= position < len(held):
-        position %= len(held)
-        resolver.hold(node, [*held[:position], *held[position + 1 :]])
+    if elements is not None and position is not None and -len(elements) <= position < len(elements):
+        position %= len(elements)
+        resolver.set_elements(node, [*elements[:position], *elements[position + 1 :]])
 
 
 def _identity(resolver: _Resolver, node: ir.Node) -> None:
@@ -149,7 +154,7 @@ def _split(resolver: _Resolver, node: ir.Node) -> None:
     if given is None and not node.attributes.get_int("keepdims", 1):
         axes = insert_constant(node, np.array([axis]))
         parts = [insert_node(node, "Squeeze", [part, axes])[0] for part in parts]
-    resolver.hold(node, parts)
+    resolver.set_elements(node, parts)
 
 
 def _part_sizes(length: int | str | None, given: ir.Value | None) -> list[int] | None:
@@ -164,11 +169,11 @@ def _part_sizes(length: int | str | None, given: ir.Value | None) -> list[int] |
 
 def _map(resolver: _Resolver, node: ir.Node) -> None:
     """Write the body out for every element; operands that are no sequences are the same for all."""
-    held = [resolver.held_by(value) for value in node.inputs]
-    lengths = {len(elements) for elements in held if elements is not None}
-    if held[0] is None or len(lengths) != 1:
+    sequences = [resolver.elements_of(value) for value in node.inputs]
+    lengths = {len(each) for each in sequences if each is not None}
+    if sequences[0] is None or len(lengths) != 1:
         return
-    if any(e is None and not _is_tensor(v) for e, v in zip(held, node.inputs, strict=True)):
+    if any(e is None and not _is_tensor(v) for e, v in zip(sequences, node.inputs, strict=True)):
         return
     (length,) = lengths
     rows: list[list[ir.Value]] = []
@@ -176,35 +181,35 @@ def _map(resolver: _Resolver, node: ir.Node) -> None:
         body = node.attributes["body"].as_graph().clone(allow_outer_scope_values=True)
         for inner in body.all_nodes():
             inner.name = f"{node.name or node.outputs[0].name}.{number}/{inner.name or inner.op_type}"
-        operands = [v if e is None else e[number] for e, v in zip(held, node.inputs, strict=True)]
+        operands = [v if e is None else e[number] for e, v in zip(sequences, node.inputs, strict=True)]
         rows.append(inline_body(resolver.model, node, body, operands))
     for index, result in enumerate(node.outputs):
         resolver.elements[result] = [row[index] for row in rows]
 
 
-# ---- what reads them
+# ---- operators that read them
 
 
 def _at(resolver: _Resolver, node: ir.Node) -> None:
-    held, position = resolver.held_by(node.inputs[0]), _position(node, 1)
-    if held is not None and position is not None and -len(held) <= position < len(held):
-        resolver.replace(node, held[position])
+    elements, position = resolver.elements_of(node.inputs[0]), _position(node, 1)
+    if elements is not None and position is not None and -len(elements) <= position < len(elements):
+        resolver.replace(node, elements[position])
 
 
 def _length(resolver: _Resolver, node: ir.Node) -> None:
-    held = resolver.held_by(node.inputs[0])
-    if held is not None:
-        resolver.replace(node, insert_constant(node, len(held)))
+    elements = resolver.elements_of(node.inputs[0])
+    if elements is not None:
+        resolver.replace(node, insert_constant(node, len(elements)))
 
 
 def _concat(resolver: _Resolver, node: ir.Node) -> None:
-    held, axis = resolver.held_by(node.inputs[0]), node.attributes.get_int("axis", 0)
-    if not held:
+    elements, axis = resolver.elements_of(node.inputs[0]), node.attributes.get_int("axis", 0)
+    if not elements:
         return
     if node.attributes.get_int("new_axis", 0):
         axes = insert_constant(node, np.array([axis]))
-        held = [insert_node(node, "Unsqueeze", [element, axes])[0] for element in held]
-    resolver.replace(node, insert_node(node, "Concat", held, axis=axis)[0])
+        elements = [insert_node(node, "Unsqueeze", [element, axes])[0] for element in elements]
+    resolver.replace(node, insert_node(node, "Concat", elements, axis=axis)[0])
 
 
 # ---- optionals

@@ -81,9 +81,9 @@ def infer(model: Model) -> bool:
     before = _known_shapes(model)
     while True:
         drop_declared(model)
-        loops.state()
+        loops.write()
         _infer(model)
-        if not loops.revise():
+        if not loops.update():
             break
     return _known_shapes(model) != before
 

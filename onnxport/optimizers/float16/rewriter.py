@@ -52,14 +52,14 @@ def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritte
 
 class _Rewriting:
     def __init__(self, model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> None:
-        self._model, self._io, self._done = model, io, Rewritten()
+        self._model, self._io, self._counts = model, io, Rewritten()
         self._nodes = [node for graph in model.graphs() for node in graph]
-        self._held = {
+        self._ports = {
             node: Float16Ports() if node in kept else float16_ports(node, model.opset_imports)
             for node in self._nodes
         }
         self._owners = {graph: node for node in self._nodes for graph in _graphs_of(node)}
-        self._becoming = self._values()
+        self._halves = self._values()
         self._names = {value.name for graph in model.graphs() for value in _all_values(graph)}
         self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self._constants: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
@@ -68,41 +68,41 @@ class _Rewriting:
         self._store_constants()
         for node in self._nodes:
             for position, value in enumerate(node.inputs):
-                wanted = _HALF if position in self._held[node].operands else _FLOAT
-                if value is not None and self._is_ours(value, wanted):
-                    node.replace_input_with(position, self._as(value, wanted))
+                wanted = _HALF if position in self._ports[node].operands else _FLOAT
+                if value is not None and self._is_converted(value, wanted):
+                    node.replace_input_with(position, self._in_precision(value, wanted))
         for graph in list(self._model.graphs()):
-            self._settle_outputs(graph)
+            self._convert_outputs(graph)
         for node in self._nodes:
-            self._settle_attributes(node)
-        for value in self._becoming:
+            self._convert_type_attributes(node)
+        for value in self._halves:
             value.type = ir.TensorType(_HALF)  # a new one: clones of a model share theirs
         for node in self._nodes:
             _drop_needless_cast(node)
-        return self._done
+        return self._counts
 
     def _values(self) -> set[ir.Value]:
         """Return the values that become float16, except constants."""
-        found = {node.outputs[i] for node, what in self._held.items() for i in what.results}
+        found = {node.outputs[i] for node, what in self._ports.items() for i in what.results}
         for graph in self._model.graphs():
-            if self._are_halves(graph):
+            if self._is_half_graph(graph):
                 found.update(v for v in graph.inputs if is_float(v) and v.name not in graph.initializers)
         return found
 
-    def _are_halves(self, graph: ir.Graph) -> bool:
+    def _is_half_graph(self, graph: ir.Graph) -> bool:
         """Return whether inputs and outputs of a graph are float16."""
         owner = self._owners.get(graph)
-        return self._io if owner is None else bool(self._held[owner])
+        return self._io if owner is None else bool(self._ports[owner])
 
-    def _is_ours(self, value: ir.Value, wanted: ir.DataType) -> bool:
+    def _is_converted(self, value: ir.Value, wanted: ir.DataType) -> bool:
         """Return whether a value is, or was, a float32 tensor."""
-        return is_float(value) or value in self._becoming or (value, wanted) in self._constants
+        return is_float(value) or value in self._halves or (value, wanted) in self._constants
 
-    def _as(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
+    def _in_precision(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
         """Return `value` in the wanted precision: itself, or a Cast of it."""
         if value.const_value is not None:
             return self._constants.get((value, wanted), value)
-        if (value in self._becoming) == (wanted == _HALF):
+        if (value in self._halves) == (wanted == _HALF):
             return value
         return self._cast(value, wanted)
 
@@ -114,7 +114,7 @@ class _Rewriting:
             result.type, result.shape = ir.TensorType(to), value.shape
             _insert_after(value, node)
             self._casts[value, to] = result
-            self._done.casts += 1
+            self._counts.casts += 1
         return self._casts[value, to]
 
     def _free_name(self, wanted: str) -> str:
@@ -125,10 +125,10 @@ class _Rewriting:
         self._names.add(name)
         return name
 
-    def _settle_outputs(self, graph: ir.Graph) -> None:
-        wanted = _HALF if self._are_halves(graph) else _FLOAT
+    def _convert_outputs(self, graph: ir.Graph) -> None:
+        wanted = _HALF if self._is_half_graph(graph) else _FLOAT
         for position, value in enumerate(graph.outputs):
-            given = self._as(value, wanted) if self._is_ours(value, wanted) else value
+            given = self._in_precision(value, wanted) if self._is_converted(value, wanted) else value
             if given is value:
                 continue
             graph.outputs[position] = given
@@ -144,9 +144,9 @@ class _Rewriting:
                     self._store(graph, value, self._readers(value))
 
     def _readers(self, value: ir.Value) -> set[ir.DataType]:
-        found = {_HALF if place in self._held[node].operands else _FLOAT for node, place in value.uses()}
+        found = {_HALF if place in self._ports[node].operands else _FLOAT for node, place in value.uses()}
         leaving = [graph for graph in self._model.graphs() if value in graph.outputs]
-        return found | {_HALF if self._are_halves(graph) else _FLOAT for graph in leaving}
+        return found | {_HALF if self._is_half_graph(graph) else _FLOAT for graph in leaving}
 
     def _store(self, graph: ir.Graph, value: ir.Value, readers: set[ir.DataType]) -> None:
         tensor = value.const_value
@@ -155,7 +155,7 @@ class _Rewriting:
             return
         most = beyond_range(tensor)
         if most:
-            self._done.clamped[value.name or ""] = most
+            self._counts.clamped[value.name or ""] = most
         halves = half_tensor(tensor, value.name or "")
         if _FLOAT in readers and (most or tensor.size <= _TWICE or value.is_graph_output()):
             name = self._free_name(f"{value.name}/half")
@@ -167,9 +167,9 @@ class _Rewriting:
         if _FLOAT in readers:
             self._constants[value, _FLOAT] = self._cast(value, _FLOAT)
 
-    def _settle_attributes(self, node: ir.Node) -> None:
+    def _convert_type_attributes(self, node: ir.Node) -> None:
         """Set float16 in attributes that name the result's type."""
-        if 0 not in self._held[node].results or node.domain not in ONNX:
+        if 0 not in self._ports[node].results or node.domain not in ONNX:
             return
         if node.op_type == "Cast":
             node.attributes["to"] = ir.AttrInt64("to", int(_HALF))

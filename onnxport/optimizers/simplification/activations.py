@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.simplification.graph import (
-    Scene,
+    ModelEditor,
     array,
     axes_of,
     bypass,
@@ -27,13 +27,13 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
 
 @simplification("merge-activations")
-def merge_activations(scene: Scene) -> int:
+def merge_activations(editor: ModelEditor) -> int:
     """Replace a chain of Relu and Clip by one; remove Relu of a value that is never negative.
 
     Keeps: Computed bounds.
     """
     merged = 0
-    for node in scene.nodes("Relu", "Clip"):
+    for node in editor.nodes("Relu", "Clip"):
         before = producer(node.inputs[0])
         bounds, had = _bounds(node), _range(before)
         if before is None or bounds is None or had is None or node.outputs[0].dtype not in _FLOATS:
@@ -41,23 +41,23 @@ def merge_activations(scene: Scene) -> int:
         if bounds[0] <= had[0] and bounds[1] >= had[1]:
             merged += bypass(node, node.inputs[0])
         elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):
-            merged += _merge_bounds(scene, node, before, bounds, had)
+            merged += _merge_bounds(editor, node, before, bounds, had)
     return merged
 
 
 def _merge_bounds(
-    scene: Scene, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
+    editor: ModelEditor, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
 ) -> int:
     """Make one Clip of Clip(Relu) or Clip(Clip); bounds are operands since opset 11."""
     low, high = (min(max(bound, had[0]), had[1]) for bound in bounds)
     dtype = node.outputs[0].dtype
-    if dtype not in _FLOATS or scene.opset < 11 or low > high:
+    if dtype not in _FLOATS or editor.opset < 11 or low > high:
         return 0
     result = node.outputs[0].name
     operands = [
         None
         if abs(bound) == inf
-        else scene.constant(node, np.array(bound, dtype.numpy()), f"{result}.{name}")
+        else editor.constant(node, np.array(bound, dtype.numpy()), f"{result}.{name}")
         for name, bound in (("min", low), ("max", high))
     ]
     return rewrite(node, "Clip", [before.inputs[0], *(operands if operands[1] is not None else operands[:1])])
@@ -99,15 +99,15 @@ def _range(node: ir.Node | None) -> tuple[float, float] | None:
 
 
 @simplification("fuse-hard-swish")
-def fuse_hard_swish(scene: Scene) -> int:
+def fuse_hard_swish(editor: ModelEditor) -> int:
     """Replace Clip(x + 3, 0, 6) / 6 by HardSigmoid, and x times that by HardSwish where the opset has it (14).
 
     Keeps: Constants that raise the rank.
     """
-    fused = sum(_hard_sigmoid(node) for node in scene.nodes("Div", "Mul"))
-    fused += sum(_scaled_product(scene, node) for node in scene.nodes("Div", "Mul"))
-    if scene.opset >= 14:
-        fused += sum(_hard_swish(node) for node in scene.nodes("Mul"))
+    fused = sum(_hard_sigmoid(node) for node in editor.nodes("Div", "Mul"))
+    fused += sum(_scaled_product(editor, node) for node in editor.nodes("Div", "Mul"))
+    if editor.opset >= 14:
+        fused += sum(_hard_swish(node) for node in editor.nodes("Mul"))
     return fused
 
 
@@ -120,7 +120,7 @@ def _hard_sigmoid(node: ir.Node) -> int:
     return rewrite(node, "HardSigmoid", [found], {"alpha": 1 / 6, "beta": 0.5})
 
 
-def _scaled_product(scene: Scene, node: ir.Node) -> int:
+def _scaled_product(editor: ModelEditor, node: ir.Node) -> int:
     """Fuse x * Clip(x + 3, 0, 6) / 6."""
     value, factor = _split_scale(node)
     product = producer(value, "Mul")
@@ -128,9 +128,9 @@ def _scaled_product(scene: Scene, node: ir.Node) -> int:
         return 0
     for x, clipped in (product.inputs, reversed(product.inputs)):
         if x is not None and _clipped_operand(clipped) is x and only_use(clipped):
-            if scene.opset >= 14:
+            if editor.opset >= 14:
                 return rewrite(node, "HardSwish", [x])
-            gate = scene.insert(
+            gate = editor.insert(
                 node, "HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}, node.outputs[0].shape
             )
             return rewrite(node, "Mul", [x, gate])
@@ -171,30 +171,30 @@ def _hard_swish(node: ir.Node) -> int:
 
 
 @simplification("fuse-gelu")
-def fuse_gelu_pattern(scene: Scene) -> int:
+def fuse_gelu_pattern(editor: ModelEditor) -> int:
     """Replace x * (1 + erf(x / sqrt 2)) / 2 by Gelu where the opset has it (20).
 
     Keeps: Constants that raise the rank.
     """
-    if scene.opset < 20:
+    if editor.opset < 20:
         return 0
-    before = sum(1 for _ in scene.model.graph)
-    fuse_gelu(scene.model)
-    return int(sum(1 for _ in scene.model.graph) != before)
+    before = sum(1 for _ in editor.model.graph)
+    fuse_gelu(editor.model)
+    return int(sum(1 for _ in editor.model.graph) != before)
 
 
 @simplification("fuse-layer-normalization")
-def fuse_layer_normalization(scene: Scene) -> int:
+def fuse_layer_normalization(editor: ModelEditor) -> int:
     """Replace the formula of LayerNormalization over the last axis by the operator where the opset has it (17).
 
     Keeps: Float16, in which formula and operator round differently; constants that raise the rank.
     """
-    if scene.opset < 17:
+    if editor.opset < 17:
         return 0
-    return sum(_layer_normalization(scene, node) for node in scene.nodes("Div"))
+    return sum(_layer_normalization(editor, node) for node in editor.nodes("Div"))
 
 
-def _layer_normalization(scene: Scene, node: ir.Node) -> int:
+def _layer_normalization(editor: ModelEditor, node: ir.Node) -> int:
     """Fuse (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), with a scale and a bias behind it."""
     centered, root = producer(node.inputs[0], "Sub"), producer(node.inputs[1], "Sqrt")
     total = None if root is None else producer(root.inputs[0], "Add")
@@ -215,7 +215,7 @@ def _layer_normalization(scene: Scene, node: ir.Node) -> int:
         return 0
     if not all(_is_over_last(each, rank) for each in (average, variance)):
         return 0
-    last, scale, bias = _scale_and_bias(scene, node, x)
+    last, scale, bias = _scale_and_bias(editor, node, x)
     if scale is None:
         return 0
     operands = [x, scale] if bias is None else [x, scale, bias]
@@ -227,7 +227,7 @@ def _is_over_last(mean: ir.Node, rank: int) -> bool:
 
 
 def _scale_and_bias(
-    scene: Scene, node: ir.Node, x: ir.Value
+    editor: ModelEditor, node: ir.Node, x: ir.Value
 ) -> tuple[ir.Node, ir.Value | None, ir.Value | None]:
     """Return the last node of the formula, its scale, which the operator requires, and its bias."""
     size = None if x.shape is None else x.shape[-1]
@@ -236,7 +236,7 @@ def _scale_and_bias(
         ones = (
             None
             if not isinstance(size, int)
-            else scene.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
+            else editor.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
         )
         return node, ones, None
     end, bias = _affine_step(last, "Add", size)

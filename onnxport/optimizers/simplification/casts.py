@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import Scene, bypass, producer, rewrite
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, producer, rewrite
 from onnxport.optimizers.simplification.registry import simplification
 
 
 @simplification("merge-casts")
-def merge_casts(scene: Scene) -> int:
+def merge_casts(editor: ModelEditor) -> int:
     """Replace two Casts by one, or by none, where the first loses nothing.
 
     Keeps: A first Cast that rounds or truncates: float32 to float16, int64 to int32.
     """
     merged = 0
-    for node in scene.nodes("Cast"):
+    for node in editor.nodes("Cast"):
         before = producer(node.inputs[0], "Cast")
         source = None if before is None else before.inputs[0]
         if before is None or source is None or not _widens(source.dtype, node.inputs[0].dtype):  # type: ignore[union-attr]

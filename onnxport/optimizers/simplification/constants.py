@@ -10,7 +10,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.branches import inline_known_branches
 from onnxport.optimizers.constant_folding import fold_constants
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
@@ -22,22 +22,22 @@ _MAX_FOLDED = 64 * 2**10  # bytes
 
 
 @simplification("inline-functions", first=True)
-def inline_functions(scene: Scene) -> int:
+def inline_functions(editor: ModelEditor) -> int:
     """Inline the model's functions where they are called, and make constants initializers.
 
     Keeps: An initializer that is listed as an input is no longer an input: no pass reads a default.
     """
-    model, functions = scene.model.ir, len(scene.model.ir.functions)
+    model, functions = editor.model.ir, len(editor.model.ir.functions)
     if functions:
         common.InlinePass()(model)
-        scene.forget_names()
+        editor.forget_names()
     lifted = common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
     freed = common.RemoveInitializersFromInputsPass()(model).modified
     return functions + lifted + freed
 
 
 @simplification("fold-constants")
-def fold(scene: Scene) -> int:
+def fold(editor: ModelEditor) -> int:
     """Compute nodes that depend on no input, and sizes that follow from the signature, with ONNX Runtime.
 
     Keeps: QuantizeLinear and DequantizeLinear, random numbers, and results above 64 KiB that are larger than
@@ -45,29 +45,29 @@ def fold(scene: Scene) -> int:
     """
     folded = 0
     for _ in range(_ROUNDS):
-        new = fold_constants(scene.model, limit=_MAX_FOLDED)
+        new = fold_constants(editor.model, limit=_MAX_FOLDED)
         folded += new
-        if not new or not shape_inference.infer(scene.model):
+        if not new or not shape_inference.infer(editor.model):
             return folded
     return folded
 
 
 @simplification("take-known-branches")
-def take_known_branches(scene: Scene) -> int:
+def take_known_branches(editor: ModelEditor) -> int:
     """Replace an If whose condition is known by the branch that it takes."""
     taken = 0
-    while new := inline_known_branches(scene.model):
+    while new := inline_known_branches(editor.model):
         taken += new
     if taken:
-        scene.forget_names()
-        shape_inference.infer(scene.model)
+        editor.forget_names()
+        shape_inference.infer(editor.model)
     return taken
 
 
 @simplification("remove-unused")
-def remove_unused(scene: Scene) -> int:
+def remove_unused(editor: ModelEditor) -> int:
     """Remove nodes and constants that no output depends on, and domains without a node."""
-    return sweep(scene.model)
+    return sweep(editor.model)
 
 
 def sweep(model: Model) -> int:

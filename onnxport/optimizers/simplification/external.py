@@ -19,7 +19,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.size import measure_size
 
@@ -41,45 +41,45 @@ _Level = onnxruntime.GraphOptimizationLevel
 
 
 @simplification("onnxruntime-basic")
-def onnxruntime_basic(scene: Scene) -> int:
+def onnxruntime_basic(editor: ModelEditor) -> int:
     """Run ONNX Runtime's optimizer at level basic, which writes ONNX's own operators.
 
     Keeps: Models with Q and DQ, which it would move, and models with more than 1 GiB of weights.
     """
-    return _run_onnxruntime(scene, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
+    return _run_onnxruntime(editor, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
 
 
 @simplification("onnxruntime-extended")
-def onnxruntime_extended(scene: Scene) -> int:
+def onnxruntime_extended(editor: ModelEditor) -> int:
     """Run ONNX Runtime's optimizer at level extended, which writes fused operators of its domain com.microsoft.
 
     Keeps: As onnxruntime-basic.
     """
-    return _run_onnxruntime(scene, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
+    return _run_onnxruntime(editor, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
 
 
 @simplification("onnxruntime-all")
-def onnxruntime_all(scene: Scene) -> int:
+def onnxruntime_all(editor: ModelEditor) -> int:
     """Run ONNX Runtime's optimizer at its highest level, for the processor of this machine: also blocked layouts
     (NCHWc).
 
     Keeps: As onnxruntime-basic.
     """
-    changes = _run_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
+    changes = _run_onnxruntime(editor, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
     if changes:
-        scene.note(
+        editor.note(
             "onnxruntime-all optimized the model for this processor: on others it may be slower, or not load"
         )
     return changes
 
 
 def _run_onnxruntime(
-    scene: Scene, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
+    editor: ModelEditor, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
 ) -> int:
-    source = _save(scene, name)
+    source = _save(editor, name)
     if source is None:
         return 0
-    path = scene.folder / "simplified-by-tool.onnx"
+    path = editor.folder / "simplified-by-tool.onnx"
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.optimized_model_filepath = str(path)
@@ -89,13 +89,13 @@ def _run_onnxruntime(
     try:
         onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
     except _REFUSALS as error:
-        scene.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
+        editor.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0
-    return _adopt(scene, name, path, microsoft=microsoft)
+    return _adopt(editor, name, path, microsoft=microsoft)
 
 
 @simplification("onnxsim")
-def onnxsim(scene: Scene) -> int:
+def onnxsim(editor: ModelEditor) -> int:
     """Run onnxsim, if it is installed (pip install onnxsim), in a subprocess that does not import torch.
 
     Keeps: As onnxruntime-basic; results that cannot be sorted, or with operators that ONNX does not have.
@@ -104,10 +104,10 @@ def onnxsim(scene: Scene) -> int:
         raise MissingDependencyError(
             "the pass 'onnxsim' needs onnxsim, which is not installed", fix="pip install onnxsim"
         )
-    source = _save(scene, "onnxsim")
+    source = _save(editor, "onnxsim")
     if source is None:
         return 0
-    path = scene.folder / "simplified-by-tool.onnx"
+    path = editor.folder / "simplified-by-tool.onnx"
     command = [sys.executable, "-c", _ONNXSIM, str(source), str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -117,9 +117,9 @@ def onnxsim(scene: Scene) -> int:
         ) from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        scene.note(f"pass 'onnxsim' did nothing: {said[:200]}")
+        editor.note(f"pass 'onnxsim' did nothing: {said[:200]}")
         return 0
-    return _adopt(scene, "onnxsim", path, microsoft=False)
+    return _adopt(editor, "onnxsim", path, microsoft=False)
 
 
 # torch, which onnxsim imports where it finds it, takes seconds and is not used.
@@ -132,30 +132,30 @@ onnx.save(model, sys.argv[2])
 """
 
 
-def _save(scene: Scene, name: str) -> Path | None:
+def _save(editor: ModelEditor, name: str) -> Path | None:
     """Save the model for a tool; return None, with a note, if the tool must not get it."""
-    if scene.model.weight_bytes > _LARGEST:
-        scene.note(
-            f"pass {name!r} was left out: it would copy {scene.model.weight_bytes / 2**30:.1f} GiB of weights"
+    if editor.model.weight_bytes > _LARGEST:
+        editor.note(
+            f"pass {name!r} was left out: it would copy {editor.model.weight_bytes / 2**30:.1f} GiB of weights"
         )
         return None
-    if any(node.op_type in _QUANTIZED for node in scene.model.graph.all_nodes()):
-        scene.note(f"pass {name!r} was left out: it would move the Q and DQ of this quantized model")
+    if any(node.op_type in _QUANTIZED for node in editor.model.graph.all_nodes()):
+        editor.note(f"pass {name!r} was left out: it would move the Q and DQ of this quantized model")
         return None
-    path = scene.folder / "before-tool.onnx"
-    scene.model.save(path)
+    path = editor.folder / "before-tool.onnx"
+    editor.model.save(path)
     return path
 
 
-def _adopt(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
+def _adopt(editor: ModelEditor, name: str, path: Path, *, microsoft: bool) -> int:
     """Replace the model by a tool's result if that is smaller and valid; return how many nodes it saves."""
     try:
         made = Model.load(path)
     except OnnxportError as error:
-        scene.note(f"pass {name!r} did nothing: what it wrote is not valid: {error}")
+        editor.note(f"pass {name!r} did nothing: what it wrote is not valid: {error}")
         return 0
-    saved = measure_size(scene.model).nodes - measure_size(made).nodes
-    allowed = {"", "ai.onnx", *(node.domain for node in scene.model.graph.all_nodes())}
+    saved = measure_size(editor.model).nodes - measure_size(made).nodes
+    allowed = {"", "ai.onnx", *(node.domain for node in editor.model.graph.all_nodes())}
     if microsoft:
         allowed |= {"com.microsoft", "com.microsoft.nchwc"}
     foreign = {node.domain for node in made.graph.all_nodes()} - allowed
@@ -164,16 +164,16 @@ def _adopt(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
         return 0
     if foreign or unknown:
         what = unknown or f"operators of {', '.join(sorted(foreign))}"
-        scene.note(f"pass {name!r} was undone: it wrote {what}")
+        editor.note(f"pass {name!r} was undone: it wrote {what}")
         return 0
     for attribute in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
-        setattr(made.ir, attribute, getattr(scene.model.ir, attribute))
-    made.ir.metadata_props.update(scene.model.ir.metadata_props)
-    made.graph.name = scene.model.graph.name
-    made.path = scene.model.path
-    scene.model = made
-    scene.forget_names()
-    shape_inference.infer(scene.model)
+        setattr(made.ir, attribute, getattr(editor.model.ir, attribute))
+    made.ir.metadata_props.update(editor.model.ir.metadata_props)
+    made.graph.name = editor.model.graph.name
+    made.path = editor.model.path
+    editor.model = made
+    editor.forget_names()
+    shape_inference.infer(editor.model)
     return saved
 
 

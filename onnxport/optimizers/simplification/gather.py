@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.simplification.graph import (
-    Scene,
+    ModelEditor,
     bypass,
     is_op,
     number,
@@ -25,17 +25,17 @@ _VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 
 
 @simplification("drop-counting-gathers")
-def drop_counting_gathers(scene: Scene) -> int:
+def drop_counting_gathers(editor: ModelEditor) -> int:
     """Replace a GatherND whose indices count through its whole operand (0, 1, 2 ... along each axis) by a
     Reshape, and treat such counts as not negative where they are compared with 0.
 
     Keeps: Indices in another order or of a part, and a comparison whose result is larger without it.
     """
-    dropped = sum(_replace_gather(scene, node) for node in scene.nodes("GatherND"))
-    return dropped + sum(_drop_known_comparison(scene, node) for node in scene.nodes("GreaterOrEqual"))
+    dropped = sum(_replace_gather(editor, node) for node in editor.nodes("GatherND"))
+    return dropped + sum(_drop_known_comparison(editor, node) for node in editor.nodes("GreaterOrEqual"))
 
 
-def _replace_gather(scene: Scene, node: ir.Node) -> int:
+def _replace_gather(editor: ModelEditor, node: ir.Node) -> int:
     data, indices = node.inputs
     joined = producer(indices, "Concat")
     result = node.outputs[0]
@@ -58,7 +58,7 @@ def _replace_gather(scene: Scene, node: ir.Node) -> int:
         0
         if target is None
         else rewrite(
-            node, "Reshape", [data, scene.constant(node, np.array(target, np.int64), f"{result.name}.shape")]
+            node, "Reshape", [data, editor.constant(node, np.array(target, np.int64), f"{result.name}.shape")]
         )
     )
 
@@ -108,7 +108,7 @@ def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int
     return now[kept.index(axis)]
 
 
-def _drop_known_comparison(scene: Scene, node: ir.Node) -> int:
+def _drop_known_comparison(editor: ModelEditor, node: ir.Node) -> int:
     """Replace And(x, count >= 0), whose second operand is always true, by x."""
     if number(node.inputs[1]) != 0 or not _counts(node.inputs[0]):
         return 0

@@ -21,11 +21,11 @@ LARGE = 64 * 2**10
 
 
 @dataclass
-class Scene:
-    """A model under simplification.
+class ModelEditor:
+    """A model under simplification, and edits of it.
 
     Attributes:
-        original: the model as it came, whose signature holds.
+        original: the source model, whose signature must stay.
         folder: for files on the way.
         notes: sentences for the report.
     """
@@ -63,7 +63,7 @@ class Scene:
         graph.register_initializer(value)
         return value
 
-    def moved(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
+    def move_constant(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
         """Move a constant into another graph, under a free name."""
         self._taken.discard(constant.name or "")
         constant.name = self._unused(f"{constant.name}.shared")

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.simplification.constants import zeros
 from onnxport.optimizers.simplification.graph import (
-    Scene,
+    ModelEditor,
     array,
     axes_of,
     bypass,
@@ -29,7 +29,7 @@ _END = 2**31 - 1
 
 
 @simplification("drop-no-ops")
-def drop_no_ops(scene: Scene) -> int:
+def drop_no_ops(editor: ModelEditor) -> int:
     """Remove nodes that return their operand: Identity, Dropout, Cast to the same type, Transpose that moves
     nothing, Reshape and Expand to the same shape, Slice of everything, Pad by nothing, Concat and Split of one, x
     + 0, x * 1, pooling of one element, and the like.
@@ -38,7 +38,7 @@ def drop_no_ops(scene: Scene) -> int:
     the rank.
     """
     dropped = 0
-    for node in scene.nodes():
+    for node in editor.nodes():
         same = _SAME.get(node.op_type)
         if same is not None and len(node.inputs) and (source := same(node)) is not None:
             dropped += bypass(node, source)
@@ -237,10 +237,10 @@ _OPTIONAL = (3, 5, 6, 7)
 
 
 @simplification("drop-zero-states")
-def drop_zero_states(scene: Scene) -> int:
+def drop_zero_states(editor: ModelEditor) -> int:
     """Drop initial states, biases and peepholes of recurrent layers that are 0, which is the default."""
     dropped = 0
-    for node in scene.nodes(*_RECURRENT):
+    for node in editor.nodes(*_RECURRENT):
         for index in _OPTIONAL:
             if index < len(node.inputs) and zeros(node.inputs[index]):
                 node.replace_input_with(index, None)

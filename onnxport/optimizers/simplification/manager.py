@@ -14,7 +14,7 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import CulpritError, Equivalence, Pass, PassManager
 from onnxport.optimizers.simplification.constants import sweep
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.pass_lists import plan
 from onnxport.optimizers.simplification.size import Size, measure_size
 from onnxport.optimizers.simplification.symbolic_dims import name_open_dimensions
@@ -59,7 +59,7 @@ def simplify(
 
     def attempt() -> _Attempt:
         kept = [each for each in passes if each.name not in manager.culprits]
-        tried = _Attempt(Scene(model.clone(), model, folder), kept, manager)
+        tried = _Attempt(ModelEditor(model.clone(), model, folder), kept, manager)
         tried.run()
         return tried
 
@@ -67,40 +67,42 @@ def simplify(
     rows = [_row(name, steps) for name, steps in done.steps.items()]
     rows += [{"pass": name, "skipped": why} for name, why in manager.culprits.items()]
     facts = {"passes": rows, "size": _change(done.first, done.size)}
-    return Simplified(done.scene.model, (*manager.notes, *done.scene.notes), facts)
+    return Simplified(done.editor.model, (*manager.notes, *done.editor.notes), facts)
 
 
 class _Attempt:
     """One attempt at a list of passes, with the sizes before and after each step of each pass."""
 
-    def __init__(self, scene: Scene, passes: Sequence[Pass[Scene]], manager: PassManager) -> None:
-        self.scene, self._passes, self._manager = scene, passes, manager
+    def __init__(
+        self, editor: ModelEditor, passes: Sequence[Pass[ModelEditor]], manager: PassManager
+    ) -> None:
+        self.editor, self._passes, self._manager = editor, passes, manager
         self.steps: dict[str, list[tuple[Size, Size]]] = {}
-        self.first = self.size = measure_size(scene.original)
+        self.first = self.size = measure_size(editor.original)
 
     def run(self) -> None:
         """Run the list until nothing changes."""
-        shape_inference.drop_declared(self.scene.model)
+        shape_inference.drop_declared(self.editor.model)
         for _ in range(_ROUNDS):
             changed = [each for each in self._passes if each.first and self._apply(each)]
-            shape_inference.infer(self.scene.model)
-            name_open_dimensions(self.scene.model)
+            shape_inference.infer(self.editor.model)
+            name_open_dimensions(self.editor.model)
             changed += [each for each in self._passes if not each.first and self._apply(each)]
             self._check_size()
             if not changed:
                 break
-            self._manager.prove(self.scene.model)
-        _restore_signature(self.scene.model, self.scene.original)
+            self._manager.prove(self.editor.model)
+        _restore_signature(self.editor.model, self.editor.original)
 
-    def _apply(self, each: Pass[Scene]) -> bool:
+    def _apply(self, each: Pass[ModelEditor]) -> bool:
         """Run one pass and return whether it changed something; raise CulpritError if it changed what it must not."""
-        if not each.run(self.scene):
+        if not each.run(self.editor):
             return False
-        sweep(self.scene.model)  # unused nodes that it left count as its own
-        size = measure_size(self.scene.model)
-        if why := _signature_change(self.scene.model, self.scene.original):
+        sweep(self.editor.model)  # unused nodes that it left count as its own
+        size = measure_size(self.editor.model)
+        if why := _signature_change(self.editor.model, self.editor.original):
             raise CulpritError(each, why)
-        self._manager.prove(self.scene.model, each)
+        self._manager.prove(self.editor.model, each)
         self.steps.setdefault(each.name, []).append((self.size, size))
         self.size = size
         return True

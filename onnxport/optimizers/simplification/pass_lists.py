@@ -28,11 +28,11 @@ from onnxport.optimizers.simplification import (  # noqa: F401 - these register 
     slices,
     transposes,
 )
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.registry import PASSES
 
 
-def plan(params: OptimizeParams) -> tuple[Pass[Scene], ...]:
+def plan(params: OptimizeParams) -> tuple[Pass[ModelEditor], ...]:
     """Return the passes that `params` select.
 
     Raises:

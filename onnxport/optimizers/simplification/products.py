@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.optimizers.simplification.graph import (
     LARGE,
-    Scene,
+    ModelEditor,
     array,
     integers,
     only_use,
@@ -32,17 +32,17 @@ _AFFINE = ("Add", "BatchNormalization", "Div", "Mul", "Neg", "Sub")
 
 
 @simplification("fold-into-products")
-def fold_into_products(scene: Scene) -> int:
+def fold_into_products(editor: ModelEditor) -> int:
     """Fold BatchNormalization, and Add, Sub, Mul, Div and Neg by one number or one per channel, into weight and
     bias of the Conv, ConvTranspose or Gemm before them.
 
     Keeps: Weights that are quantized, above 256 MiB, or above 64 KiB with other readers; a product with other
     readers; types other than float32 and float64.
     """
-    return sum(_fold(scene, node) for node in scene.nodes(*_AFFINE))
+    return sum(_fold(editor, node) for node in editor.nodes(*_AFFINE))
 
 
-def _fold(scene: Scene, node: ir.Node) -> int:
+def _fold(editor: ModelEditor, node: ir.Node) -> int:
     data = _data(node)
     product = producer(data, "Conv", "ConvTranspose", "Gemm")
     if data is None or product is None or not only_use(data):
@@ -60,10 +60,10 @@ def _fold(scene: Scene, node: ir.Node) -> int:
     inputs = [product.inputs[0], product.inputs[1]]
     if not np.all(scale == 1):
         scaled = _scale_weight(weight.astype(np.float64), scale, axis, groups)
-        inputs[1] = scene.constant(node, scaled.astype(weight.dtype), _name(product, 1))
+        inputs[1] = editor.constant(node, scaled.astype(weight.dtype), _name(product, 1))
     moved = bias * scale + shift
     if np.any(moved):
-        inputs.append(scene.constant(node, moved.astype(weight.dtype), _name(product, 2)))
+        inputs.append(editor.constant(node, moved.astype(weight.dtype), _name(product, 2)))
     attributes = {
         name: each for name, each in product.attributes.items() if name != "beta"
     }  # of no bias until now
@@ -163,13 +163,13 @@ _PARTS: dict[str, Callable[[Array, Array, Array], tuple[Array, Array]]] = {
 
 
 @simplification("fold-pads")
-def fold_pads(scene: Scene) -> int:
+def fold_pads(editor: ModelEditor) -> int:
     """Fold a Pad with zeros into the Conv behind it.
 
     Keeps: Pads of batch or channels, with other values or negative, and a Conv with auto_pad.
     """
     folded = 0
-    for node in scene.nodes("Conv"):
+    for node in editor.nodes("Conv"):
         pad = producer(node.inputs[0], "Pad")
         if pad is None or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
             continue
@@ -206,13 +206,13 @@ def _zeros_around(pad: ir.Node) -> list[int] | None:
 
 
 @simplification("fuse-gemm")
-def fuse_gemm(scene: Scene) -> int:
+def fuse_gemm(editor: ModelEditor) -> int:
     """Replace a MatMul of two matrices and the Add of a bias by one Gemm.
 
     Keeps: Products of more than two dimensions, of types other than floats, and of quantized values.
     """
     fused = 0
-    for node in scene.nodes("Add"):
+    for node in editor.nodes("Add"):
         for product, bias in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
             matmul = producer(product, "MatMul")
             if matmul is None or not only_use(product) or not _takes_bias(matmul, bias):

@@ -1,6 +1,6 @@
 """The passes of simplification by name; which run, and in which order, is data: passes.yaml.
 
-A pass changes the scene's model in place and returns how often it did. It may not change what the model computes, its
+A pass changes the editor's model in place and returns how often it did. It may not change what the model computes, its
 inputs or its outputs. Its docstring says its rules, and in a last paragraph "Keeps: ..." what it leaves alone.
 """
 
@@ -10,11 +10,11 @@ import inspect
 from collections.abc import Callable
 
 from onnxport.optimizers.passes import Pass
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.simplification.graph import ModelEditor
 
-Run = Callable[[Scene], int]
+Run = Callable[[ModelEditor], int]
 
-PASSES: dict[str, Pass[Scene]] = {}
+PASSES: dict[str, Pass[ModelEditor]] = {}
 
 
 def simplification(name: str, *, first: bool = False) -> Callable[[Run], Run]:

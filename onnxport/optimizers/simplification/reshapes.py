@@ -10,31 +10,38 @@ import onnx_ir as ir
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
-from onnxport.optimizers.simplification.graph import Scene, bypass, integers, producer, rewrite, same_shape
+from onnxport.optimizers.simplification.graph import (
+    ModelEditor,
+    bypass,
+    integers,
+    producer,
+    rewrite,
+    same_shape,
+)
 from onnxport.optimizers.simplification.registry import simplification
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
 @simplification("settle-shape-arithmetic")
-def settle_shape_arithmetic(scene: Scene) -> int:
+def settle_shape_arithmetic(editor: ModelEditor) -> int:
     """Give a Reshape constant sizes (0 and -1 for open ones) where the shapes determine them, so that the nodes
     that compute them can go; replace Slice of Shape by Shape with start and end.
 
     Keeps: A Reshape with two open sizes that are not its operand's own.
     """
     settled = 0
-    for graph in scene.graphs():
+    for graph in editor.graphs():
         known = Dimensions(graph)
         for node in list(graph):
             if node.domain == "" and node.op_type == "Reshape" and len(node.inputs) == 2:
-                settled += _fix_target(scene, node, known)
+                settled += _fix_target(editor, node, known)
             elif node.domain == "" and node.op_type == "Slice":
-                settled += _part_of_shape(scene, node)
+                settled += _part_of_shape(editor, node)
     return settled
 
 
-def _fix_target(scene: Scene, node: ir.Node, known: Dimensions) -> int:
+def _fix_target(editor: ModelEditor, node: ir.Node, known: Dimensions) -> int:
     source, target = node.inputs
     if source is None or target is None or target.const_value is not None:
         return 0
@@ -47,7 +54,7 @@ def _fix_target(scene: Scene, node: ir.Node, known: Dimensions) -> int:
         wanted = target_for(source, dims_of(node.outputs[0]))
     if wanted is None:
         return 0
-    return rewrite(node, "Reshape", [source, _sizes(scene, node, wanted)])
+    return rewrite(node, "Reshape", [source, _sizes(editor, node, wanted)])
 
 
 def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -> list[int] | None:
@@ -72,13 +79,13 @@ def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -
     return target if target.count(-1) <= 1 else None
 
 
-def _sizes(scene: Scene, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
-    return scene.constant(node, np.array(sizes, np.int64), f"{node.outputs[0].name}.shape")
+def _sizes(editor: ModelEditor, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
+    return editor.constant(node, np.array(sizes, np.int64), f"{node.outputs[0].name}.shape")
 
 
-def _part_of_shape(scene: Scene, node: ir.Node) -> int:
+def _part_of_shape(editor: ModelEditor, node: ir.Node) -> int:
     """Replace Slice of Shape: since opset 15 Shape has start and end."""
-    shape = producer(node.inputs[0], "Shape") if scene.opset >= 15 and len(node.inputs) > 2 else None
+    shape = producer(node.inputs[0], "Shape") if editor.opset >= 15 and len(node.inputs) > 2 else None
     if shape is None or "start" in shape.attributes or "end" in shape.attributes:
         return 0
     starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
@@ -90,16 +97,16 @@ def _part_of_shape(scene: Scene, node: ir.Node) -> int:
 
 
 @simplification("merge-reshapes")
-def merge_reshapes(scene: Scene) -> int:
+def merge_reshapes(editor: ModelEditor) -> int:
     """Replace a chain of Reshape, Flatten, Squeeze and Unsqueeze by one Reshape, or by none; a Transpose that
     moves only axes of size 1 counts as one.
 
     Keeps: A chain that would need two open sizes.
     """
-    return sum(_merge(scene, node) for node in scene.nodes(*VIEWS, "Transpose"))
+    return sum(_merge(editor, node) for node in editor.nodes(*VIEWS, "Transpose"))
 
 
-def _merge(scene: Scene, node: ir.Node) -> int:
+def _merge(editor: ModelEditor, node: ir.Node) -> int:
     before = _view(producer(node.inputs[0], *VIEWS, "Transpose"))
     if before is None or _view(node) is None:
         return 0
@@ -111,7 +118,7 @@ def _merge(scene: Scene, node: ir.Node) -> int:
     target = _own_target(node) or (None if result.shape is None else target_for(source, dims_of(result)))
     if target is None:
         return 0
-    return rewrite(node, "Reshape", [source, _sizes(scene, node, target)])
+    return rewrite(node, "Reshape", [source, _sizes(editor, node, target)])
 
 
 def _view(node: ir.Node | None) -> ir.Node | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import LARGE, Scene
+from onnxport.optimizers.simplification.graph import LARGE, ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
 
 # Larger weights are not compared: reading them costs more than a second copy, which no exporter writes.
@@ -24,13 +24,13 @@ _KEPT = frozenset(
 
 
 @simplification("share-subexpressions")
-def share_subexpressions(scene: Scene) -> int:
+def share_subexpressions(editor: ModelEditor) -> int:
     """Keep one of several nodes with the same operator, operands and attributes.
 
     Keeps: Random numbers, nodes with branches or bodies, nodes of two graph outputs, and Q and DQ, of which
     integer kernels need one per reader.
     """
-    return sum(_share_nodes(graph) for graph in scene.graphs())
+    return sum(_share_nodes(graph) for graph in editor.graphs())
 
 
 def _share_nodes(graph: ir.Graph) -> int:
@@ -79,20 +79,20 @@ _PLAIN = frozenset(
 
 
 @simplification("share-constants")
-def share_constants(scene: Scene) -> int:
+def share_constants(editor: ModelEditor) -> int:
     """Keep one of several constants with the same elements, also across branches and loop bodies.
 
     Keeps: Constants above 16 MiB, and strings.
     """
-    shared = _share_among_graphs(scene)
-    return shared + sum(_share_within(graph) for graph in scene.graphs())
+    shared = _share_among_graphs(editor)
+    return shared + sum(_share_within(graph) for graph in editor.graphs())
 
 
-def _share_among_graphs(scene: Scene) -> int:
+def _share_among_graphs(editor: ModelEditor) -> int:
     """Move large constants that several graphs hold to the main graph, which all of them see."""
-    main = scene.model.graph
+    main = editor.model.graph
     alike: dict[Any, list[tuple[ir.Graph, ir.Value]]] = {}
-    for graph in scene.graphs():
+    for graph in editor.graphs():
         for value in graph.initializers.values():
             large = value.const_value is not None and value.const_value.nbytes > _SMALL
             if large and not value.is_graph_output() and (key := _identity(value)) is not None:
@@ -105,7 +105,7 @@ def _share_among_graphs(scene: Scene) -> int:
                 if graph is not main:
                     del graph.initializers[value.name or ""]
                     if first is None:
-                        first = scene.moved(value, main)
+                        first = editor.move_constant(value, main)
                     else:
                         value.replace_all_uses_with(first)
                     shared += 1

@@ -7,22 +7,29 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import Scene, integers, only_use, producer, rank_of, rewrite
+from onnxport.optimizers.simplification.graph import (
+    ModelEditor,
+    integers,
+    only_use,
+    producer,
+    rank_of,
+    rewrite,
+)
 from onnxport.optimizers.simplification.registry import simplification
 
 
 @simplification("merge-slices")
-def merge_slices(scene: Scene) -> int:
+def merge_slices(editor: ModelEditor) -> int:
     """Replace two Slices along different axes by one, and two Concats along one axis by one.
 
     Keeps: Computed starts, ends and axes, and a Slice or Concat with other readers.
     """
-    return sum(_merge(scene, node) for node in scene.nodes("Slice")) + sum(
-        _merge_concats(node) for node in scene.nodes("Concat")
+    return sum(_merge(editor, node) for node in editor.nodes("Slice")) + sum(
+        _merge_concats(node) for node in editor.nodes("Concat")
     )
 
 
-def _merge(scene: Scene, node: ir.Node) -> int:
+def _merge(editor: ModelEditor, node: ir.Node) -> int:
     before = producer(node.inputs[0], "Slice")
     if before is None or not only_use(node.inputs[0]):
         return 0
@@ -39,7 +46,7 @@ def _merge(scene: Scene, node: ir.Node) -> int:
     ]
     names = ("starts", "ends", "axes", "steps")
     operands = [
-        scene.constant(node, np.array(column, np.int64), f"{node.outputs[0].name}.{name}")
+        editor.constant(node, np.array(column, np.int64), f"{node.outputs[0].name}.{name}")
         for name, column in zip(names, columns, strict=True)
     ]
     return rewrite(node, "Slice", [before.inputs[0], *operands])

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
-from onnxport.optimizers.simplification.graph import Scene, bypass, only_use, producer, rank_of, rewrite
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, only_use, producer, rank_of, rewrite
 from onnxport.optimizers.simplification.registry import simplification
 
 # Elementwise operators of one operand: they compute the same in any order of axes.
@@ -19,18 +19,18 @@ UNARY = frozenset(
 
 
 @simplification("merge-transposes")
-def merge_transposes(scene: Scene) -> int:
+def merge_transposes(editor: ModelEditor) -> int:
     """Replace a chain of Transposes by one, or by none, also with elementwise operators between them; so for one
     between two Reshapes that join axes and split them again; a Gemm absorbs one.
 
     Keeps: A Transpose with other readers.
     """
     merged = 0
-    for node in scene.nodes("Transpose"):
+    for node in editor.nodes("Transpose"):
         merged += _merge(node)
-    for node in scene.nodes("Gemm"):
+    for node in editor.nodes("Gemm"):
         merged += _into_gemm(node)
-    for node in scene.nodes("Reshape"):
+    for node in editor.nodes("Reshape"):
         merged += _between_reshapes(node)
     return merged
 
