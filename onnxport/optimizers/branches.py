@@ -27,7 +27,7 @@ def inline_known_branches(model: Model) -> int:
             branch = node.attributes["then_branch" if _condition(node) else "else_branch"].as_graph()
             inline_branch(model, graph, node, branch)
         if known:
-            return len(known)  # what was inside stands elsewhere now
+            return len(known)  # graphs inside have moved
     return 0
 
 
@@ -41,7 +41,7 @@ def _condition(node: ir.Node) -> bool | None:
 def inline_branch(model: Model, graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> None:
     """Replace an If of `graph` by the nodes of one of its branches."""
     for old, new in zip(node.outputs, move_out(model, graph, node, branch), strict=True):
-        # An Identity keeps the name of what may be an output; `prepare` takes the others out.
+        # An Identity keeps the name of a possible output; `prepare` removes the others.
         name, old.name = old.name, None
         copy = ir.node("Identity", [new])
         copy.outputs[0].name, copy.outputs[0].shape, copy.outputs[0].type = name, new.shape, new.type

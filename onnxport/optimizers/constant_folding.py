@@ -17,12 +17,10 @@ from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
 
-# A node whose result is larger than this is left to run time: Expand and ConstantOfShape can turn eight
-# bytes into gigabytes.
+# Larger results are left to run time: Expand and ConstantOfShape can turn eight bytes into gigabytes.
 SIZE_LIMIT = 256 * 2**20  # bytes
 
-# Constants of more bytes are not handed to ONNX Runtime at once, which takes copies of them, but node by node; of still
-# more not at all: protobuf holds no more.
+# Constants of more bytes go to ONNX Runtime node by node, since it copies them; beyond protobuf's limit not at all.
 TOGETHER, LARGEST_INPUTS = SIZE_LIMIT, 2**30
 
 # ONNX Runtime's own exceptions: a node that it is stricter about than ONNX, or that fails on these constants.
@@ -49,7 +47,7 @@ _NO_TENSORS = frozenset(
 )
 
 
-# What ONNX Runtime computes and does not hand to Python as a number.
+# Types whose results ONNX Runtime does not return to Python as numbers.
 _KEPT = frozenset(
     kind
     for kind in ir.DataType

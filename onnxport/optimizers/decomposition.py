@@ -43,7 +43,7 @@ def _definitions(model: Model, native: Collection[str]) -> list[ir.Function]:
         if node.op_type in native:
             continue
         if node.op_type in rewritten_ops() and REASON not in node.metadata_props:
-            continue  # its turn comes when its types are known
+            continue  # rewritten once its types are known
         if node.op_type not in shared:
             shared[node.op_type] = shared_definition(node.op_type, model.opset)
         function = shared[node.op_type] or own_definition(node, model.opset, _type_of)
@@ -107,13 +107,13 @@ def _function(serialized: bytes, opset: int) -> ir.Function | None:
         return None
     made = {name for node in proto.node for name in node.output}
     for name in proto.output:
-        # An optional output that this node does not ask for; nothing will use the stand-in.
+        # An optional output that this node lacks: a placeholder without readers.
         if name not in made:
             proto.node.append(onnx.helper.make_node("Constant", [], [name], value_float=0.0))
     function: ir.Function = ir.serde.deserialize_function(proto)
-    # The schema gives the newest definition that holds at this opset, under the version it was written for.
+    # The schema returns the newest definition valid at this opset, under the version of that definition.
     function.opset_imports[""] = opset
     for inner in function:
-        # A refusal has to lead back to the node that the user knows.
+        # A refusal must name the user's node.
         inner.name = f"{function.name}/{inner.op_type}"
     return function

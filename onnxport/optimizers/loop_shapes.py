@@ -43,7 +43,7 @@ class LoopShapes:
                 if dims is not None and index < len(loop.outputs):
                     own = _step_symbol(value)
                     result = loop.outputs[index]
-                    # What the last step left is not what the one before did.
+                    # The state after the last step may have another size than the one before.
                     after = [
                         f"{result.name}.{axis}" if dim == own(axis) else dim for axis, dim in enumerate(dims)
                     ]

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.branches import inline_body
 
-# More steps, or more nodes in all of them, are no plain graph any more.
+# Limits on steps, and on nodes in all steps together.
 _MOST_STEPS = 128
 _MOST_NODES = 4096
 
@@ -68,7 +68,7 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
         for inner in copy.all_nodes():
             inner.name = f"{prefix}.{step}/{inner.name or inner.op_type}"
             for value in inner.outputs:
-                value.shape = None  # what held for every step
+                value.shape = None  # it held for every step
         constants = [
             _constant(node, f"{prefix}.{step}", np.array(step, np.int64)),
             _constant(node, f"{prefix}.{step}.on", np.array(True)),

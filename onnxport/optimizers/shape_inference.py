@@ -21,7 +21,7 @@ from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
 _MAX_ROUNDS = 20
 # Axes, sizes and shapes have fewer elements, weights mostly more.
 _COPIED_ELEMENTS = 64
-# Operators whose result has the type and the shape of the first operand, of which ONNX's inference says nothing.
+# Operators that ONNX's inference lacks and whose result has type and shape of the first operand.
 _LIKE_OPERAND = frozenset(("GroupNormalization",))
 
 
@@ -34,7 +34,7 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
     wanted = apply_shapes(model.inputs, shapes)
     for value in model.graph.inputs:
         if value.name in wanted:
-            # An open dimension without a name gets one, so that inference can tell where it went.
+            # An open dimension without a name gets one, so that inference can follow it.
             value.shape = ir.Shape(
                 [
                     f"{value.name}.{axis}" if dim is None else dim
@@ -43,7 +43,7 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
             )
 
 
-# Those of the operators that anybody here knows anything of.
+# Domains whose operators shape inference knows.
 KNOWN_DOMAINS = frozenset(
     ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft")
 )

@@ -23,9 +23,9 @@ from onnxport.optimizers.float16.rewriter import Rewritten, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
 
-# The oldest that ONNX Runtime promises to run.
+# The oldest opset that ONNX Runtime supports.
 _OLDEST_OPSET = 7
-# Since when weights need not be inputs.
+# The first IR version whose weights need not be inputs.
 _FREE_INITIALIZERS = 4
 _NAMED = 3  # nodes or constants in a note: their names may be long
 

@@ -14,11 +14,11 @@ from onnxport.samples.value_uses import CARRIERS, uses
 
 _LEAST = float(np.finfo(np.float16).smallest_normal)
 _FLOATS = (onnx.DataType.FLOAT, onnx.DataType.DOUBLE, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16)
-# Operators that make of a tiny number one that is not, and which operand that is.
+# Operator that enlarges a tiny number -> the operand's position.
 _ENLARGING = {"Div": 1, "Log": 0, "Pow": 0, "Reciprocal": 0, "Sqrt": 0}
-# Operators through which a small number passes as it is.
+# Operators that pass a small number on unchanged.
 _PASSING = frozenset(("Expand", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"))
-# What a number away from 0 is added by, or held by.
+# Operators that shift a value away from 0 or bound it.
 SHIFTS = frozenset("Add Sub Max Clip Where".split())
 _TO_THE_GUARDED = (
     CARRIERS | SHIFTS | frozenset("Abs Min Mul Neg ReduceMax ReduceMean ReduceMin ReduceSum Sum".split())

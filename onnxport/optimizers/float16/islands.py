@@ -27,7 +27,7 @@ _MOST = _LARGEST / 2
 _LEAST = float(np.finfo(np.float16).smallest_normal)
 TINY = "computes with a number too small for float16"
 _NAMED = 3  # nodes in a note: their names may be long
-_INTEGERS = 2048.0  # float16 holds whole numbers up to here
+_INTEGERS = 2048.0  # float16 is exact for integers up to here
 
 _SQUARES = frozenset(
     (
@@ -35,11 +35,11 @@ _SQUARES = frozenset(
         "GroupNormalization MeanVarianceNormalization SkipLayerNormalization SimplifiedLayerNormalization"
     ).split()
 )
-# Beside such numbers, one below float16's least normal one is less than a rounding.
+# Beside larger numbers, one below float16's least normal number is less than a rounding error.
 _LARGE = _LEAST / float(np.finfo(np.float16).eps)
-# What is computed from positions is one again.
+# Operators whose result is a position if an operand is.
 _POSITIONS = CARRIERS | frozenset("Add Sub Mul Div Floor Ceil Round Mod Min Max Clip Where Sum".split())
-# Where a small error becomes a large one.
+# Operators that amplify small errors.
 _DELICATE = (
     _SQUARES
     | frozenset("ReduceSum ReduceL1 CumSum ReduceMean ReduceProd ReduceLogSum ReduceLogSumExp".split())

@@ -11,7 +11,7 @@ from onnxport.core.child_process import Child, ChildTooLarge
 from onnxport.core.memory import machine_memory
 from onnxport.formats.input_shapes import GivenShape
 
-# What the process may hold: a quarter of the machine's memory, at most so much. The command's own comes on top.
+# Memory limit of the subprocess: a quarter of the machine's memory, within these bounds.
 _MOST, _LEAST = 3_500_000_000, 750_000_000
 
 

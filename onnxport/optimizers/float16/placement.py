@@ -12,15 +12,15 @@ from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, computes_
 from onnxport.samples.value_uses import CARRIERS
 
 JOINED = "stands between others of these"
-# What is worth its Casts: products, and whatever reads larger constants.
+# Operators that gain more from float16 than their Casts cost, beside readers of larger constants.
 _HEAVY = CONTROL_FLOW | frozenset(
     "Attention Conv ConvTranspose Einsum Gemm GRU LSTM MatMul MultiHeadAttention RNN".split()
 )
 _SMALL = 1024  # elements
-# What gives values of its operands.
+# Operators that return elements of their operands.
 _CHOOSING = CARRIERS - {"Cast"} | {"Where"}
 _LARGEST = float(np.finfo(np.float16).max)
-_INTEGERS = 2048.0  # float16 holds whole numbers up to here
+_INTEGERS = 2048.0  # float16 is exact for integers up to here
 
 
 def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:

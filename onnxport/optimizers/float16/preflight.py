@@ -28,7 +28,7 @@ from onnxport.samples.sizes import OpenSizes
 
 _MOST_TRIES = 40  # sizes of open dimensions
 _PATIENCE = 20.0  # seconds of trying
-_MOST_BYTES = 1_000_000_000  # that the values of one run may take at sizes that nobody asked for
+_MOST_BYTES = 1_000_000_000  # for the values of one run at sizes that the user did not give
 
 
 class Preflight:

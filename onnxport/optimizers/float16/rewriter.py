@@ -23,7 +23,7 @@ from onnxport.optimizers.float16.operator_support import (
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _SUFFIXES = {_HALF: "half", _FLOAT: "float32"}
-# A constant of no more elements stands in the file twice where both precisions read it; larger ones once, as float16.
+# A constant that both precisions read is stored twice up to so many elements; a larger one once, as float16.
 _TWICE = 1024
 
 

@@ -16,11 +16,12 @@ from onnxport.optimizers.decomposition import complete_node, own_definition, sha
 from onnxport.optimizers.opset import downgrades  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
 from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
-from onnxport.optimizers.opset.formulas import REFUSED, rewrite_beyond
+from onnxport.optimizers.opset.formulas import rewrite_beyond
 from onnxport.optimizers.opset.node import Change, Node, NoForm
 from onnxport.optimizers.opset.schema_check import fit
 from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, set_opset, since
 from onnxport.optimizers.opset.type_inference import infer_types
+from onnxport.optimizers.rewrites.registry import REASON
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OLDEST_IR = 4  # below, every initializer is an input as well
@@ -52,7 +53,7 @@ def lower(model: ir.Model, to: int) -> list[str]:
             refusals=refusals,
         )
     for node in model.graph.all_nodes():
-        for name in (PART_OF, WHY, REFUSED):
+        for name in (PART_OF, WHY, REASON):
             node.metadata_props.pop(name, None)
     set_opset(model, to)
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
@@ -113,7 +114,7 @@ class _Lowering:
             if node.graph is None or node.op_type != op:
                 return
         if older is None:
-            reason = node.metadata_props.get(REFUSED)
+            reason = node.metadata_props.get(REASON)
             raise NoForm(
                 reason or f"ONNX has it since opset {version}, without a definition in other operators"
             )

@@ -16,8 +16,6 @@ from onnxport.optimizers.opset.upgrade import lift
 from onnxport.optimizers.params import CANONICAL_OPSET
 from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
 
-# Where a rewriting says why it could not (rewritings/registry.py).
-REFUSED = "onnxport.refused"
 _HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' centres
 
 

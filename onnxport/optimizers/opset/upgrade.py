@@ -20,7 +20,7 @@ from onnxport.optimizers.opset.type_inference import InferredTypes, infer_types
 from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS, NEED_TYPES
 from onnxport.optimizers.params import CANONICAL_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
-# Below IR 4 every initializer had to be an input as well; ONNX Runtime lets nobody override those.
+# Below IR 4 every initializer had to be an input as well; ONNX Runtime does not let callers override these.
 _IR_WITH_FREE_INITIALIZERS = 4
 
 # ONNX 1.5 (opset 10) removed these experimental operators without a successor.
@@ -37,8 +37,8 @@ _EXPERIMENTAL = {
     "Scale",
     "ScaledTanh",
 }
-# ONNX Runtime knew these in the default domain before ONNX did, and they meant what ONNX then made of them;
-# MeanVarianceNormalization did not and has an adapter.
+# ONNX Runtime had these in the default domain before ONNX, with the later meaning; only MeanVarianceNormalization
+# differed and has an adapter.
 _KNOWN_EARLIER = {"LayerNormalization", "MeanVarianceNormalization", "ThresholdedRelu"}
 
 
@@ -167,5 +167,5 @@ def inline_functions(model: ir.Model) -> list[str]:
             why=str(error.__cause__ or error),
             fix="export the model without functions",
         ) from error
-    model.functions.clear()  # those that nobody calls
+    model.functions.clear()  # also uncalled ones
     return sorted({function.name for function in functions})

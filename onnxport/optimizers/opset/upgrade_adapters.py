@@ -20,7 +20,7 @@ _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 Adapter = Callable[[Node], None]
 ADAPTERS: dict[tuple[str, int], Adapter] = {}
-# Adapters that ask for types or shapes of values.
+# Adapters that need types or shapes of values.
 NEED_TYPES: set[tuple[str, int]] = set()
 
 
@@ -63,7 +63,7 @@ def _moves(op_type: str, version: int, places: dict[str, int]) -> None:
         for name, index in places.items():
             required = schema.attributes[name].required
             values = node.demand(name) if required else node.take(name)
-            if values or required:  # an empty optional list says what its absence says: all axes
+            if values or required:  # an empty optional list means the same as none: all axes
                 dtype = ir.DataType.FLOAT if name == "scales" else ir.DataType.INT64
                 node.put_input(index, node.constant(np.atleast_1d(values), dtype))
 

@@ -19,16 +19,16 @@ from onnxport.optimizers.params import CANONICAL_OPSET
 Rewriting = Callable[["Rewrite"], None]
 Operand = ir.Value | Array | np.generic | None
 
-# Where a node that cannot be rewritten keeps the reason, for the converter that refuses it.
+# Metadata key for the reason why a node cannot be rewritten; the converter that refuses the node reads it.
 REASON = "onnxport.refused"
 
-# Marks a node whose integers are computed in float32, which is exact; in fewer bits it would not be.
+# Metadata key for nodes that compute integers in float32: fewer bits would not be exact.
 EXACT = "onnxport.exact"
 
 _CANONICAL_IR = 10  # the IR version that came with the canonical opset
 
 _REWRITINGS: dict[str, Rewriting] = {}
-# Of operators that targets hold: which of their forms no target does.
+# Operator that targets have -> predicate for the forms that none has.
 _FORMS: dict[str, Callable[[ir.Node], bool]] = {}
 
 
@@ -69,7 +69,7 @@ def rewrite(model: Model, native: Collection[str], only: Collection[str] | None 
     A node that cannot be rewritten stays and carries the reason.
 
     Args:
-        only: leaves all other operators alone, whatever their form.
+        only: leave all other operators alone, whatever their form.
     """
     found = set()
     for node in list(model.graph.all_nodes()):
@@ -107,7 +107,7 @@ class Rewrite:
     Operands of `op` are values of the graph or arrays, which become constants; None is an absent one.
 
     Attributes:
-        is_exact: whether the nodes made from here on are to compute in no fewer bits than they say.
+        is_exact: nodes added from here on must not compute in fewer bits.
     """
 
     def __init__(self, model: Model, node: ir.Node) -> None:

@@ -37,7 +37,7 @@ def merge_activations(editor: ModelEditor) -> int:
         before = producer(node.inputs[0])
         bounds, had = _bounds(node), _range(before)
         if before is None or bounds is None or had is None or node.outputs[0].dtype not in _FLOATS:
-            continue  # of integers the least has no absolute value
+            continue  # the least integer has no absolute value
         if bounds[0] <= had[0] and bounds[1] >= had[1]:
             merged += bypass(node, node.inputs[0])
         elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):
@@ -81,7 +81,7 @@ def _bounds(node: ir.Node) -> tuple[float, float] | None:
     return found[0], found[1]
 
 
-# What an operator gives lies within; 0 and infinity are exact in every type.
+# Operator -> bounds of its result; 0 and infinity are exact in every type.
 _RANGES = {
     "Sigmoid": (0.0, 1.0),
     "Softmax": (0.0, 1.0),

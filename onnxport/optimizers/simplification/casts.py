@@ -27,7 +27,7 @@ def merge_casts(editor: ModelEditor) -> int:
     return merged
 
 
-# Type to those that hold each of its numbers, and give the same when they are cast on.
+# Type -> types that hold all its values and cast on to the same results.
 _WIDER = {
     ir.DataType.BOOL: "INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE",
     ir.DataType.INT8: "INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE",

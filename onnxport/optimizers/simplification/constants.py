@@ -17,7 +17,7 @@ from onnxport.optimizers.simplification.registry import simplification
 _ROUNDS = 20
 # Larger constants are not searched for zeros.
 _READ = 16 * 2**20  # bytes
-# What is folded may be larger than what it is made of by no more: a model is to become smaller.
+# A folded result above this must not be larger than its operands: the model must not grow.
 _MAX_FOLDED = 64 * 2**10  # bytes
 
 
@@ -108,7 +108,7 @@ def zeros(value: ir.Value | None) -> bool:
     return node.op_type in _MOVES and zeros(node.inputs[0])
 
 
-# What gives zeros for zeros.
+# Operators that return zeros for zeros.
 _MOVES = frozenset(
     "Cast Expand Flatten Gather Identity Reshape Slice Squeeze Tile Transpose Unsqueeze".split()
 )

@@ -23,7 +23,7 @@ from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.size import measure_size
 
-# Of more, a tool would have to be handed a copy.
+# A larger model is not copied for a tool.
 _LARGEST = 2**30  # bytes
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
@@ -85,7 +85,7 @@ def _run_onnxruntime(
     options.optimized_model_filepath = str(path)
     options.log_severity_level = _SILENT
     options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.disable_prepacking", "1")  # it never runs
+    options.add_session_config_entry("session.disable_prepacking", "1")  # the session never runs
     try:
         onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
     except _REFUSALS as error:
@@ -122,7 +122,7 @@ def onnxsim(editor: ModelEditor) -> int:
     return _adopt(editor, "onnxsim", path, microsoft=False)
 
 
-# torch, which onnxsim imports where it finds it, takes seconds and is not used.
+# onnxsim imports torch if present, which takes seconds, and does not use it.
 _ONNXSIM = """
 import sys
 sys.modules["torch"] = None

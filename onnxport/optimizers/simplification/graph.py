@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model, dims_of
 
-# A constant of more bytes is no axis, no shape and no bias: a pass that would write a second one leaves it alone.
+# Passes do not copy constants of more bytes.
 LARGE = 64 * 2**10
 
 

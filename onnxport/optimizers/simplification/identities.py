@@ -24,7 +24,7 @@ from onnxport.optimizers.simplification.graph import (
 )
 from onnxport.optimizers.simplification.registry import simplification
 
-# What stands for "to the end" in a Slice.
+# A Slice to here or beyond is a Slice to the end.
 _END = 2**31 - 1
 
 
@@ -201,7 +201,7 @@ def _clip(node: ir.Node) -> ir.Value | None:
     return None if bounded else node.inputs[0]
 
 
-# Operator to what finds the operand that a node gives back, if it does.
+# Operator -> function that finds the operand that a node returns, if it does.
 _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
     "Identity": _operand,
     "Dropout": _dropout,
@@ -232,7 +232,7 @@ _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
 
 
 _RECURRENT = ("GRU", "LSTM", "RNN")
-# B, the initial states and, of an LSTM, the peepholes: what is not given is 0.
+# B, the initial states and an LSTM's peepholes; the default is 0.
 _OPTIONAL = (3, 5, 6, 7)
 
 

@@ -14,7 +14,7 @@ from onnxport.optimizers.simplification.registry import simplification
 _COMPARED = 16 * 2**20  # bytes
 # Each graph keeps smaller ones of its own: shape inference reads no others there.
 _SMALL = 1024  # bytes
-# Not functions of their inputs; and those of which integer kernels want one for each reader.
+# Random operators, and those of which integer kernels need one per reader.
 _KEPT = frozenset(
     (
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike "

@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from onnxport.formats.model import Model
 
-# A simplified model is larger than what it came from by no more: folded shapes and merged weights are of that order.
+# Bound on a simplified model's growth: folded shapes and merged weights are of that order.
 GROWTH, GROWTH_BYTES = 1.1, 64 * 2**10
-# Nodes that compute nothing: ONNX's other way to write a constant.
+# ONNX's other way to write a constant.
 _CONSTANT = "Constant"
 
 

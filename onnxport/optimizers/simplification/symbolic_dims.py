@@ -16,7 +16,7 @@ from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
 from onnxport.optimizers.simplification.graph import axes_of, is_op, number, rank_of
 
 _MADE_UP = "unk__"
-# The size of what is cut off behind at a symbol: of 512 elements, those before N.
+# The size of a slice up to a symbol: of 512 elements, those before N.
 _AT_MOST = "min({},{})"
 _ROUNDS = 4
 _BROADCASTS = frozenset(
@@ -110,7 +110,7 @@ def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
             yield 1
             continue
         for symbol in [each for each in sizes if isinstance(each, str)]:
-            # Where N and min(512, N) fit each other, they are the same; so are N and 1.
+            # If N and min(512, N) broadcast, they are equal; so are N and 1.
             sizes -= {each for each in sizes if isinstance(each, str) and each.endswith(f",{symbol})")}
         yield next(iter(sizes)) if len(sizes) == 1 else None
 

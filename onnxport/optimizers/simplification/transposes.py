@@ -55,7 +55,7 @@ def _merge(node: ir.Node) -> int:
             return bypass(node, source)
         return rewrite(node, "Transpose", [source], {"perm": both})
     if both != sorted(both):
-        return 0  # it would stand elsewhere, and there would be as many
+        return 0  # it would only move
     between[-1].replace_input_with(0, source)
     for step in between:
         step.outputs[0].shape = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from onnxport.optimizers.opset.node import Node
 
-# Raises NoForm, before it changes anything, for a node that the older form cannot say.
+# Raises NoForm, before any change, for a node that the older form cannot express.
 Lowering = Callable[[Node], None]
 LOWERINGS: dict[tuple[str, int], Lowering] = {}
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
-_MASKED = -10000.0  # what ONNX Runtime adds to the scores of masked keys unless told otherwise
+_MASKED = -10000.0  # ONNX Runtime's default addend for scores of masked keys
 
 
 @rewrites("com.microsoft::Attention")

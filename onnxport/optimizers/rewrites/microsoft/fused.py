@@ -20,7 +20,7 @@ def _clip(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
     return node.op("Clip", x, low, high)
 
 
-# What may follow a fused op, with its parameters in the order in which they are given.
+# Activation behind a fused op -> its nodes; parameters in the node's order.
 _ACTIVATIONS: dict[str, Activation] = {
     "Relu": lambda node, x, _: node.op("Relu", x),
     "Sigmoid": lambda node, x, _: node.op("Sigmoid", x),

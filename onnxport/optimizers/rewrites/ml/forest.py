@@ -113,7 +113,7 @@ def by_rows(node: Rewrite) -> Forest:
     features, tracks = _ints(node, "nodes_featureids"), _ints(node, "nodes_missing_value_tracks_true")
     sets = _sets(node.attribute("membership_values"))
     forest = Forest()
-    first: list[int] = []  # a node's row, or the first of the chain of comparisons that stands for it
+    first: list[int] = []  # a node's row, or the first of its chain of comparisons
     chains: list[list[int]] = []
     for i, (mode, feature, threshold) in enumerate(zip(modes, features, thresholds, strict=True)):
         is_set = mode == "BRANCH_MEMBER"

@@ -15,7 +15,7 @@ from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite
 
 _MOST_CLASSES = 10
-# Most inputs are done after 3 rounds; of thousands of random ones none took more than 4.
+# Most inputs converge in 3 rounds, thousands of random ones in 4.
 _ROUNDS = 6
 _LEAST = np.float32(1e-7)
 
@@ -41,7 +41,7 @@ class _Coupling:
         count = len(pairs)
         place = {pair: column for column, pair in enumerate(pairs)}
         place |= {(j, i): column + count for (i, j), column in place.items()}
-        # r[i, j], 0 on the diagonal: a column of zeros stands beside those of the pairs.
+        # r[i, j], 0 on the diagonal: a column of zeros is appended to those of the pairs.
         padded = node.op(
             "Concat", both, node.op("Mul", node.op("Slice", both, *_at(0)), np.float32(0)), axis=1
         )

@@ -81,7 +81,7 @@ def _regression(
     if base.size == targets:
         total = node.op("Add", total, base)
     if not all(table.always) and targets > 1:
-        # What no leaf has a weight for does not get the base value either.
+        # A target without a weight does not get the base value either.
         total = node.op("Where", _has_score(node, table, leaves), total, np.float32(0))
     if targets > 1 or transform == "PROBIT":  # others change nothing of a single target
         total = scores.transform(node, total, transform)
@@ -134,7 +134,7 @@ class _Walk:
         self.children = node.array(place[pairs].reshape(-1).astype(np.int32))
         used = sorted({mode for mode in forest.modes if mode != LEAF})
         modes = np.asarray(forest.modes)[order]
-        # The most frequent comparison needs no table of where it holds.
+        # The most frequent comparison is the default and needs no mask.
         used.sort(key=lambda mode: -int((modes == mode).sum()))
         self.comparisons = [
             (mode, None if index == 0 else node.array(modes == mode)) for index, mode in enumerate(used)

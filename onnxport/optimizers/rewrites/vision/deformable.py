@@ -17,7 +17,7 @@ def deform_conv(draft: Draft) -> list[Term]:
         draft.unsupported(f"an input of rank {x.rank}; ONNX Runtime deforms over images only")
     if None in weights.shape or x.shape[1] is None:
         draft.unsupported("weights or channels of an open size")
-    draft.ignore("kernel_shape")  # the weights say it
+    draft.ignore("kernel_shape")  # the weights have it
     outer, inner, *kernel = (dim or 0 for dim in weights.shape)
     channels, taps = x.shape[1], kernel[0] * kernel[1]
     groups, offset_groups = draft.attribute("group", 1), draft.attribute("offset_group", 1)

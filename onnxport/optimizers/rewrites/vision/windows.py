@@ -100,7 +100,7 @@ def col2im(draft: Draft) -> list[Term]:
         place = place * image[i] + along
         is_inside = fits if is_inside is None else is_inside & fits
     assert is_inside is not None
-    # What falls on the padding goes to one more pixel behind the image.
+    # Elements on the padding go to an extra pixel behind the image.
     place = is_inside.where(place, draft.term(pixels, np.int32)).reshape(-1, 1).cast(np.int64)
     batch = x.size(0)
     rows = x.reshape(batch, -1, elements, columns).transpose(2, 3, 0, 1).reshape(elements * columns, -1)
@@ -130,7 +130,7 @@ def max_unpool(draft: Draft) -> list[Term]:
     """
     x, indices = draft.input(0), draft.input(1)
     spatial = x.rank - 2
-    # What concerns the size is not needed where that is given.
+    # These only determine the size, which may be given.
     draft.ignore("kernel_shape", "strides", "pads")
     if draft.optional(2) is not None:
         sizes = [_element(draft, 2, axis) for axis in range(x.rank)]
