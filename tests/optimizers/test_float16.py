@@ -149,7 +149,7 @@ OVERFLOWING = graph_of(
 )
 
 
-def test_what_overflows_on_the_samples_stays_float32(tmp_path: Path) -> None:
+def test_values_that_overflow_on_the_samples_stay_float32(tmp_path: Path) -> None:
     """Without samples the same model answers infinity where arithmetic is float16: the test can fail."""
     made = half(OVERFLOWING, tmp_path, {"x": X})
     proto = assert_close(OVERFLOWING, made, {"x": X})
@@ -182,7 +182,7 @@ def test_a_light_node_between_islands_joins_them(tmp_path: Path) -> None:
     assert made.facts["casts"] == 2  # before and behind the MatMul
 
 
-def test_a_mask_beyond_float16_is_clamped_and_said(tmp_path: Path) -> None:
+def test_a_mask_beyond_float16_is_clamped_with_a_note(tmp_path: Path) -> None:
     """What Where chooses is no overflow: only the constant is beyond, and Softmax makes 0 of it either way."""
     nodes = [
         helper.make_node("Where", ["keep", "x", "lowest"], ["scores"]),
@@ -437,7 +437,7 @@ def test_sequences_stay_float32(tmp_path: Path) -> None:
     assert stored(proto)["w"] == HALF
 
 
-def test_a_model_that_is_float16_already_is_said_to_be(tmp_path: Path) -> None:
+def test_a_float16_model_is_refused_as_such(tmp_path: Path) -> None:
     done = proto_of(half(graphs.mlp(), tmp_path, io=True).model)
     with pytest.raises(
         CannotConvertError, match="values to convert to float16: its floats are float16; use it"
@@ -455,7 +455,7 @@ def test_a_model_of_operators_that_take_no_float16_is_refused_with_the_reason(tm
         half(source, tmp_path)
 
 
-def test_what_onnx_runtime_crashes_on_is_avoided(tmp_path: Path) -> None:
+def test_a_pattern_that_crashes_onnx_runtime_is_avoided(tmp_path: Path) -> None:
     """Transpose of the batch before a MatMul with a constant ends ONNX Runtime 1.31.1 in float16."""
     nodes = [
         helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0, 2]),

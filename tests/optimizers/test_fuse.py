@@ -100,7 +100,7 @@ def test_a_constant_that_raises_the_rank_is_not_dropped(raising: str) -> None:
         ({2: ("Sub", "b one", "c")}, {}),
     ],
 )
-def test_what_only_looks_like_a_gelu_is_left_alone(
+def test_an_almost_gelu_is_left_alone(
     change: dict[int, tuple[str, str, str]], constants: dict[str, float]
 ) -> None:
     nodes = [change.get(i, node) for i, node in enumerate(TORCH)]
@@ -109,7 +109,7 @@ def test_what_only_looks_like_a_gelu_is_left_alone(
     assert "Gelu" not in ops(model(*nodes, **values))
 
 
-def test_a_part_that_is_used_elsewhere_is_kept() -> None:
+def test_a_part_with_other_readers_is_kept() -> None:
     values = {name: NUMBERS[name] for name in ("root", "one", "half")}
     assert "Gelu" not in ops(model(*TORCH, outputs="y c", **values))
     assert ops(model(*TORCH, outputs="y a", **values)) == ["Div", "Gelu"]

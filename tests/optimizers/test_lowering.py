@@ -226,7 +226,7 @@ def lowered(model: onnx.ModelProto, to: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(LOWERED))
-def test_a_lowered_node_answers_as_the_newer_one_and_so_does_it_lifted_again(opset: int, text: str) -> None:
+def test_a_lowered_node_gives_the_newer_answers_also_when_lifted_again(opset: int, text: str) -> None:
     model = build(opset, text)
     fed = feeds(model)
     expected = run(model, fed)
@@ -255,7 +255,7 @@ def refused() -> list[Any]:
 
 
 @pytest.mark.parametrize(("opset", "to", "text", "why"), refused())
-def test_what_has_no_older_form_is_refused_by_name(opset: int, to: int, text: str, why: str) -> None:
+def test_a_node_without_an_older_form_is_refused_by_name(opset: int, to: int, text: str, why: str) -> None:
     model = build(opset, text)
     with pytest.raises(LiftError, match=why) as caught:
         brought_to(Model(ir.from_proto(model)), to)
@@ -264,7 +264,7 @@ def test_what_has_no_older_form_is_refused_by_name(opset: int, to: int, text: st
     assert refusal.node == "y"
 
 
-def test_what_a_definition_needs_is_refused_under_the_users_name() -> None:
+def test_a_refused_part_of_a_definition_names_the_users_node() -> None:
     model = build(20, "(bfloat16[2,3] x) => (bfloat16[] y) { y = Gelu(x) }")
     model.graph.node[0].name = "act"
     with pytest.raises(LiftError, match="1 of 1 nodes") as caught:
@@ -286,7 +286,7 @@ def test_every_lowering_has_a_case() -> None:
     assert {op for op, _ in ONLY_REFUSE} <= {op for row in refused() for op in operators(row.values[2])}
 
 
-def test_every_lift_has_its_way_back() -> None:
+def test_every_lift_has_a_lowering() -> None:
     assert {(op, version) for op, version in ADAPTERS if version > LOWEST_OPSET} - set(LOWERINGS) == set()
 
 
@@ -329,7 +329,7 @@ def unseen(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
         yield "deprecated"
 
 
-def test_the_documentation_names_every_operator_without_a_way_down() -> None:
+def test_the_documentation_names_every_operator_without_a_lowering() -> None:
     first: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":
@@ -362,7 +362,7 @@ def test_weights_stay_where_they_are() -> None:
     assert not read
 
 
-def test_a_shape_of_the_run_is_taken_to_hold_no_zero_and_a_note_says_so() -> None:
+def test_a_run_time_shape_is_assumed_to_hold_no_zero_with_a_note() -> None:
     model = build(14, "(float[2,N] x) => (float[] y) { s = Shape(x) y = Reshape<allowzero=1>(x, s) }")
     brought = brought_to(Model(ir.from_proto(model)), LOWEST_OPSET)
     assert brought.notes == (

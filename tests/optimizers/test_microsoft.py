@@ -244,7 +244,7 @@ def made(case: Case) -> tuple[Any, dict[str, Array]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_an_operator_answers_alike(case: Case) -> None:
+def test_a_rewriting_matches_onnx_runtime(case: Case) -> None:
     model, feeds = made(case)
     expected = run(model, feeds)
     result = rewritten(model)

@@ -129,7 +129,7 @@ FORESTS: dict[str, tuple[Callable[[Random], tuple[Any, Array]], dict[str, Any]]]
 
 
 @pytest.mark.parametrize("op", FORESTS)
-def test_random_forests_answer_alike(op: str) -> None:
+def test_random_forests_match_onnx_runtime(op: str) -> None:
     make, outputs = FORESTS[op]
     faults, refused = [], 0
     for seed in range(SEEDS):
@@ -227,7 +227,9 @@ CASES: list[tuple[str, dict[str, Any], Array, list[type]]] = [
 
 
 @pytest.mark.parametrize(("op", "attributes", "x", "dtypes"), CASES)
-def test_an_operator_answers_alike(op: str, attributes: dict[str, Any], x: Array, dtypes: list[type]) -> None:
+def test_a_rewriting_matches_onnx_runtime(
+    op: str, attributes: dict[str, Any], x: Array, dtypes: list[type]
+) -> None:
     outputs = {f"y{i}": dtype for i, dtype in enumerate(dtypes)}
     node = helper.make_node(op, ["x"], list(outputs), domain="ai.onnx.ml", **attributes)
     model = model_of(node, {"x": x}, {}, outputs)
@@ -265,7 +267,7 @@ def machine(random: Random, classes: int, *, probable: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("probable", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_support_vector_machines_vote_alike(classes: int, probable: bool) -> None:
+def test_support_vector_machines_match_onnx_runtime(classes: int, probable: bool) -> None:
     for seed in range(5):
         random = np.random.default_rng(seed)
         attributes = machine(random, classes, probable=probable)
@@ -278,7 +280,7 @@ def test_support_vector_machines_vote_alike(classes: int, probable: bool) -> Non
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_linear_machines_choose_alike(classes: int) -> None:
+def test_linear_classifiers_match_onnx_runtime(classes: int) -> None:
     random = np.random.default_rng(0)
     attributes = {
         "coefficients": random.standard_normal(classes * FEATURES).tolist(),
@@ -303,7 +305,7 @@ def test_trees_of_float64_are_refused() -> None:
     assert "export it for float32" in refusal(rewritten(model))
 
 
-def test_string_labels_are_refused_only_where_they_are_used() -> None:
+def test_string_labels_are_refused_only_if_used() -> None:
     attributes, x = classifier(np.random.default_rng(1))
     attributes["classlabels_strings"] = [str(each) for each in attributes.pop("classlabels_int64s")]
 

@@ -242,7 +242,7 @@ def latest(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(ADAPTED, KEPT))
-def test_a_lifted_node_answers_as_the_old_one(opset: int, text: str) -> None:
+def test_a_lifted_node_gives_the_old_answers(opset: int, text: str) -> None:
     model = build(opset, text)
     fed = feeds(model)
     expected = run(model, fed)
@@ -318,7 +318,7 @@ def test_a_model_of_the_canonical_opset_is_left_as_it_is() -> None:
     assert ir.to_proto(model).SerializeToString(deterministic=True) == before
 
 
-def test_what_was_rewritten_is_told_in_the_models_own_words() -> None:
+def test_rewritten_operators_are_named_as_in_the_model() -> None:
     text = """(float[1,2,3,4] x) => (float[] y) {
         a = Upsample<mode="nearest", scales=[1.0, 1.0, 2.0, 2.0]>(x)
         b = Relu(a) c = Softmax<axis=-1>(b) d = Unsqueeze<axes=[0]>(c) y = Unsqueeze<axes=[0]>(d) }"""
@@ -365,7 +365,7 @@ def test_empty_inputs_of_resize_leave_no_constant_behind() -> None:
     assert [tensor.name for tensor in model.graph.initializer] == ["z"]
 
 
-def test_a_bound_that_bounds_nothing_is_left_out() -> None:
+def test_an_ineffective_bound_is_left_out() -> None:
     text = "(float[2] x) => (float[] y) { a = Clip<min=0.0>(x) y = Clip<min=0.0, max=3.4028234663852886e+38>(a) }"
     assert [len(node.input) for node in lifted(build(9, text)).graph.node] == [2, 2]
 
@@ -377,7 +377,7 @@ def test_an_initializer_that_may_be_overridden_is_no_constant() -> None:
     assert_same(run(lifted(model), fed), run(model, fed))
 
 
-def test_declared_shapes_of_intermediates_are_not_believed() -> None:
+def test_declared_shapes_of_intermediates_are_ignored() -> None:
     model = build(9, "(float[2,3,4] x) => (float[] y) { a = Abs(x) y = Softmax(a) }")
     fed = feeds(model)
     expected = run(model, fed)
@@ -450,7 +450,7 @@ def test_ai_onnx_is_the_default_domain() -> None:
 
 
 @pytest.mark.parametrize("to", range(8, CANONICAL_OPSET))
-def test_every_opset_between_can_be_the_aim(to: int) -> None:
+def test_a_lift_reaches_every_opset_in_between(to: int) -> None:
     text = """(float[2,3,4,5] x) => (float[] y) {
         a = Clip<min=-1.0>(x) b = Upsample<mode="nearest", scales=[1.0, 1.0, 2.0, 1.5]>(a)
         c = Softmax(b) d = ReduceMean<axes=[1], keepdims=0>(c) y = ReduceSum<axes=[1]>(d) }"""
@@ -498,7 +498,7 @@ def test_all_nodes_that_cannot_be_lifted_are_named_at_once() -> None:
         (9, "(float[2,3] x) => (float[] y, int64[] i) { y, i = TopK(x) }", "attribute 'k' is missing"),
     ],
 )
-def test_what_has_no_newer_form_is_refused(opset: int, text: str, why: str) -> None:
+def test_a_node_without_a_newer_form_is_refused(opset: int, text: str, why: str) -> None:
     with pytest.raises(LiftError, match=why):
         lift(ir.from_proto(build(opset, text)))
 
@@ -539,7 +539,7 @@ def test_functions_must_be_inlined_before_a_lift() -> None:
         lift(ir.from_proto(onnx.parser.parse_model(FUNCTIONS)))
 
 
-def test_a_function_whose_parameter_decides_on_its_form_is_refused() -> None:
+def test_a_function_whose_parameter_determines_its_form_is_refused() -> None:
     text = """<ir_version: 8, opset_import: ["": 18, "own": 1]> graph (float[2,3] x) => (float[] y)
         { y = own.total<over=[1]>(x) }
         <opset_import: ["": 12], domain: "own"> total<over>(a) => (b) { b = ReduceSum<axes: ints = @over>(a) }"""
@@ -581,7 +581,7 @@ def test_no_opset_is_newer_than_onnx_runtime_loads() -> None:
         brought_to(model, NEWEST_OPSET + 1)
 
 
-def test_what_did_not_run_before_is_no_reason_against_an_opset() -> None:
+def test_a_node_that_did_not_run_before_does_not_limit_the_opset() -> None:
     model = build(20, "(uint8[9] x) => (uint8[] y) { y = ImageDecoder(x) }")
     assert brought_to(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
 
@@ -591,7 +591,7 @@ STORED = {"node": 850, "simple": 15, "pytorch-converted": 75, "pytorch-operator"
 
 
 @pytest.mark.parametrize("collection", STORED)
-def test_onnx_own_tests_answer_the_same_when_lifted(collection: str) -> None:
+def test_onnx_own_tests_give_the_same_answers_when_lifted(collection: str) -> None:
     folder = models.onnx_tests(collection)
     compared, wrong = 0, []
     for path in sorted(folder.glob("*/model.onnx")):

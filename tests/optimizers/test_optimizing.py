@@ -61,7 +61,7 @@ g (float[2, 3] x) => (float[2, 3] y)
 """
 
 
-def test_declared_shapes_are_left_out_but_of_what_nobody_can_infer(tmp_path: Path) -> None:
+def test_declared_shapes_are_dropped_unless_inference_lacks_them(tmp_path: Path) -> None:
     made = done(model(DECLARED), tmp_path, simplify=False, drop_shapes=True)
     proto = ir.to_proto(made.model.ir)
     assert [info.name for info in proto.graph.value_info] == ["k"]
@@ -69,7 +69,7 @@ def test_declared_shapes_are_left_out_but_of_what_nobody_can_infer(tmp_path: Pat
     assert not any("nothing changed" in note for note in made.notes)
 
 
-def test_inputs_that_no_output_depends_on_are_removed_with_what_reads_them(tmp_path: Path) -> None:
+def test_inputs_that_no_output_depends_on_are_removed_with_their_readers(tmp_path: Path) -> None:
     made = done(model(UNREAD), tmp_path, simplify=False, prune_unused=True)
     assert [spec.name for spec in made.model.inputs] == ["x", "size"]
     assert [node.op_type for node in made.model.graph] == ["Relu", "Neg", "Shape"]
@@ -81,7 +81,7 @@ def test_inputs_that_no_output_depends_on_are_removed_with_what_reads_them(tmp_p
     assert (row["pass"], row["nodes"], row["skipped"]) == ("prune unused", [4, 3], None)
 
 
-def test_inputs_that_could_go_are_named_where_they_stay(tmp_path: Path) -> None:
+def test_removable_inputs_are_named_where_they_stay(tmp_path: Path) -> None:
     made = done(model(UNREAD), tmp_path)
     assert [spec.name for spec in made.model.inputs] == ["x", "mask", "size", "left"]
     assert "no output depends on the input 'mask'; --prune-unused removes it" in made.notes
@@ -105,14 +105,14 @@ def test_sizes_that_contradict_the_model_are_refused(tmp_path: Path) -> None:
         done(model(UNREAD), tmp_path, shape="x=3,5")
 
 
-def test_a_model_in_which_nothing_changed_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_note_says_that_nothing_changed(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[N] y) { y = Relu (x) }'
     assert any("nothing changed" in note for note in done(model(text), tmp_path, opset=17).notes)
     assert not any("nothing changed" in note for note in done(model(text), tmp_path, opset=18).notes)
     assert not any("nothing changed" in note for note in done(model(text), tmp_path, shape="x=3").notes)
 
 
-def test_what_changed_of_the_whole_is_counted(tmp_path: Path) -> None:
+def test_changes_of_the_whole_model_are_counted(tmp_path: Path) -> None:
     changed = done(model(UNREAD), tmp_path, opset=19, prune_unused=True).facts["changed"]
     assert changed["nodes"] == [4, 3]
     assert changed["opset"] == [17, 19]

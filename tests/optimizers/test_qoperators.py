@@ -112,7 +112,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_rewritten_operator_answers_as_onnx_runtime_s(
+def test_a_rewritten_operator_matches_onnx_runtime(
     case: Case, conformance: Conformance, tmp_path: Path
 ) -> None:
     names = [f"i{index}" for index in range(len(case.inputs))]

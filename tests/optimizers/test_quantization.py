@@ -91,7 +91,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_settled_models_answer_the_same_to_the_last_bit(case: str) -> None:
+def test_canonical_quantization_gives_bit_identical_answers(case: str) -> None:
     graph = Graph()
     CASES[case](graph)
     model = model_of(graph.nodes, FLOATS, graph.constants)
@@ -106,7 +106,7 @@ def test_settled_models_answer_the_same_to_the_last_bit(case: str) -> None:
             assert source.op_type in beside
 
 
-def test_numbers_that_are_an_output_keep_their_name() -> None:
+def test_integers_that_are_an_output_keep_their_name() -> None:
     graph = Graph()
     numbers = graph.quantized(graph.node("Tanh", graph.floats(graph.quantized("x"))), OTHER, SHIFTED)
     model = model_of(graph.nodes, FLOATS, graph.constants)

@@ -266,9 +266,7 @@ SMALLER = {
 
 
 @pytest.mark.parametrize("case", SMALLER)
-def test_what_says_more_than_it_has_to_becomes_smaller_and_computes_the_same(
-    case: str, tmp_path: Path
-) -> None:
+def test_redundant_nodes_are_removed_and_answers_stay(case: str, tmp_path: Path) -> None:
     text, expected = SMALLER[case]
     check(text, expected, tmp_path)
 
@@ -331,7 +329,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("case", ALONE)
-def test_what_is_not_the_pattern_is_left_alone(case: str, tmp_path: Path) -> None:
+def test_a_graph_without_the_pattern_is_left_alone(case: str, tmp_path: Path) -> None:
     check(ALONE[case], ops(model_of(ALONE[case])), tmp_path)
 
 
@@ -468,7 +466,7 @@ def test_a_tool_is_not_given_a_quantized_model(tmp_path: Path) -> None:
     )
 
 
-def test_a_model_that_would_become_too_large_is_held_without_the_pass_that_added_most(tmp_path: Path) -> None:
+def test_a_model_that_grows_too_large_is_simplified_without_the_pass_that_added_most(tmp_path: Path) -> None:
     """Eight reshaped sums of one weight: each would be a weight of its own."""
     weight = np.random.default_rng(0).normal(size=(64, 64, 3)).astype(np.float32)
     shifts = [ir.tensor(np.full((64, 64, 3), 1.0 + each, np.float32)[:1, :1, :1]) for each in range(12)]
@@ -481,14 +479,14 @@ def test_a_model_that_would_become_too_large_is_held_without_the_pass_that_added
         np.testing.assert_array_equal(after, before)
 
 
-def test_the_table_in_the_docs_says_of_each_pass_what_the_pass_says() -> None:
+def test_the_table_in_the_docs_states_each_pass_rules() -> None:
     page = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text(encoding="utf-8")
     for each in PASSES.values():
         keeps = each.keeps or "—"
         assert f"| `{each.name}` | {each.rules} | {keeps} |" in page, each.name
 
 
-def test_a_culprit_is_named_and_what_the_others_do_stays(tmp_path: Path) -> None:
+def test_a_culprit_is_named_and_the_other_passes_stay(tmp_path: Path) -> None:
     """The judge here calls every model wrong that holds a Gemm."""
     text, _ = SMALLER["a matrix product and its bias"]
     model = model_of(text.replace("y = Add(b, a)", "c = Identity(a) y = Add(b, c)"))
@@ -510,7 +508,7 @@ def test_a_culprit_is_named_and_what_the_others_do_stays(tmp_path: Path) -> None
     assert dropped["nodes"] == [3, 2]
 
 
-def test_what_nothing_changed_is_not_asked_about(tmp_path: Path) -> None:
+def test_an_unchanged_model_is_not_checked(tmp_path: Path) -> None:
     model = model_of("g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     asked = []
     simplify(model, OptimizeParams(), tmp_path, equivalence=lambda candidate: asked.append(candidate))
@@ -525,7 +523,7 @@ def test_a_large_constant_is_not_written_out(tmp_path: Path) -> None:
     check(text, {"Expand": 1, "Mul": 1}, tmp_path)
 
 
-def test_passes_of_ones_own(tmp_path: Path) -> None:
+def test_a_list_of_the_users_own_passes(tmp_path: Path) -> None:
     text = "g (float[N,4] x) => (float[N,4] y) { a = Identity(x) b = Exp(a) c = Exp(a) y = Mul(b, c) }"
     own = tmp_path / "passes.yaml"
     own.write_text("- share-subexpressions\n- remove-unused\n", encoding="utf-8")
@@ -533,7 +531,7 @@ def test_passes_of_ones_own(tmp_path: Path) -> None:
     check(text, {"Exp": 2, "Mul": 1}, tmp_path, skip="share-subexpressions")
 
 
-def test_a_pass_that_there_is_not_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_pass_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     model = model_of("g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     with pytest.raises(UsageError, match=r"'drop-noops'.*did you mean 'drop-no-ops'"):
         simple(model, tmp_path, skip="drop-noops")
@@ -543,6 +541,6 @@ def test_a_pass_that_there_is_not_is_refused_with_the_nearest(tmp_path: Path) ->
         simple(model, tmp_path, passes=own)
 
 
-def test_every_level_names_passes_that_there_are() -> None:
+def test_every_level_names_existing_passes() -> None:
     assert set(pass_lists.levels()) == {"basic", "extended", "ort-all"}
     assert {name for names in pass_lists.levels().values() for name in names} <= set(PASSES)

@@ -32,7 +32,7 @@ NATIVE = frozenset(schema.name for schema in onnx.defs.get_all_schemas()) - rewr
 
 
 @pytest.mark.parametrize("op", FAMILIES)
-def test_rewritten_nodes_compute_what_they_did(op: str) -> None:
+def test_rewritten_nodes_compute_the_same(op: str) -> None:
     rewritten = 0
     for seed in range(10):
         draw = vision.Drawn(seed)

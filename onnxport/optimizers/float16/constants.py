@@ -7,11 +7,10 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 
-_LARGEST = float(np.finfo(np.float16).max)
+LARGEST = float(np.finfo(np.float16).max)
+LEAST = float(np.finfo(np.float16).smallest_normal)
+LARGEST_INTEGER = 2048.0  # up to here float16 is exact for integers
 _AT_A_TIME = 2**20  # numbers: a large weight is not held in several copies
-_LEAST = float(np.finfo(np.float16).smallest_normal)
-
-
 # Tensors of more bytes are rounded when they are written, one at a time.
 _AT_ONCE = 2**20
 
@@ -37,7 +36,7 @@ def beyond_range(tensor: ir.TensorProtocol) -> float:
         part = values[start : start + _AT_A_TIME]
         finite = part[np.isfinite(part)]
         farthest = float(finite[np.argmax(np.abs(finite))]) if finite.size else 0.0
-        if abs(farthest) > max(_LARGEST, abs(most)):
+        if abs(farthest) > max(LARGEST, abs(most)):
             most = farthest
     return most
 
@@ -50,7 +49,7 @@ def to_half(values: Array) -> Array:
     """
     if values.size == 1:
         held = _finite(values)
-        lifted = np.where((held != 0) & (np.abs(held) < _LEAST), np.copysign(_LEAST, held), held)
+        lifted = np.where((held != 0) & (np.abs(held) < LEAST), np.copysign(LEAST, held), held)
         return np.asarray(lifted.astype(np.float16))
     halves = np.empty(values.shape, np.float16)
     rows = max(1, _AT_A_TIME * len(values) // max(values.size, 1))
@@ -60,4 +59,4 @@ def to_half(values: Array) -> Array:
 
 
 def _finite(values: Array) -> Array:
-    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
+    return np.where(np.isfinite(values), np.clip(values, -LARGEST, LARGEST), values)

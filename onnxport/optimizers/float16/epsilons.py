@@ -7,12 +7,11 @@ without such a reader does not count; islands.py compares it with the values tha
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as onnx
 
+from onnxport.optimizers.float16.constants import LEAST
 from onnxport.samples.value_uses import CARRIERS, uses
 
-_LEAST = float(np.finfo(np.float16).smallest_normal)
 _FLOATS = (onnx.DataType.FLOAT, onnx.DataType.DOUBLE, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16)
 # Operator that enlarges a tiny number -> the operand's position.
 _ENLARGING = {"Div": 1, "Log": 0, "Pow": 0, "Reciprocal": 0, "Sqrt": 0}
@@ -56,4 +55,4 @@ def _is_tiny(value: onnx.Value) -> bool:
     if known is None or known.size != 1 or known.dtype not in _FLOATS:
         return False
     number = abs(float(known.numpy().reshape(())))
-    return 0 < number < _LEAST
+    return 0 < number < LEAST

@@ -18,16 +18,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER, LEAST
 from onnxport.optimizers.float16.epsilons import SHIFTS, guards, is_delicate, reads_tiny
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.samples.value_uses import CARRIERS
 
-_LARGEST = float(np.finfo(np.float16).max)
-_MOST = _LARGEST / 2
-_LEAST = float(np.finfo(np.float16).smallest_normal)
+_MOST = LARGEST / 2
 TINY = "computes with a number too small for float16"
 _NAMED = 3  # nodes in a note: their names may be long
-_INTEGERS = 2048.0  # float16 is exact for integers up to here
 
 _SQUARES = frozenset(
     (
@@ -36,7 +34,7 @@ _SQUARES = frozenset(
     ).split()
 )
 # Beside larger numbers, one below float16's least normal number is less than a rounding error.
-_LARGE = _LEAST / float(np.finfo(np.float16).eps)
+_LARGE = LEAST / float(np.finfo(np.float16).eps)
 # Operators whose result is a position if an operand is.
 _POSITIONS = CARRIERS | frozenset("Add Sub Mul Div Floor Ceil Round Mod Min Max Clip Where Sum".split())
 # Operators that amplify small errors.
@@ -87,11 +85,11 @@ def _critical(nodes: Sequence[ir.Node], peaks: Mapping[str, float]) -> Iterator[
     for name, peak in peaks.items():
         if peak > _MOST:
             yield name, "values go beyond float16"
-        elif 0 < peak < _LEAST:
+        elif 0 < peak < LEAST:
             yield name, "values are too small for float16"
     for node in nodes:
         peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
-        if peak > _INTEGERS and _makes_positions(node, positions):
+        if peak > LARGEST_INTEGER and _makes_positions(node, positions):
             positions.update(value.name for value in node.outputs if value.name)
         if node.op_type in SHIFTS and reads_tiny(node) and guards(node):
             yield from ((value.name, TINY) for value in node.outputs if value.name)

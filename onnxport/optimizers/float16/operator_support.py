@@ -83,7 +83,9 @@ def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Por
 def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
     """Return why `node` must compute in float32 whatever its values are; empty if it need not."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
-    if any(not isinstance(value.type, ir.TensorType) and _holds_floats(value) for value in values):
+    if any(
+        not isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT for value in values
+    ):
         return _SEQUENCES
     if node.op_type in IN_FLOAT32:
         return IN_FLOAT32[node.op_type]
@@ -119,10 +121,6 @@ def is_float(value: ir.Value | None) -> bool:
 def computes_floats(node: ir.Node) -> bool:
     """Return whether a node reads or computes a float32 tensor."""
     return any(map(is_float, (*node.inputs, *node.outputs)))
-
-
-def _holds_floats(value: ir.Value) -> bool:
-    return value.dtype == ir.DataType.FLOAT
 
 
 def _shares(node: ir.Node) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER
 from onnxport.optimizers.float16.islands import reasons
 from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, computes_floats, is_float, unfit
 from onnxport.samples.value_uses import CARRIERS
@@ -19,8 +20,6 @@ _HEAVY = CONTROL_FLOW | frozenset(
 _SMALL = 1024  # elements
 # Operators that return elements of their operands.
 _CHOOSING = CARRIERS - {"Cast"} | {"Where"}
-_LARGEST = float(np.finfo(np.float16).max)
-_INTEGERS = 2048.0  # float16 is exact for integers up to here
 
 
 def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
@@ -67,7 +66,7 @@ def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict
 
 def _is_beyond(value: ir.Value) -> bool:
     tensor = value.const_value
-    return tensor is not None and tensor.size <= _SMALL and bool(np.any(np.abs(tensor.numpy()) > _LARGEST))
+    return tensor is not None and tensor.size <= _SMALL and bool(np.any(np.abs(tensor.numpy()) > LARGEST))
 
 
 def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
@@ -75,7 +74,7 @@ def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
     source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
     if node.op_type != "Cast" or source is None or result.dtype is None or result.dtype.is_floating_point():
         return ""
-    beyond = peaks.get(source.name or "", 0.0) > _INTEGERS and result.dtype != ir.DataType.BOOL
+    beyond = peaks.get(source.name or "", 0.0) > LARGEST_INTEGER and result.dtype != ir.DataType.BOOL
     return "becomes integers beyond 2048" if beyond else ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.artifact import Dim
 from onnxport.formats.model import Model, dims_of
 
 # Passes do not copy constants of more bytes.
@@ -176,22 +177,22 @@ def rank_of(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
+def known_dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    """Return the dimensions of a value, also open ones; None if not even the rank is known."""
+    return None if value is None or value.shape is None else dims_of(value)
+
+
 def static(value: ir.Value | None) -> list[int] | None:
     """Return the dimensions of a value if all are numbers."""
-    if value is None or value.shape is None:
-        return None
-    dims = dims_of(value)
-    return (
-        [dim for dim in dims if isinstance(dim, int)] if all(isinstance(dim, int) for dim in dims) else None
-    )
+    dims = known_dims(value)
+    sizes = [dim for dim in dims or () if isinstance(dim, int)]
+    return sizes if dims is not None and len(sizes) == len(dims) else None
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
     """Return whether two values are known to have the same dimensions."""
-    if a is None or b is None or a.shape is None or b.shape is None:
-        return False
-    left, right = dims_of(a), dims_of(b)
-    return len(left) == len(right) and all(x is not None and x == y for x, y in zip(left, right, strict=True))
+    left, right = known_dims(a), known_dims(b)
+    return left is not None and left == right and None not in left
 
 
 def only_use(value: ir.Value | None) -> bool:

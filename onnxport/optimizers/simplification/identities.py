@@ -16,6 +16,7 @@ from onnxport.optimizers.simplification.graph import (
     bypass,
     integers,
     is_op,
+    known_dims,
     number,
     producer,
     rank_of,
@@ -163,12 +164,9 @@ def _pool(node: ir.Node) -> ir.Value | None:
 
 def static_tail(value: ir.Value | None) -> list[int] | None:
     """Return the sizes behind batch and channels if they are numbers."""
-    if value is None or value.shape is None or len(value.shape) < 3:
-        return None
-    tail = dims_of(value)[2:]
-    return (
-        [dim for dim in tail if isinstance(dim, int)] if all(isinstance(dim, int) for dim in tail) else None
-    )
+    tail = (known_dims(value) or ())[2:]
+    sizes = [dim for dim in tail if isinstance(dim, int)]
+    return sizes if sizes and len(sizes) == len(tail) else None
 
 
 def _reduce(node: ir.Node) -> ir.Value | None:

@@ -14,6 +14,7 @@ from onnxport.optimizers.simplification.graph import (
     ModelEditor,
     bypass,
     integers,
+    known_dims,
     producer,
     rewrite,
     same_shape,
@@ -125,16 +126,12 @@ def _view(node: ir.Node | None) -> ir.Node | None:
     """Return the node if it moves no element."""
     if node is None or node.op_type != "Transpose":
         return node
-    dims = static_or_open(node.inputs[0])
+    dims = known_dims(node.inputs[0])
     perm = list(node.attributes.get_ints("perm", ()))
     if dims is None or not perm:
         return None
     moved = [axis for axis in perm if dims[axis] != 1]
     return node if moved == sorted(moved) else None
-
-
-def static_or_open(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    return None if value is None or value.shape is None else dims_of(value)
 
 
 def _own_target(node: ir.Node) -> list[int] | None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
-from onnxport.formats.model import Model, dims_of
+from onnxport.formats.model import Model
 from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
-from onnxport.optimizers.simplification.graph import axes_of, is_op, number, rank_of
+from onnxport.optimizers.simplification.graph import axes_of, is_op, known_dims, number, rank_of
 
 _MADE_UP = "unk__"
 # The size of a slice up to a symbol: of 512 elements, those before N.
@@ -27,7 +27,7 @@ _BROADCASTS = frozenset(
 
 def name_open_dimensions(model: Model) -> None:
     """Replace symbols that inference made up by the dimension they equal, where that follows."""
-    own = {dim for value in model.graph.inputs for dim in _dims(value) or () if isinstance(dim, str)}
+    own = {dim for value in model.graph.inputs for dim in known_dims(value) or () if isinstance(dim, str)}
     for _ in range(_ROUNDS):
         found: dict[str, Dim] = {}
         for graph in model.ir.graphs():
@@ -40,9 +40,9 @@ def name_open_dimensions(model: Model) -> None:
 def _find_sizes(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
     known = Dimensions(graph)
     for node in graph:
-        if not is_op(node) or not any(_is_made_up(dim, own) for dim in _dims(node.outputs[0]) or ()):
+        if not is_op(node) or not any(_is_made_up(dim, own) for dim in known_dims(node.outputs[0]) or ()):
             continue
-        dims, says = _dims(node.outputs[0]), _infer_dims(node, known)
+        dims, says = known_dims(node.outputs[0]), _infer_dims(node, known)
         if dims is None or says is None or len(dims) != len(says):
             continue
         for old, new in zip(dims, says, strict=True):
@@ -67,9 +67,9 @@ def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
         end = None if node.inputs[1] is None else known.elements(node.inputs[1])
         return [end.item()] if first == 0 and step == 1 and end is not None and end.size == 1 else None
     if node.op_type == "MatMul":
-        return _product_dims(*(_dims(value) for value in node.inputs))
+        return _product_dims(*(known_dims(value) for value in node.inputs))
     if node.op_type in _BROADCASTS:
-        operands = [_dims(value) for value in node.inputs]
+        operands = [known_dims(value) for value in node.inputs]
         return (
             None
             if any(dims is None for dims in operands)
@@ -80,7 +80,7 @@ def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
 
 def _sliced_dims(node: ir.Node, known: Dimensions) -> list[Dim] | None:
     """Return dimensions for axes that are not cut, and for one that is cut behind at a symbol."""
-    source, rank = _dims(node.inputs[0]), rank_of(node.inputs[0])
+    source, rank = known_dims(node.inputs[0]), rank_of(node.inputs[0])
     axes = axes_of(node, 3)
     if source is None or rank is None or axes is None or len(node.inputs) < 3:
         return None
@@ -118,13 +118,9 @@ def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
 def _replace_symbols(model: Model, found: dict[str, Dim]) -> None:
     for graph in model.ir.graphs():
         for value in (value for node in graph for value in node.outputs):
-            dims = _dims(value)
+            dims = known_dims(value)
             if dims is not None and any(isinstance(dim, str) and dim in found for dim in dims):
                 value.shape = ir.Shape([found.get(dim, dim) if isinstance(dim, str) else dim for dim in dims])
-
-
-def _dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    return None if value is None or value.shape is None else dims_of(value)
 
 
 def _is_made_up(dim: Dim, own: set[str]) -> bool:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.formats.artifact import Dim
-from onnxport.formats.model import dims_of
-from onnxport.optimizers.simplification.graph import ModelEditor, bypass, only_use, producer, rank_of, rewrite
+from onnxport.optimizers.simplification.graph import (
+    ModelEditor,
+    bypass,
+    known_dims,
+    only_use,
+    producer,
+    rank_of,
+    rewrite,
+)
 from onnxport.optimizers.simplification.registry import simplification
 
 # Elementwise operators of one operand: they compute the same in any order of axes.
@@ -73,7 +79,9 @@ def _between_reshapes(node: ir.Node) -> int:
     if middle is None or first is None:
         return 0
     perm = _perm(middle)
-    before, joined, after = (_dims(value) for value in (first.inputs[0], first.outputs[0], node.outputs[0]))
+    before, joined, after = (
+        known_dims(value) for value in (first.inputs[0], first.outputs[0], node.outputs[0])
+    )
     if before is None or joined is None or after is None or not perm or perm[0] or len(before) < len(joined):
         return 0
     leading = len(before) - len(joined) + 1
@@ -82,10 +90,6 @@ def _between_reshapes(node: ir.Node) -> int:
     if not known or after != tuple(before[axis] for axis in moved):
         return 0
     return rewrite(node, "Transpose", [first.inputs[0]], {"perm": moved})
-
-
-def _dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    return None if value is None or value.shape is None else dims_of(value)
 
 
 def _perm(node: ir.Node) -> list[int] | None:
