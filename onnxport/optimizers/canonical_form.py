@@ -152,8 +152,8 @@ def _canonicalize_quantization(model: Model) -> None:
 def _eliminate_identities(model: Model) -> None:
     """Remove Identity nodes whose result is no graph output.
 
-    onnx-ir's own pass also renames what is behind an output, which loses one of two outputs that are the same
-    value, and makes a branch return a value of the graph around it, which ONNX does not allow.
+    onnx-ir's own pass also removes those, which loses one of two outputs of the same value, and makes a branch
+    return a value of an outer graph, which ONNX does not allow.
     """
     for node in list(model.graph.all_nodes()):
         source, result = node.inputs[0] if node.inputs else None, node.outputs[0]

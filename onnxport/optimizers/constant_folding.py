@@ -59,7 +59,7 @@ def fold_constants(model: Model, *, limit: int = SIZE_LIMIT) -> int:
     """Replace constant nodes by initializers, also in branches and loop bodies; return how many.
 
     Args:
-        limit: bytes; a larger result is left to run time, unless what it is made of is as large.
+        limit: bytes; a larger result is left to run time unless its operands are as large.
     """
     return sum(_fold_graph(model, graph, limit) for graph in list(model.ir.graphs()))
 

@@ -63,7 +63,7 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto:
     return onnx.helper.make_tensor_type_proto(value.dtype.value, shape)
 
 
-# The type of a value; an empty one where it is not known or the value is absent.
+# Returns a value's type; an empty one if unknown or the value is absent.
 TypeOf = Callable[[ir.Value | None], onnx.TypeProto]
 
 

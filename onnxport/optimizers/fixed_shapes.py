@@ -18,10 +18,10 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     An output that inference cannot follow keeps its declared shape, with the fixed sizes put in.
 
     Returns:
-        A sentence on what was fixed; none where nothing was.
+        A sentence on the fixed sizes, if there are any.
 
     Raises:
-        UsageError: an input that there is not, or sizes that contradict the model.
+        UsageError: an unknown input, or sizes that contradict the model.
     """
     before = {spec.name: spec.shape for spec in model.inputs}
     declared = {value.name: dims_of(value) for value in model.graph.outputs if value.shape is not None}
@@ -50,7 +50,7 @@ def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
     shapes stay as declared; outputs become open.
 
     Returns:
-        A sentence for each such input; none where the user's sizes are the file's or fill open dimensions.
+        A sentence for each such input.
     """
     notes = []
     for value in model.graph.inputs:

@@ -87,7 +87,7 @@ def _is_number(value: ir.Value | None, number: float, other: ir.Value | None) ->
 
 
 def _remove_unused(graph: ir.Graph, node: ir.Node) -> None:
-    """Remove a node that nothing uses any more, and what only it used."""
+    """Remove a node without readers, and then producers that it alone read."""
     if any(value.uses() or value.is_graph_output() for value in node.outputs):
         return
     producers = [value.producer() for value in node.inputs if value is not None]

@@ -52,13 +52,13 @@ def optimized(
     """Return an optimized copy of `model`; unchanged weights are shared.
 
     Args:
-        folder: for files on the way.
-        samples: the user's inputs, on which values are measured for float16.
-        equivalence: says of an intermediate model whether it computes something else; None where nobody wants to know.
+        folder: for temporary files.
+        samples: the user's inputs, for measuring values for float16.
+        equivalence: checks intermediate models; None for no check.
 
     Raises:
         UsageError: sizes that do not fit the model.
-        CannotConvertError: nodes that have no form at the opset asked for, or nothing that can be float16.
+        CannotConvertError: nodes without a form at the opset, or nothing that can be float16.
     """
     work = _Run(model.clone(), phase)
     if params.shape:

@@ -48,10 +48,10 @@ def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io:
     """Return `model` in float16, except what float16 does not hold; saving rounds the weights.
 
     Args:
-        model: stays as it is.
-        folder: private, for files of its own; the result may read weights from there until it is saved.
-        samples: inputs on which values are measured; generated ones unless given.
-        io: whether float32 inputs and outputs become float16 as well.
+        model: not changed.
+        folder: for temporary files; the result may read weights from there until it is saved.
+        samples: inputs for measuring values; default: generated ones.
+        io: convert float32 inputs and outputs, too.
 
     Raises:
         CannotConvertError: nothing in it is float32, or nothing of that can be float16.

@@ -50,8 +50,8 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
 
     Args:
         graph: of the prepared model.
-        peaks: what the pre-flight measured.
-        mixed: whether delicate operators are islands as well.
+        peaks: name -> magnitude, measured by the pre-flight.
+        mixed: operators that amplify errors are islands, too.
     """
     found = reasons(list(graph), peaks, mixed=mixed)
     return tuple(value.name for node in found for value in node.outputs if value.name)

@@ -20,9 +20,9 @@ class Measured:
     """The result of a pre-flight.
 
     Attributes:
-        peaks: name of each float value at the top of the graph to the largest magnitude that it took.
-        sets: how many samples were run.
-        failure: why none could be run; empty if some were.
+        peaks: name of each float value -> its largest magnitude.
+        sets: number of samples run.
+        failure: the reason if no sample could be run, else empty.
     """
 
     peaks: Mapping[str, float] = field(default_factory=dict)

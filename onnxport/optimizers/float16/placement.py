@@ -27,7 +27,7 @@ def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
 
     Args:
         model: with types, without functions.
-        peaks: what the pre-flight measured.
+        peaks: name -> magnitude, measured by the pre-flight.
     """
     nodes = [node for graph in model.graphs() for node in graph if computes_floats(node)]
     peaks = _without_masks(nodes, peaks)

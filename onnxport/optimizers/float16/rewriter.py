@@ -45,7 +45,7 @@ def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritte
 
     Args:
         model: with types, constants as initializers, without functions.
-        io: whether float32 inputs and outputs of the model become float16 as well.
+        io: convert float32 inputs and outputs of the model, too.
     """
     return _Rewriting(model, kept, io=io).run()
 

@@ -34,7 +34,7 @@ def lower(model: ir.Model, to: int) -> list[str]:
     to the oldest that holds the imports. After a LiftError the model is unusable.
 
     Returns:
-        What the user should know of the result.
+        Notes for the user.
 
     Raises:
         LiftError: nodes that have no form at `to`, each with the reason.

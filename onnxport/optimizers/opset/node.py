@@ -22,10 +22,10 @@ class Change:
     """The state that all adapters of one conversion share: target opset, inferred types, used names.
 
     Attributes:
-        holds_constants: whether the graph may have initializers, as a function's may not.
+        holds_constants: the graph may have initializers; a function's may not.
         changed: the nodes that an adapter touched.
         made: the nodes that adapters made.
-        remarks: what the user should know of the result, each once.
+        remarks: notes for the user, each once.
     """
 
     def __init__(

@@ -72,10 +72,10 @@ def _types(values: Sequence[ir.Value | None], known: InferredTypes) -> tuple[byt
     for value in values:
         proto = onnx.TypeProto()
         if value is not None and value.name:
-            told = known.type(value)
-            if told is None or told.dtype == ir.DataType.UNDEFINED:
+            kind = known.type(value)
+            if kind is None or kind.dtype == ir.DataType.UNDEFINED:
                 return None
-            ir.serde.serialize_type_into(proto, told)
+            ir.serde.serialize_type_into(proto, kind)
         found.append(proto.SerializeToString(deterministic=True))
     return tuple(found)
 

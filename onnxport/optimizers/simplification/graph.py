@@ -27,7 +27,7 @@ class ModelEditor:
 
     Attributes:
         original: the source model, whose signature must stay.
-        folder: for files on the way.
+        folder: for temporary files.
         notes: sentences for the report.
     """
 

@@ -62,7 +62,7 @@ def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -
     """Return a Reshape's constant target for these dimensions; None where two are open.
 
     Args:
-        copies: whether `dims` are a target already, in which 0 and -1 mean what they mean there.
+        copies: `dims` are a target already, in which 0 copies and -1 takes the rest.
     """
     own = dims_of(source) if source.shape is not None else ()
     target: list[int] = []

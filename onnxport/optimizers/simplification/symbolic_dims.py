@@ -42,10 +42,10 @@ def _find_sizes(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
     for node in graph:
         if not is_op(node) or not any(_is_made_up(dim, own) for dim in known_dims(node.outputs[0]) or ()):
             continue
-        dims, says = known_dims(node.outputs[0]), _infer_dims(node, known)
-        if dims is None or says is None or len(dims) != len(says):
+        dims, inferred = known_dims(node.outputs[0]), _infer_dims(node, known)
+        if dims is None or inferred is None or len(dims) != len(inferred):
             continue
-        for old, new in zip(dims, says, strict=True):
+        for old, new in zip(dims, inferred, strict=True):
             new = found.get(new, new) if isinstance(new, str) else new
             if (
                 isinstance(old, str)

@@ -18,19 +18,19 @@ def quantize_type(node: Node) -> None:
     if node.attribute("block_size", 0):
         raise NoForm("block scales came with opset 21")
     scale = node.shape(required(node.input(1)))
-    untold = node.input(2) is None and dtype not in (ir.DataType.UNDEFINED, ir.DataType.UINT8)
-    if untold and (scale is None or None in scale):
+    needs_zero_point = node.input(2) is None and dtype not in (ir.DataType.UNDEFINED, ir.DataType.UINT8)
+    if needs_zero_point and (scale is None or None in scale):
         raise NoForm("its output_dtype came with opset 21, and the shape of its scale is not known")
     node.take("output_dtype")
-    if untold and scale is not None:
+    if needs_zero_point and scale is not None:
         node.put_input(2, node.constant(np.zeros([size or 0 for size in scale]), dtype))
 
 
 @lowers("DequantizeLinear", version=23)
 def dequantize_type(node: Node) -> None:
     """Refuse a result type other than the scale's."""
-    told = ir.DataType(node.attribute("output_dtype", 0))
-    if told not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
+    dtype = ir.DataType(node.attribute("output_dtype", 0))
+    if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
         raise NoForm("a result of another type than its scale (output_dtype) came with opset 23")
     node.take("output_dtype")
 
@@ -38,8 +38,8 @@ def dequantize_type(node: Node) -> None:
 @lowers("QuantizeLinear", version=23)
 def quantize_precision(node: Node) -> None:
     """Refuse a division in a type other than the scale's."""
-    told = ir.DataType(node.attribute("precision", 0))
-    if told not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
+    dtype = ir.DataType(node.attribute("precision", 0))
+    if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
         raise NoForm("a division in another type than its scale's (precision) came with opset 23")
     node.take("precision")
 

@@ -1,4 +1,4 @@
-"""Pad, Split, Shape and Trilu: what moves or measures elements."""
+"""Pad, Scatter, Split, ArgMax, Shape and Trilu."""
 
 from __future__ import annotations
 

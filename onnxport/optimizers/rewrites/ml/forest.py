@@ -22,10 +22,10 @@ class Forest:
 
     Attributes:
         roots: the row of each tree's first node.
-        modes: what a node compares, or LEAF.
+        modes: a node's comparison, or LEAF.
         features, thresholds: x[feature] is compared with the threshold.
         true, false: the rows that a node leads to; a leaf leads to itself.
-        tracks_missing: whether NaN goes the true way.
+        tracks_missing: NaN takes the true branch.
         weights: (row of a leaf, target, weight), each to be added to the target.
     """
 

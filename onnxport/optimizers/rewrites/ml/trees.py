@@ -183,8 +183,8 @@ class Weights:
     """The addend of each leaf to each target, [leaves, targets], and the targets that it has one for.
 
     Attributes:
-        always: by target, whether some tree has a weight for it in every leaf.
-        ever: by target, whether any leaf has.
+        always: by target: some tree has a weight for it in every leaf.
+        ever: by target: some leaf has a weight for it.
     """
 
     def __init__(self, forest: Forest, held: list[int], targets: int, fill: float) -> None:
