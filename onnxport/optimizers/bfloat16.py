@@ -6,10 +6,6 @@ LSTM in it before opset 22. The file is half as large and as fast as before: ONN
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
@@ -20,6 +16,7 @@ from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
+from onnxport.optimizers.passes import Rewritten
 
 # Constants of fewer elements save nothing.
 _WEIGHTS = 256
@@ -28,16 +25,7 @@ _CASTABLE = 13
 _LARGEST = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)  # type: ignore[no-untyped-call]
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A model with weights in bfloat16, with notes and figures for the report."""
-
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def to_bfloat16(model: Model) -> Stored:
+def to_bfloat16(model: Model) -> Rewritten:
     """Return `model` with its float32 weights in bfloat16; saving rounds them.
 
     Args:
@@ -75,7 +63,7 @@ def to_bfloat16(model: Model) -> Stored:
         "bfloat16 weights": len(found),
         "weights": {"before": model.weight_bytes, "after": copy.weight_bytes},
     }
-    return Stored(copy, tuple(notes), facts)
+    return Rewritten(copy, tuple(notes), facts)
 
 
 def _is_weight(value: ir.Value) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 from onnx_ir.passes import common
 
@@ -17,21 +16,13 @@ from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.loop_unrolling import unroll_changing_loops
 from onnxport.optimizers.opset import inline_functions, lift
 from onnxport.optimizers.passes import Equivalence as Equivalence  # pipelines.stages imports it here
-from onnxport.optimizers.passes import Pass, PassManager
+from onnxport.optimizers.passes import Pass, PassManager, Rewritten
 from onnxport.optimizers.qdq import canonicalize_quantization
 from onnxport.optimizers.scan_to_loop import scans_to_loops
 from onnxport.optimizers.sequences import resolve_sequences
 
 # Every round resolves the shapes behind one more layer of shape arithmetic; real models need two or three.
 _MAX_ROUNDS = 20
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A model in canonical form, with notes for the report."""
-
-    model: Model
-    notes: tuple[str, ...] = ()
 
 
 def prepare(
@@ -41,7 +32,7 @@ def prepare(
     native: Callable[[], Collection[str]],
     equivalence: Equivalence | None = None,
     unrolls: bool = False,
-) -> Prepared:
+) -> Rewritten:
     """Return a copy of `model` in canonical form; the weights are shared with the original.
 
     Args:
@@ -67,7 +58,7 @@ def prepare(
         manager.prove(candidate)
         return candidate
 
-    return Prepared(manager.run(attempt), manager.notes)
+    return Rewritten(manager.run(attempt), manager.notes)
 
 
 def _passes(

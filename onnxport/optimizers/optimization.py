@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from onnxport.formats.model import Model
 from onnxport.optimizers.fixed_shapes import pinned
 from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.optimizers.passes import Equivalence
+from onnxport.optimizers.passes import Equivalence, Rewritten
 from onnxport.optimizers.shape_inference import drop_value_info
 from onnxport.optimizers.simplification.size import Size, measure_size
 from onnxport.optimizers.unused_inputs import pruned, unread_inputs
@@ -26,20 +25,6 @@ _PLAIN = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Optimized:
-    """An optimized model, with notes and figures for the report.
-
-    Attributes:
-        facts: figures as [before, after]. "changed": of the whole its nodes, parameters, bytes of weights, and opset;
-            "passes": of each pass the same but the opset, and "skipped", why it was left out, if it was.
-    """
-
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
 def optimized(
     model: Model,
     params: OptimizeParams,
@@ -48,8 +33,11 @@ def optimized(
     *,
     equivalence: Equivalence | None,
     phase: Callable[[str], AbstractContextManager[None]],
-) -> Optimized:
+) -> Rewritten:
     """Return an optimized copy of `model`; unchanged weights are shared.
+
+    Its facts are pairs [before, after]. "changed": nodes, parameters, bytes and opset of the model. "passes": the
+    same of each pass, without the opset, and "skipped", the reason or None.
 
     Args:
         folder: for temporary files.
@@ -126,7 +114,7 @@ class _Run:
         self.notes += halved.notes
         self._facts |= halved.facts
 
-    def result(self, source: Model, params: OptimizeParams) -> Optimized:
+    def result(self, source: Model, params: OptimizeParams) -> Rewritten:
         if _structure(self.model) == _structure(source) and not params.drop_shapes:
             self.notes.append("nothing changed: the model already is as small and as new as requested")
         if not params.prune_unused:
@@ -136,7 +124,7 @@ class _Run:
             )
         changed = _change(measure_size(source), measure_size(self.model))
         changed["opset"] = [source.opset, self.model.opset]
-        return Optimized(
+        return Rewritten(
             self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
         )
 

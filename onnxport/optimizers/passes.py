@@ -6,15 +6,24 @@ run inside ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A rewritten model, with notes and figures for the report."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Equivalence(Protocol):

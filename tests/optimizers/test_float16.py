@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from fixtures import graphs
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers.float16.conversion import Halved, canonicalize, convert, to_float16
+from onnxport.optimizers.float16.conversion import Float16Model, canonicalize, convert, to_float16
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.preflight import Preflight
 
@@ -54,7 +54,7 @@ def graph_of(
     return made
 
 
-def half(proto: onnx.ModelProto, folder: Path, *feeds: Mapping[str, Array], io: bool = False) -> Halved:
+def half(proto: onnx.ModelProto, folder: Path, *feeds: Mapping[str, Array], io: bool = False) -> Float16Model:
     """The model in float16, measured in this process on `feeds`; not at all without any."""
     own = onnx.load_from_string(proto.SerializeToString())  # onnx-ir names the tensors of what it is given
     model = canonicalize(Model(ir.from_proto(own), Path("model.onnx")))
@@ -86,7 +86,7 @@ def rounded(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
 
 
 def assert_close(
-    source: onnx.ModelProto, made: Halved, feeds: Mapping[str, Array], rtol: float = 4e-3
+    source: onnx.ModelProto, made: Float16Model, feeds: Mapping[str, Array], rtol: float = 4e-3
 ) -> onnx.ModelProto:
     """Both ways to run it answer as the source does, within a few roundings; gives what was made."""
     proto = proto_of(made.model)

@@ -15,8 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
-from onnxport.optimizers.optimization import Optimized, optimized
+from onnxport.optimizers.optimization import optimized
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.passes import Rewritten
 
 # y needs x alone; `mask` is read by what nothing needs, `size` through its shape, and `left` by nothing.
 UNREAD = """
@@ -44,7 +45,7 @@ def model(text: str) -> Model:
     return Model(ir.from_proto(onnx.parser.parse_model(text)))
 
 
-def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) -> Optimized:
+def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) -> Rewritten:
     params = OptimizeParams(**options)
     return optimized(source, params, folder, samples, equivalence=None, phase=lambda name: nullcontext())
 

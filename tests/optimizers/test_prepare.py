@@ -15,8 +15,7 @@ from fixtures import graphs
 from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.formats.model import Model
 from onnxport.optimizers import canonical_form, constant_folding
-from onnxport.optimizers.canonical_form import Prepared
-from onnxport.optimizers.passes import Pass
+from onnxport.optimizers.passes import Pass, Rewritten
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,7 +26,7 @@ def load(proto: onnx.ModelProto, tmp_path: Path) -> Model:
     return Model.load(path)
 
 
-def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Prepared:
+def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Rewritten:
     """Everything in the graph counts as native unless said otherwise."""
     ops = frozenset(node.op_type for node in model.graph) if native is None else native
     return canonical_form.prepare(model, shapes=options.pop("shapes", {}), native=lambda: ops, **options)

@@ -16,7 +16,8 @@ import pytest
 from onnxport.core.errors import MissingDependencyError, UsageError
 from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.optimizers.simplification import Simplified, pass_lists, simplify
+from onnxport.optimizers.passes import Rewritten
+from onnxport.optimizers.simplification import pass_lists, simplify
 from onnxport.optimizers.simplification.registry import PASSES
 
 # What stands before a graph in ONNX's text form.
@@ -29,7 +30,7 @@ def model_of(text: str, opset: int = 17) -> Model:
     return Model(ir.from_proto(proto))
 
 
-def simple(model: Model, folder: Path, **params: object) -> Simplified:
+def simple(model: Model, folder: Path, **params: object) -> Rewritten:
     return simplify(model, OptimizeParams.model_validate(params), folder, equivalence=None)
 
 
@@ -79,7 +80,7 @@ def answers(model: Model, seed: int = 3, open_size: int = 3) -> list[np.ndarray]
 
 def check(
     text: str, expected: Mapping[str, int], folder: Path, opset: int = 17, **params: object
-) -> Simplified:
+) -> Rewritten:
     """That a graph becomes `expected`, operators by number, and computes what it did."""
     model = model_of(text, opset)
     made = simple(model, folder, **params)

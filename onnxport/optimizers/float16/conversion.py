@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes import common
@@ -19,9 +18,10 @@ from onnxport.optimizers.float16.batch_norms import fold_batch_norms
 from onnxport.optimizers.float16.magnitudes import Measured, measured_apart
 from onnxport.optimizers.float16.operator_support import complete_types, computes_floats, is_float
 from onnxport.optimizers.float16.placement import place
-from onnxport.optimizers.float16.rewriter import Rewritten, rewrite
+from onnxport.optimizers.float16.rewriter import Counts, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
+from onnxport.optimizers.passes import Rewritten
 
 # The oldest opset that ONNX Runtime supports.
 _OLDEST_OPSET = 7
@@ -31,20 +31,19 @@ _NAMED = 3  # nodes or constants in a note: their names may be long
 
 
 @dataclass(frozen=True)
-class Halved:
-    """A float16 model, with notes and figures for the report.
+class Float16Model(Rewritten):
+    """A float16 model.
 
     Attributes:
-        islands: the values that it computes in float32, and the constants that it holds so, by name.
+        islands: names of values computed, and of constants stored, in float32.
     """
 
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
     islands: tuple[str, ...] = ()
 
 
-def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False) -> Halved:
+def to_float16(
+    model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False
+) -> Float16Model:
     """Return `model` in float16, except what float16 does not hold; saving rounds the weights.
 
     Args:
@@ -60,7 +59,7 @@ def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io:
     return convert(copy, _measure(copy, folder, samples), io=io)
 
 
-def convert(model: Model, measured: Measured, *, io: bool = False) -> Halved:
+def convert(model: Model, measured: Measured, *, io: bool = False) -> Float16Model:
     """Convert a `canonicalize`d model to float16, in place; see `to_float16`."""
     nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
     kept = place(model.ir, measured.peaks)
@@ -80,7 +79,7 @@ def convert(model: Model, measured: Measured, *, io: bool = False) -> Halved:
         "casts": done.casts,
         "weights": {"before": before, "after": model.weight_bytes},
     }
-    return Halved(model, _notes(kept, len(nodes), measured, done), facts, _islands(model, kept))
+    return Float16Model(model, _notes(kept, len(nodes), measured, done), facts, _islands(model, kept))
 
 
 def canonicalize(model: Model) -> Model:
@@ -157,7 +156,7 @@ def _group(kept: Mapping[ir.Node, str]) -> list[str]:
     return said
 
 
-def _notes(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Rewritten) -> tuple[str, ...]:
+def _notes(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Counts) -> tuple[str, ...]:
     notes = []
     if measured.failure:
         notes.append(f"no values were measured before the conversion to float16: {measured.failure}")

@@ -28,7 +28,7 @@ _TWICE = 1024
 
 
 @dataclass
-class Rewritten:
+class Counts:
     """Counts of the rewriting.
 
     Attributes:
@@ -40,7 +40,7 @@ class Rewritten:
     clamped: dict[str, float] = field(default_factory=dict)
 
 
-def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritten:
+def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Counts:
     """Rewrite `model` to float16 in place, except the nodes `kept`.
 
     Args:
@@ -52,7 +52,7 @@ def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritte
 
 class _Rewriting:
     def __init__(self, model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> None:
-        self._model, self._io, self._counts = model, io, Rewritten()
+        self._model, self._io, self._counts = model, io, Counts()
         self._nodes = [node for graph in model.graphs() for node in graph]
         self._ports = {
             node: Float16Ports() if node in kept else float16_ports(node, model.opset_imports)
@@ -64,7 +64,7 @@ class _Rewriting:
         self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self._constants: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
 
-    def run(self) -> Rewritten:
+    def run(self) -> Counts:
         self._store_constants()
         for node in self._nodes:
             for position, value in enumerate(node.inputs):

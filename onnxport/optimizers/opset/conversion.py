@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import onnx
@@ -17,17 +16,10 @@ from onnxport.optimizers.opset.ort_support import find_unsupported, newest_opset
 from onnxport.optimizers.opset.schemas import default_domain, since
 from onnxport.optimizers.opset.upgrade import inline_functions, lift
 from onnxport.optimizers.params import NEWEST_OPSET
+from onnxport.optimizers.passes import Rewritten
 
 
-@dataclass(frozen=True)
-class Brought:
-    """A model at its new opset, with notes for the report."""
-
-    model: Model
-    notes: tuple[str, ...] = ()
-
-
-def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
+def brought_to(model: Model, opset: int | Literal["latest"]) -> Rewritten:
     """Return a copy of `model` at `opset`; "latest" is the newest at which ONNX Runtime runs its nodes.
 
     The weights are shared. The file's own functions are inlined if anything changes; imports of other domains stay.
@@ -38,7 +30,7 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
     copy = model.clone()
     own = default_domain(copy.ir.opset_imports)
     if own is None and not copy.ir.functions:
-        return Brought(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
+        return Rewritten(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
     newest = newest_opset(NEWEST_OPSET)
     to = newest if opset == "latest" else opset
     if to > newest:
@@ -48,13 +40,13 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
             fix=f"give --opset {newest}, or install newer ones",
         )
     if own == to:
-        return Brought(copy)
+        return Rewritten(copy)
     notes = []
     if inlined := inline_functions(copy.ir):
         notes.append(f"its functions were inlined: {', '.join(inlined)}")
     if opset == "latest":
         brought, why = _newest_that_runs(copy, to)
-        return Brought(brought, (*notes, *why))
+        return Rewritten(brought, (*notes, *why))
     brought, remarks = _convert(copy, to)
     if refused := _find_newly_unsupported(brought, copy):
         raise LiftError(
@@ -62,7 +54,7 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
             fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
         )
-    return Brought(brought, (*notes, *remarks))
+    return Rewritten(brought, (*notes, *remarks))
 
 
 def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:

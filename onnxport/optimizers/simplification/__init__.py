@@ -3,6 +3,6 @@
 graph.py holds what passes read and edit; each family of passes has a module, which registers them (registry.py).
 """
 
-from onnxport.optimizers.simplification.manager import Simplified, simplify
+from onnxport.optimizers.simplification.manager import simplify
 
-__all__ = ["Simplified", "simplify"]
+__all__ = ["simplify"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import onnx_ir as ir
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.optimizers.passes import CulpritError, Equivalence, Pass, PassManager
+from onnxport.optimizers.passes import CulpritError, Equivalence, Pass, PassManager, Rewritten
 from onnxport.optimizers.simplification.constants import sweep
 from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.pass_lists import plan
@@ -26,25 +25,14 @@ _ROUNDS = 10
 _CHECKED_OFTEN = 256 * 2**20  # bytes
 
 
-@dataclass(frozen=True)
-class Simplified:
-    """A simplified model, with notes and figures for the report.
-
-    Attributes:
-        facts: "passes": a row for each pass that changed something, in the order of their first change, then one for
-            each that was skipped: {"pass", "nodes", "parameters", "bytes", "skipped"}. Figures are [before, after]
-            over all runs of the pass; "skipped" is the reason or None. "size": the same of the model.
-    """
-
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
 def simplify(
     model: Model, params: OptimizeParams, folder: Path, *, equivalence: Equivalence | None
-) -> Simplified:
+) -> Rewritten:
     """Return a simplified copy of `model`; unchanged weights are shared.
+
+    Its facts are "passes": a row for each pass that changed something, in the order of their first change, then one
+    for each that was skipped: {"pass", "nodes", "parameters", "bytes", "skipped"}. Figures are [before, after] over
+    all runs of the pass; "skipped" is the reason or None. "size": the same of the model.
 
     Args:
         folder: for temporary files.
@@ -67,7 +55,7 @@ def simplify(
     rows = [_row(name, steps) for name, steps in done.steps.items()]
     rows += [{"pass": name, "skipped": why} for name, why in manager.culprits.items()]
     facts = {"passes": rows, "size": _change(done.first, done.size)}
-    return Simplified(done.editor.model, (*manager.notes, *done.editor.notes), facts)
+    return Rewritten(done.editor.model, (*manager.notes, *done.editor.notes), facts)
 
 
 class _Attempt:
