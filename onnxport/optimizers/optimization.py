@@ -16,13 +16,9 @@ from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Equivalence, Rewritten
 from onnxport.optimizers.shape_inference import drop_value_info
-from onnxport.optimizers.simplification.size import Size, measure_size
+from onnxport.optimizers.simplification.graph import PLAIN_ATTRIBUTES
+from onnxport.optimizers.simplification.size import measure_size
 from onnxport.optimizers.unused_inputs import pruned, unread_inputs
-
-# Attributes that are numbers and words.
-_PLAIN = frozenset(
-    getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
-)
 
 
 def optimized(
@@ -86,7 +82,7 @@ class _Run:
         before, opset = measure_size(self.model), self.model.opset
         with self._phase(name):
             yield
-        row = {"pass": name, **_change(before, measure_size(self.model)), "skipped": None}
+        row = {"pass": name, **before.change(measure_size(self.model)), "skipped": None}
         if self.model.opset != opset:
             row["opset"] = [opset, self.model.opset]
         self._rows.append(row)
@@ -122,16 +118,11 @@ class _Run:
                 f"no output depends on the input {name!r}; --prune-unused removes it"
                 for name in unread_inputs(self.model)
             )
-        changed = _change(measure_size(source), measure_size(self.model))
+        changed = measure_size(source).change(measure_size(self.model))
         changed["opset"] = [source.opset, self.model.opset]
         return Rewritten(
             self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
         )
-
-
-def _change(before: Size, after: Size) -> dict[str, list[int]]:
-    """Return each figure as [before, after]."""
-    return {name: [getattr(before, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")}
 
 
 def _structure(model: Model) -> tuple[object, ...]:
@@ -160,4 +151,4 @@ def _attribute_value(attribute: ir.Attr) -> object:
     if attribute.type == ir.AttributeType.TENSOR:
         tensor = attribute.as_tensor()
         return tensor.dtype, tensor.shape
-    return attribute.value if attribute.type in _PLAIN else attribute.type
+    return attribute.value if attribute.type in PLAIN_ATTRIBUTES else attribute.type

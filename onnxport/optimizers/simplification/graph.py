@@ -19,6 +19,10 @@ from onnxport.formats.model import Model, dims_of
 
 # Passes do not copy constants of more bytes.
 LARGE = 64 * 2**10
+# Attribute types that are numbers and strings.
+PLAIN_ATTRIBUTES = frozenset(
+    getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
+)
 
 
 @dataclass

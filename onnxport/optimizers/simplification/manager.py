@@ -32,7 +32,7 @@ def simplify(
 
     Its facts are "passes": a row for each pass that changed something, in the order of their first change, then one
     for each that was skipped: {"pass", "nodes", "parameters", "bytes", "skipped"}. Figures are [before, after] over
-    all runs of the pass; "skipped" is the reason or None. "size": the same of the model.
+    all runs of the pass; "skipped" is the reason or None.
 
     Args:
         folder: for temporary files.
@@ -54,8 +54,7 @@ def simplify(
     done = manager.run(attempt)
     rows = [_row(name, steps) for name, steps in done.steps.items()]
     rows += [{"pass": name, "skipped": why} for name, why in manager.culprits.items()]
-    facts = {"passes": rows, "size": _change(done.first, done.size)}
-    return Rewritten(done.editor.model, (*manager.notes, *done.editor.notes), facts)
+    return Rewritten(done.editor.model, (*manager.notes, *done.editor.notes), {"passes": rows})
 
 
 class _Attempt:
@@ -119,11 +118,6 @@ def _row(name: str, steps: Sequence[tuple[Size, Size]]) -> dict[str, Any]:
         for key in ("nodes", "parameters", "bytes")
     }
     return {"pass": name, **totals, "skipped": None}
-
-
-def _change(before: Size, after: Size) -> dict[str, Any]:
-    keys = ("nodes", "constants", "parameters", "bytes")
-    return {key: [getattr(before, key), getattr(after, key)] for key in keys}
 
 
 def _signature_change(model: Model, original: Model) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import LARGE, ModelEditor
+from onnxport.optimizers.simplification.graph import LARGE, PLAIN_ATTRIBUTES, ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
 
 # Larger weights are not compared: reading them costs more than a second copy, which no exporter writes.
@@ -70,12 +70,7 @@ def _same_value(a: ir.Attr, b: ir.Attr) -> bool:
     if a.type == ir.AttributeType.TENSOR:
         one, two = a.as_tensor(), b.as_tensor()
         return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
-    return a.type in _PLAIN and bool(a.value == b.value)
-
-
-_PLAIN = frozenset(
-    getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
-)
+    return a.type in PLAIN_ATTRIBUTES and bool(a.value == b.value)
 
 
 @simplification("share-constants")

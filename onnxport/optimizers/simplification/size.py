@@ -31,6 +31,12 @@ class Size:
     parameters: int
     bytes: int
 
+    def change(self, after: Size) -> dict[str, list[int]]:
+        """Return each figure of the report as [before, after]."""
+        return {
+            name: [getattr(self, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")
+        }
+
     @property
     def bound(self) -> int:
         """The most bytes that a model simplified from this one may have."""
