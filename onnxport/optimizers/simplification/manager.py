@@ -109,13 +109,10 @@ class _Attempt:
 
 def _row(name: str, steps: Sequence[tuple[Size, Size]]) -> dict[str, Any]:
     """Sum up all steps of a pass, as if they had followed on the first."""
-    before = steps[0][0]
+    changes = [before.change(after) for before, after in steps]
     totals = {
-        key: [
-            getattr(before, key),
-            getattr(before, key) + sum(getattr(b, key) - getattr(a, key) for a, b in steps),
-        ]
-        for key in ("nodes", "parameters", "bytes")
+        key: [first, first + sum(change[key][1] - change[key][0] for change in changes)]
+        for key, (first, _) in changes[0].items()
     }
     return {"pass": name, **totals, "skipped": None}
 
