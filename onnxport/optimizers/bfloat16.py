@@ -78,14 +78,14 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
     assert name is not None
     assert tensor is not None
     assert isinstance(tensor.shape, ir.Shape)
-    held = f"{name}/bfloat16"
+    stored_name = f"{name}/bfloat16"
     rounded = ir.LazyTensor(
-        lambda: ir.tensor(_round(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=held),
+        lambda: ir.tensor(_round(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=stored_name),
         dtype=ir.DataType.BFLOAT16,
         shape=tensor.shape,
-        name=held,
+        name=stored_name,
     )
-    stored = ir.val(held, const_value=rounded)
+    stored = ir.val(stored_name, const_value=rounded)
     cast = ir.node("Cast", [stored], {"to": int(ir.DataType.FLOAT)}, name=f"{name}/widened")
     cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), tensor.shape
     value.replace_all_uses_with(cast.outputs[0])
@@ -97,5 +97,5 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
 
 def _round(values: Array) -> Array:
     """Round to bfloat16; finite numbers stay finite."""
-    held = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
-    return np.asarray(held.astype(ml_dtypes.bfloat16))
+    finite = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
+    return np.asarray(finite.astype(ml_dtypes.bfloat16))

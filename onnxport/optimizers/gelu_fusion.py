@@ -30,7 +30,7 @@ def fuse_gelu(model: Model) -> None:
 
 def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
     """Return the operand x and the result of the pattern around an Erf node."""
-    x = _unscaled(erf.inputs[0], 1 / sqrt(2))
+    x = _scaled_operand(erf.inputs[0], 1 / sqrt(2))
     plus_one = _only_user(erf.outputs[0], "Add")
     if x is None or plus_one is None or not _is_number(_other(plus_one, erf.outputs[0]), 1.0, x):
         return None
@@ -40,7 +40,7 @@ def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
     factor = _other(product, plus_one.outputs[0])
     if factor is x:
         halved = _only_user(product.outputs[0], "Mul", "Div")
-        if halved is None or _unscaled(halved.outputs[0], 0.5) is not product.outputs[0]:
+        if halved is None or _scaled_operand(halved.outputs[0], 0.5) is not product.outputs[0]:
             return None
         return x, halved.outputs[0]
     if _is_number(factor, 0.5, x):
@@ -48,10 +48,10 @@ def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
         if scaled is None or _other(scaled, product.outputs[0]) is not x:
             return None
         return x, scaled.outputs[0]
-    return (x, product.outputs[0]) if _unscaled(factor, 0.5) is x else None
+    return (x, product.outputs[0]) if _scaled_operand(factor, 0.5) is x else None
 
 
-def _unscaled(value: ir.Value | None, factor: float) -> ir.Value | None:
+def _scaled_operand(value: ir.Value | None, factor: float) -> ir.Value | None:
     """Return x where `value` is `factor` times x, of the rank of x."""
     node = None if value is None else value.producer()
     if node is None or node.domain != "" or node.op_type not in ("Mul", "Div"):

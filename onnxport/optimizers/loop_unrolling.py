@@ -33,14 +33,14 @@ def _step_count(node: ir.Node) -> int:
         return 0
     if condition is not None and (condition.const_value is None or not condition.const_value.numpy().all()):
         return 0
-    goes_on = body.outputs[0]
-    while (producer := goes_on.producer()) is not None and producer.op_type == "Identity":
+    condition_out = body.outputs[0]
+    while (producer := condition_out.producer()) is not None and producer.op_type == "Identity":
         assert producer.inputs[0] is not None
-        goes_on = producer.inputs[0]
-    known = goes_on.const_value is not None and goes_on.const_value.numpy().all()
+        condition_out = producer.inputs[0]
+    known = condition_out.const_value is not None and condition_out.const_value.numpy().all()
     count = int(limit.const_value.numpy().item())
     few = 0 < count <= _MOST_STEPS and count * sum(1 for _ in body.all_nodes()) <= _MOST_NODES
-    return count if few and (known or goes_on is body.inputs[1]) else 0
+    return count if few and (known or condition_out is body.inputs[1]) else 0
 
 
 def _changes_shape(node: ir.Node) -> bool:
@@ -87,20 +87,20 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
 def _stack(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
     """Stack the tensors of all steps along a new first axis."""
     axes = _constant(node, f"{name}.axes", np.array([0], np.int64))
-    parts = [_added(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
-    return _added(node, "Concat", f"{name}.all", parts, axis=0)
+    parts = [_insert(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
+    return _insert(node, "Concat", f"{name}.all", parts, axis=0)
 
 
 def _rename(node: ir.Node, old: ir.Value, new: ir.Value | None) -> None:
     """Replace a loop's result by `new` under the same name, which may be a graph output's."""
     name, old.name = old.name, None
     assert new is not None
-    result = _added(node, "Identity", name or "", [new])
+    result = _insert(node, "Identity", name or "", [new])
     result.shape, result.type = new.shape, new.type
     old.replace_all_uses_with(result, replace_graph_outputs=True)
 
 
-def _added(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attributes: int) -> ir.Value:
+def _insert(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attributes: int) -> ir.Value:
     node = ir.node(op, inputs, attributes or None, name=name)
     node.outputs[0].name = name
     assert before.graph is not None

@@ -50,9 +50,9 @@ def optimized(
             work.notes += pinned(work.model, params.shape)
     if params.opset is not None:
         with work.step("opset"):
-            brought = brought_to(work.model, params.opset)
-            work.model = brought.model
-            work.notes += brought.notes
+            converted = brought_to(work.model, params.opset)
+            work.model = converted.model
+            work.notes += converted.notes
     if params.simplify:
         work.simplify(params, folder, equivalence)
     if params.prune_unused:
@@ -103,12 +103,12 @@ class _Run:
     def convert_to_float16(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
         from onnxport.optimizers.float16.conversion import to_float16
 
-        taken = {spec.name for spec in self.model.inputs}
-        fed = [{name: array for name, array in feeds.items() if name in taken} for feeds in samples]
-        halved = to_float16(self.model, folder, fed, io=io)
-        self.model = halved.model
-        self.notes += halved.notes
-        self._facts |= halved.facts
+        names = {spec.name for spec in self.model.inputs}
+        fed = [{name: array for name, array in feeds.items() if name in names} for feeds in samples]
+        converted = to_float16(self.model, folder, fed, io=io)
+        self.model = converted.model
+        self.notes += converted.notes
+        self._facts |= converted.facts
 
     def result(self, source: Model, params: OptimizeParams) -> Rewritten:
         if _structure(self.model) == _structure(source) and not params.drop_shapes:

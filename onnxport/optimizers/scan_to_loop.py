@@ -36,12 +36,14 @@ class _Scan:
         number = ir.Value(
             name=f"{self.prefix}.step", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([])
         )
-        goes_on = ir.Value(name=f"{self.prefix}.on", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+        condition = ir.Value(
+            name=f"{self.prefix}.on", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([])
+        )
         self._cut(number, length)
         states = list(body.inputs)[: self.states]
-        body.inputs[:] = [number, goes_on, *states]
-        body.append(again := self._new("Identity", goes_on))
-        body.outputs.insert(0, again.outputs[0])
+        body.inputs[:] = [number, condition, *states]
+        body.append(passed_on := self._new("Identity", condition))
+        body.outputs.insert(0, passed_on.outputs[0])
         self._restack()
         node.op_type = "Loop"
         initial = list(node.inputs)[: self.states]
@@ -107,9 +109,9 @@ class _Scan:
                 order = list(range(1, rank))
                 order.insert(axis % rank, 0)
                 following.append(self._new("Transpose", last, perm=order))
-            self._put_behind(value, following)
+            self._insert_behind(value, following)
 
-    def _put_behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
+    def _insert_behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
         """Insert `nodes`, the first of which reads `value`, between `value` and its other readers."""
         result = nodes[-1].outputs[0]
         value.replace_all_uses_with(result, replace_graph_outputs=True)

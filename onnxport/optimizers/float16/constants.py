@@ -10,7 +10,7 @@ from onnxport.core.arrays import Array
 LARGEST = float(np.finfo(np.float16).max)
 LEAST = float(np.finfo(np.float16).smallest_normal)
 LARGEST_INTEGER = 2048.0  # up to here float16 is exact for integers
-_AT_A_TIME = 2**20  # numbers: a large weight is not held in several copies
+_AT_A_TIME = 2**20  # numbers: a large weight is not finite in several copies
 # Tensors of more bytes are rounded when they are written, one at a time.
 _AT_ONCE = 2**20
 
@@ -48,8 +48,8 @@ def to_half(values: Array) -> Array:
     validate/rounded_reference.py rounds alike.
     """
     if values.size == 1:
-        held = _finite(values)
-        lifted = np.where((held != 0) & (np.abs(held) < LEAST), np.copysign(LEAST, held), held)
+        finite = _finite(values)
+        lifted = np.where((finite != 0) & (np.abs(finite) < LEAST), np.copysign(LEAST, finite), finite)
         return np.asarray(lifted.astype(np.float16))
     halves = np.empty(values.shape, np.float16)
     rows = max(1, _AT_A_TIME * len(values) // max(values.size, 1))

@@ -146,14 +146,14 @@ def _describe_types(model: Model) -> str:
 
 def _group(kept: Mapping[ir.Node, str]) -> list[str]:
     """Describe the nodes that stay float32 by reason, most frequent first."""
-    said = []
+    reasons = []
     for reason, count in Counter(kept.values()).most_common():
         named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][
             :_NAMED
         ]
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
-        said.append(f"{reason} ({', '.join(named)}{more})")
-    return said
+        reasons.append(f"{reason} ({', '.join(named)}{more})")
+    return reasons
 
 
 def _notes(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Counts) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ Peaks = list[tuple[str, ir.Value]]
 def tap(graph: ir.Graph, opset: int) -> Peaks:
     """Append nodes to `graph` that compute the peaks; return each with its value's name, which branches may
     share."""
-    return _Taps(opset).of(graph)
+    return _Taps(opset).add(graph)
 
 
 class _Taps:
@@ -29,7 +29,7 @@ class _Taps:
         self._opset = opset
         self._names = (f"/peak/{number}" for number in count())
 
-    def of(self, graph: ir.Graph) -> Peaks:
+    def add(self, graph: ir.Graph) -> Peaks:
         values = [value for value in graph.inputs if value.name not in graph.initializers]
         found: Peaks = []
         for node in list(graph):
@@ -45,19 +45,19 @@ class _Taps:
         """Yield the peaks inside the node's own graphs, as values of `graph`."""
         if node.op_type == "If":
             branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
-            tapped = [self.of(branch) for branch in branches]
+            tapped = [self.add(branch) for branch in branches]
             for branch, other, peaks in zip(branches, branches[::-1], tapped, strict=True):
                 other.outputs.extend(self._zero(other, peak, ir.Shape(())) for _, peak in peaks)
-                yield from self._handed_out(node, branch, peaks)
+                yield from self._return_peaks(node, branch, peaks)
         elif self._opset >= _BODIES.get(node.op_type, self._opset + 1):
             body = node.attributes["body"].as_graph()
-            for name, steps in self._handed_out(node, body, self.of(body)):
+            for name, steps in self._return_peaks(node, body, self.add(body)):
                 steps.shape = ir.Shape([None])
                 zero = self._zero(graph, steps, ir.Shape((1,)))  # there may be no step
                 every = self._put(graph, "Concat", [steps, zero], {"axis": 0}, steps.shape)
                 yield name, self._put(graph, "ReduceMax", [every], {"keepdims": 0}, ir.Shape(()))
 
-    def _handed_out(self, node: ir.Node, body: ir.Graph, peaks: Peaks) -> Iterator[tuple[str, ir.Value]]:
+    def _return_peaks(self, node: ir.Node, body: ir.Graph, peaks: Peaks) -> Iterator[tuple[str, ir.Value]]:
         """Make the peaks of one of the node's graphs results of the node."""
         body.outputs.extend(peak for _, peak in peaks)
         before = len(node.outputs)

@@ -45,16 +45,16 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Rewritten:
     if inlined := inline_functions(copy.ir):
         notes.append(f"its functions were inlined: {', '.join(inlined)}")
     if opset == "latest":
-        brought, why = _newest_that_runs(copy, to)
-        return Rewritten(brought, (*notes, *why))
-    brought, remarks = _convert(copy, to)
-    if refused := _find_newly_unsupported(brought, copy):
+        converted, why = _newest_that_runs(copy, to)
+        return Rewritten(converted, (*notes, *why))
+    converted, remarks = _convert(copy, to)
+    if refused := _find_newly_unsupported(converted, copy):
         raise LiftError(
-            f"{len(refused)} of {_count(brought)} nodes do not run at opset {to}, so they cannot be proven",
+            f"{len(refused)} of {_count(converted)} nodes do not run at opset {to}, so they cannot be proven",
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
             fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
         )
-    return Rewritten(brought, (*notes, *remarks))
+    return Rewritten(converted, (*notes, *remarks))
 
 
 def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:
@@ -62,10 +62,12 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
     to = newest
     why: tuple[str, ...] = ()
     while to > model.opset:
-        brought, _ = _convert(model, to)
-        refused = {node.op_type: since(node.op_type, to) for node in _find_newly_unsupported(brought, model)}
+        converted, _ = _convert(model, to)
+        refused = {
+            node.op_type: since(node.op_type, to) for node in _find_newly_unsupported(converted, model)
+        }
         if not refused:
-            return brought, why
+            return converted, why
         # None of its versions between the two opsets: that is what makes it lack a kernel.
         named = ", ".join(f"{op}-{first}" for op, first in sorted(refused.items()))
         to = max(min(refused.values()) - 1, model.opset)
@@ -85,9 +87,9 @@ def _convert(model: Model, opset: int) -> tuple[Model, list[str]]:
     return copy, lower(copy.ir, opset)
 
 
-def _find_newly_unsupported(brought: Model, model: Model) -> Mapping[ir.Node, str]:
+def _find_newly_unsupported(converted: Model, model: Model) -> Mapping[ir.Node, str]:
     """Return nodes that ONNX Runtime would refuse, except operators that it refuses in `model` as well."""
-    refused = find_unsupported(brought.ir)
+    refused = find_unsupported(converted.ir)
     before = {node.op_type for node in find_unsupported(model.ir)} if refused else set()
     return {node: why for node, why in refused.items() if node.op_type not in before}
 

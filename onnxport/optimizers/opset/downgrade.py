@@ -18,7 +18,7 @@ from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
 from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
 from onnxport.optimizers.opset.formulas import rewrite_beyond
 from onnxport.optimizers.opset.node import Change, Node, NoForm
-from onnxport.optimizers.opset.schema_check import fit
+from onnxport.optimizers.opset.schema_check import convert_to_older
 from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, set_opset, since
 from onnxport.optimizers.opset.type_inference import infer_types
 from onnxport.optimizers.rewrites.registry import REASON
@@ -119,7 +119,7 @@ class _Lowering:
                 reason or f"ONNX has it since opset {version}, without a definition in other operators"
             )
         assert newer is not None
-        fit(view, newer, older)
+        convert_to_older(view, newer, older)
 
     def _definition(self, node: ir.Node, version: int) -> ir.Function | None:
         """Return ONNX's definition of the node, under a name that it alone calls; None if there is none."""
@@ -152,5 +152,5 @@ class _Lowering:
 
     def _refuse(self, node: ir.Node, why: str) -> None:
         whole = refusal_of_part(node, why)
-        told = (each for each in self.refused.values() if (each.op, each.node) == (whole.op, whole.node))
-        self.refused[node] = next(told, whole)  # one reason for a node of the user's
+        same = (each for each in self.refused.values() if (each.op, each.node) == (whole.op, whole.node))
+        self.refused[node] = next(same, whole)  # one reason for a node of the user's

@@ -15,7 +15,7 @@ from onnxport.optimizers.opset.schemas import type_name
 _SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 
 
-def fit(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:
+def convert_to_older(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:
     """Convert a node of the form `newer` to `older`.
 
     Raises:

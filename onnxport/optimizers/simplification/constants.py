@@ -72,7 +72,7 @@ def remove_unused(editor: ModelEditor) -> int:
 
 def sweep(model: Model) -> int:
     """Remove nodes and constants without readers; return how many."""
-    before = _held(model)
+    before = _count(model)
     common.RemoveUnusedNodesPass()(model.ir)
     for graph in model.ir.graphs():
         for name, value in list(graph.initializers.items()):
@@ -81,10 +81,10 @@ def sweep(model: Model) -> int:
     used = {node.domain for node in model.graph.all_nodes()} | {"", "ai.onnx"}
     for domain in [each for each in model.ir.opset_imports if each not in used]:
         del model.ir.opset_imports[domain]
-    return before - _held(model)
+    return before - _count(model)
 
 
-def _held(model: Model) -> int:
+def _count(model: Model) -> int:
     return sum(1 for _ in model.graph.all_nodes()) + sum(
         len(graph.initializers) for graph in model.ir.graphs()
     )

@@ -63,7 +63,7 @@ class ModelEditor:
         """Add a constant to the graph of `node`, named after `base`."""
         graph = node.graph
         assert isinstance(graph, ir.Graph)
-        name = self._unused(base)
+        name = self._free_name(base)
         value = ir.val(name, const_value=ir.Tensor(array, name=name))
         graph.register_initializer(value)
         return value
@@ -71,7 +71,7 @@ class ModelEditor:
     def move_constant(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
         """Move a constant into another graph, under a free name."""
         self._taken.discard(constant.name or "")
-        constant.name = self._unused(f"{constant.name}.shared")
+        constant.name = self._free_name(f"{constant.name}.shared")
         graph.register_initializer(constant)
         return constant
 
@@ -88,13 +88,13 @@ class ModelEditor:
         graph, model = before.graph, before.outputs[0]
         assert graph is not None
         value = made.outputs[0]
-        value.name, value.type = self._unused(f"{model.name}.{op.lower()}"), model.type
+        value.name, value.type = self._free_name(f"{model.name}.{op.lower()}"), model.type
         value.shape = shape
         made.name = value.name
         graph.insert_before(before, made)
         return value
 
-    def _unused(self, base: str) -> str:
+    def _free_name(self, base: str) -> str:
         if not self._taken:
             self._taken.update(_names(self.model))
         name, number = base, 0

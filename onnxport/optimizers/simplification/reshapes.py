@@ -31,15 +31,15 @@ def settle_shape_arithmetic(editor: ModelEditor) -> int:
 
     Keeps: A Reshape with two open sizes that are not its operand's own.
     """
-    settled = 0
+    fixed = 0
     for graph in editor.graphs():
         known = Dimensions(graph)
         for node in list(graph):
             if node.domain == "" and node.op_type == "Reshape" and len(node.inputs) == 2:
-                settled += _fix_target(editor, node, known)
+                fixed += _fix_target(editor, node, known)
             elif node.domain == "" and node.op_type == "Slice":
-                settled += _part_of_shape(editor, node)
-    return settled
+                fixed += _part_of_shape(editor, node)
+    return fixed
 
 
 def _fix_target(editor: ModelEditor, node: ir.Node, known: Dimensions) -> int:

@@ -15,7 +15,7 @@ def linear_regressor(node: Rewrite) -> None:
     """Compute x * coefficients + intercepts (ONNX LinearRegressor-1)."""
     targets = node.attribute("targets", 1)
     total = _product(node, targets)
-    transform = scores.transform_of(node)
+    transform = scores.post_transform(node)
     if targets > 1 or transform == "PROBIT":
         total = scores.transform(node, total, transform)
     node.emit(total)
@@ -25,20 +25,20 @@ def linear_regressor(node: Rewrite) -> None:
 def linear_classifier(node: Rewrite) -> None:
     """Compute the label and a score per class (ONNX LinearClassifier-1); a single score is the second class's."""
     node.ignore("multi_class")  # how it was trained
-    labels, transform = scores.labels(node), scores.transform_of(node)
+    labels, transform = scores.labels(node), scores.post_transform(node)
     intercepts = node.attribute("intercepts", ())
     classes = len(intercepts) or len(labels)
     total = _product(node, classes)
     if classes > 1:
         if len(labels) != classes:
             node.unsupported(f"has scores for {classes} classes and {len(labels)} labels")
-        node.emit(scores.label_of(node, node.op("ArgMax", total, axis=1, keepdims=0), labels), 0)
+        node.emit(scores.map_labels(node, node.op("ArgMax", total, axis=1, keepdims=0), labels), 0)
         node.emit(scores.transform(node, total, transform), 1)
         return
     if len(labels) != 2 or transform not in ("NONE", "LOGISTIC"):
         node.unsupported(f"has one score for {len(labels)} classes and the transform {transform}")
     is_second = node.op("Squeeze", node.op("Greater", total, np.float32(0)), np.array([1]))
-    node.emit(scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), labels), 0)
+    node.emit(scores.map_labels(node, node.op("Cast", is_second, to=ir.DataType.INT64), labels), 0)
     if transform == "LOGISTIC":
         total = node.op("Sigmoid", total)
     node.emit(node.op("Concat", node.op("Sub", np.float32(1), total), total, axis=1), 1)

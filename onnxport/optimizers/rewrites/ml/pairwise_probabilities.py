@@ -29,7 +29,7 @@ def probabilities(
     slope, offset = sigmoid
     exponent = node.op("Add", node.op("Mul", total, slope), offset)
     likely = node.op("Clip", node.op("Sigmoid", node.op("Neg", exponent)), _LEAST, np.float32(1) - _LEAST)
-    return _Coupling(node, likely, pairs, classes).solved()
+    return _Coupling(node, likely, pairs, classes).solve()
 
 
 class _Coupling:
@@ -62,7 +62,7 @@ class _Coupling:
             for i in range(classes)
         ]
 
-    def solved(self) -> ir.Value:
+    def solve(self) -> ir.Value:
         node = self.node
         p = node.op("Add", node.op("Mul", self.rows[0], np.float32(0)), np.float32(1 / self.classes))
         limit = np.float32(0.005 / self.classes)

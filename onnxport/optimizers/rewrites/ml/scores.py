@@ -33,7 +33,7 @@ def labels(node: Rewrite) -> Array:
     return np.arange(len(names)) if names else np.asarray(numbers, np.int64)
 
 
-def label_of(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
+def map_labels(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
     """Map class numbers to labels."""
     if np.array_equal(labels, np.arange(len(labels))):
         return index
@@ -80,7 +80,7 @@ _TRANSFORMS: dict[str, Callable[[Rewrite, ir.Value], ir.Value]] = {
 }
 
 
-def transform_of(node: Rewrite) -> str:
+def post_transform(node: Rewrite) -> str:
     return text(node.attribute("post_transform", "NONE"))
 
 

@@ -25,7 +25,7 @@ def svm_regressor(node: Rewrite) -> None:
     total = node.op("Add", total, rho)
     if node.attribute("one_class", 0):
         total = node.op("Where", node.op("Greater", total, np.float32(0)), np.float32(1), np.float32(-1))
-    if scores.transform_of(node) == "PROBIT":
+    if scores.post_transform(node) == "PROBIT":
         total = scores.transform(node, total, "PROBIT")
     node.emit(total)
 
@@ -33,7 +33,7 @@ def svm_regressor(node: Rewrite) -> None:
 @rewrites("ai.onnx.ml::SVMClassifier")
 def svm_classifier(node: Rewrite) -> None:
     """Vote with one machine per class pair (ONNX SVMClassifier-1); without vectors, one per class."""
-    labels, transform = scores.labels(node), scores.transform_of(node)
+    labels, transform = scores.labels(node), scores.post_transform(node)
     if len(labels) < 2:
         node.unsupported("has a single class")
     if sum(node.attribute("vectors_per_class", ())):
@@ -58,7 +58,7 @@ def _by_class(node: Rewrite, labels: Array, transform: str) -> None:
             "GreaterOrEqual" if positive else "Greater", largest, np.float32(0.5 if positive else 0)
         )
         chosen = node.op("Where", above, np.int64(1), chosen)
-    node.emit(scores.label_of(node, chosen, labels), 0)
+    node.emit(scores.map_labels(node, chosen, labels), 0)
     node.emit(scores.transform(node, total, transform), 1)
 
 
@@ -73,7 +73,7 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
     classes = np.arange(len(labels))
     first, second = (np.array([pair[side] == classes for pair in pairs], np.float32) for side in (0, 1))
     votes = node.op("Add", node.op("MatMul", wins, first - second), second.sum(axis=0))
-    node.emit(scores.label_of(node, node.op("ArgMax", votes, axis=1, keepdims=0), labels), 0)
+    node.emit(scores.map_labels(node, node.op("ArgMax", votes, axis=1, keepdims=0), labels), 0)
     given = [np.asarray(node.attribute(name, ()), np.float32)[: len(pairs)] for name in ("prob_a", "prob_b")]
     if given[0].size:
         total = probabilities(node, total, given, pairs, len(labels))

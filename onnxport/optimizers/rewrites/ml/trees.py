@@ -54,8 +54,8 @@ def tree_ensemble_classifier(node: Rewrite) -> None:
     if len(labels) < 2:
         node.unsupported("has a single class")
     transform = _text(node.attribute("post_transform", "NONE"))
-    leaves, held = _leaves(node, forest)
-    table = Weights(forest, held, len(labels), fill=0)
+    leaves, order = _leaves(node, forest)
+    table = Weights(forest, order, len(labels), fill=0)
     total = node.op("ReduceSum", _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
     if len(labels) == 2:
         label, result = _binary(node, forest, table, total, labels, base, transform)
@@ -71,9 +71,9 @@ def tree_ensemble_classifier(node: Rewrite) -> None:
 def _regression(
     node: Rewrite, forest: Forest, targets: int, aggregation: str, transform: str, base: Array
 ) -> None:
-    leaves, held = _leaves(node, forest)
+    leaves, order = _leaves(node, forest)
     fill = {"MIN": np.inf, "MAX": -np.inf}.get(aggregation, 0)
-    table = Weights(forest, held, targets, fill)
+    table = Weights(forest, order, targets, fill)
     reduce = {"MIN": "ReduceMin", "MAX": "ReduceMax"}.get(aggregation, "ReduceSum")
     total = node.op(reduce, _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
     if aggregation == "AVERAGE":
@@ -112,16 +112,16 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     place = np.argsort(order)
     inner = len(order) - forest.modes.count(LEAF)
     state: Any = place[forest.roots].astype(np.int32)[None]
-    walk = _Walk(node, forest, order, place, x, features)
+    descent = _Descent(node, forest, order, place, x, features)
     for _ in range(depth):
-        state = walk.down(state)
+        state = descent.descend(state)
     if depth == 0:
-        state = node.op("Add", walk.zeros, state)
+        state = node.op("Add", descent.zeros, state)
     leaves = node.op("Sub", state, np.int32(inner)) if inner else state
     return leaves, [int(row) for row in order[inner:]]
 
 
-class _Walk:
+class _Descent:
     """The tables of a forest in node order, and the descent through them."""
 
     def __init__(
@@ -152,7 +152,7 @@ class _Walk:
         flat = node.op("Reshape", x, np.array([-1]))
         self.x = flat if node.dtype(x) == np.float32 else node.op("Cast", flat, to=ir.DataType.FLOAT)
 
-    def down(self, state: ir.Value | Array) -> ir.Value:
+    def descend(self, state: ir.Value | Array) -> ir.Value:
         node = self.node
         feature = node.op("Add", node.op("Gather", self.features, state), self.starts)
         value = node.op("Gather", self.x, feature)
@@ -187,10 +187,10 @@ class Weights:
         ever: by target: some leaf has a weight for it.
     """
 
-    def __init__(self, forest: Forest, held: list[int], targets: int, fill: float) -> None:
-        place = {row: number for number, row in enumerate(held)}
-        self.weights = np.full((len(held), targets), fill, np.float32)
-        self.present = np.zeros((len(held), targets), bool)
+    def __init__(self, forest: Forest, order: list[int], targets: int, fill: float) -> None:
+        place = {row: number for number, row in enumerate(order)}
+        self.weights = np.full((len(order), targets), fill, np.float32)
+        self.present = np.zeros((len(order), targets), bool)
         for row, target, weight in forest.weights:
             number = place.get(row)
             if number is None:
@@ -200,7 +200,7 @@ class Weights:
             else:
                 self.weights[number, target] = weight
                 self.present[number, target] = True
-        tree = _tree_of(forest)[held]
+        tree = _tree_numbers(forest)[order]
         own = [self.present[tree == each] for each in range(len(forest.roots))]
         self.always = [any(bool(of[:, k].all()) for of in own) for k in range(targets)]
         self.ever = [bool(self.present[:, k].any()) for k in range(targets)]
@@ -215,7 +215,7 @@ def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Ar
     return node.op("Greater", found, np.float32(0))
 
 
-def _tree_of(forest: Forest) -> Array:
+def _tree_numbers(forest: Forest) -> Array:
     """Return the tree number of each node."""
     trees = np.full(len(forest.modes), -1)
     for number, root in enumerate(forest.roots):
@@ -241,7 +241,7 @@ def _largest(
         has = _has_score(node, table, leaves)
         has = node.op("Or", has, scored) if isinstance(has, ir.Value) else has | scored
         total = node.op("Where", has, total, np.float32(np.finfo(np.float32).min))
-    return scores.label_of(node, node.op("ArgMax", total, axis=1, keepdims=0), labels)
+    return scores.map_labels(node, node.op("ArgMax", total, axis=1, keepdims=0), labels)
 
 
 def _binary(
@@ -269,7 +269,7 @@ def _binary(
         node.unsupported("PROBIT of a single score, for which ONNX Runtime leaves the second one undefined")
     is_second = node.op("Greater", first, np.float32(0.5 if positive and single else 0))
     flat = node.op("Squeeze", is_second, np.array([1]))
-    label = scores.label_of(node, node.op("Cast", flat, to=ir.DataType.INT64), labels)
+    label = scores.map_labels(node, node.op("Cast", flat, to=ir.DataType.INT64), labels)
     if transform == "LOGISTIC":
         pair = [node.op("Sigmoid", node.op("Neg", first)), node.op("Sigmoid", first)]
     else:
@@ -295,7 +295,7 @@ def _two_scores(
     limit = np.float32(0.5 if single and positive else 0)
     is_second = node.op("Squeeze", node.op("Greater", second, limit), np.array([1]))
     own = labels if single else np.array([0, 1])
-    label = scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
+    label = scores.map_labels(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
     pair = node.op("Concat", first, second, axis=1)
     return label, scores.transform(node, pair, transform)
 

@@ -73,11 +73,11 @@ def _taps(
     for axis, (extent, size, offset) in enumerate(zip(extents, sizes, offsets, strict=True)):
         bins = draft.range(extent.bins, np.float32).reshape(1, -1)
         position = extent.start + bins * extent.bin + extent.bin * (offset + 0.5) / extent.samples
-        taps.append(_between(draft, position, size, None, 2 - axis))
+        taps.append(_interpolate(draft, position, size, None, 2 - axis))
     return taps
 
 
-def _between(
+def _interpolate(
     draft: Draft, position: Term, size: int | Term, counts: Term | None, unit_axis: int
 ) -> list[Tap]:
     """Return both neighbours of positions [regions, n]; weight 0 beyond one element outside the axis."""
@@ -109,7 +109,7 @@ def _adaptive_mean(
         position = start + bins * bin_ + (number + 0.5) * bin_ / own.maximum(1.0)
         counts = (number < own).cast(np.float32) + bins * 0.0
         flat = [each.reshape(0, -1) for each in (position, counts)]
-        axes.append(_between(draft, flat[0], size, flat[1], 2 - axis))
+        axes.append(_interpolate(draft, flat[0], size, flat[1], 2 - axis))
         limits.append(limit)
     samples = sample(draft, rows, image, sizes, axes)
     channels = rows.draft.op("Shape", rows, dtype=np.int64).gather(np.array(1, np.int64)).cast(np.int32)
