@@ -54,7 +54,7 @@ def _changes_shape(node: ir.Node) -> bool:
             isinstance(first, int) and first != then
             for first, then in zip(dims_of(before), dims_of(value), strict=True)
         ):
-            return True  # see loops.LoopShapes
+            return True  # loop_shapes.py found that it changes
     return False
 
 
