@@ -1,4 +1,4 @@
-"""If nodes with a known condition give way to their branch, answers unchanged."""
+"""If nodes with a known condition are replaced by their branch, answers unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewritings in and around branches and loops leave the answers as they are."""
+"""Rewritings in and around branches and loops keep the answers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_scan_as_a_loop_gives_the_same_answers() -> None:
 
 
 def test_a_branch_that_cannot_run_is_dropped() -> None:
-    """An LSTM takes three dimensions, and gets them only where the axis was squeezed."""
+    """An LSTM needs three dimensions, which it gets only where the axis was squeezed."""
     prepared = prepare(model_from(SQUEEZED), shapes={}, native=lambda: ["LSTM"]).model
     assert "If" not in {node.op_type for node in prepared.graph}
     assert "Squeeze" in {node.op_type for node in prepared.graph}

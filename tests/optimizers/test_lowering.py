@@ -1,4 +1,4 @@
-"""Every newer form of an operator, lowered, answers as ONNX Runtime answers for the newer one."""
+"""Every newer form of an operator, lowered, gives ONNX Runtime's answers for the newer one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
 from onnxport.optimizers.rewrites.registry import rewritten_ops
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
-# As in test_opset.py: opset, then the graph. `_` is an absent input, `float[]` says nothing of the shape.
+# As in test_opset.py: opset, then the graph. `_` is an absent input, `float[]` has no shape.
 LOWERED = """
 26 (float[2,3,4] x) => (float[] y) <int64[1] a = {1}> { y = ReduceMean<keepdims=0>(x, a) }
 18 (float[2,N,4] x) => (float[2,N,1] y) <int64[1] a = {-1}> { b = Relu(x) y = ReduceL1(b, a) }
@@ -160,7 +160,7 @@ LOWERED = """
      y = DequantizeLinear<axis=0>(q, s) }
 """
 
-# Opset, the one it cannot be brought to, and the reason; then the graph.
+# Opset, an opset that it cannot be lowered to, and the reason; then the graph.
 REFUSED = r"""
 13 12 axes are computed at run time
      (float[2,1] x, int64[1] a) => (float[] y) { y = Squeeze(x, a) }
@@ -213,7 +213,7 @@ REFUSED = r"""
 14 13 layout=1
      (float[4,2,3] x, float[1,8,3] w, float[1,8,2] r) => (float[] y) { y = LSTM<hidden_size=2, layout=1>(x, w, r) }
 """
-# What only ever refuses, which REFUSED shows.
+# Lowerings that only refuse; REFUSED shows it.
 ONLY_REFUSE = {("Pad", 19), ("Resize", 19), ("ScatterElements", 18), ("ScatterND", 18)}
 
 
@@ -291,7 +291,7 @@ def test_every_lift_has_a_lowering() -> None:
 
 
 def test_every_change_of_a_schema_is_undone_or_caught() -> None:
-    """What is no lowering's is `fit`'s, which sees attributes, inputs and outputs that came, and types."""
+    """A change without a lowering is caught by the schema check: new attributes, inputs, outputs and types."""
     for op, old, new in successors():
         if (op, new.since_version) not in LOWERINGS:
             assert list(unseen(old, new)) == HARMLESS.get((op, new.since_version), []), (
@@ -299,7 +299,7 @@ def test_every_change_of_a_schema_is_undone_or_caught() -> None:
             )
 
 
-# What `fit` does not see and need not.
+# Changes that the schema check ignores, and may.
 HARMLESS: dict[tuple[str, int], list[str]] = {}
 
 
@@ -315,7 +315,7 @@ def successors() -> Iterator[tuple[str, onnx.defs.OpSchema, onnx.defs.OpSchema]]
 
 
 def unseen(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
-    """What gives a node another meaning under the old schema, though it says nothing that is not there."""
+    """Return changes that give a node another meaning under the old schema without a new name."""
     for name in old.attributes:
         if name not in new.attributes:
             yield f"{name} is gone"

@@ -1,4 +1,4 @@
-"""What ai.onnx.ml's operators are rewritten to answers as ONNX Runtime's own kernels do."""
+"""Rewritings of ai.onnx.ml's operators give the answers of ONNX Runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trees:
         self.leaves: list[tuple[int, int]] = []
 
     def grow(self, tree: int, depth: int) -> int:
-        """Adds a subtree; returns the number of its first node."""
+        """Add a subtree; return the number of its first node."""
         ids = self.nodes["nodes_nodeids"]
         number = sum(each == tree for each in self.nodes["nodes_treeids"])
         is_leaf = depth == 0 or self.random.random() < 0.2
@@ -56,7 +56,7 @@ class Trees:
         return number
 
     def weights(self, name: str, targets: list[list[int]], *, positive: bool) -> dict[str, Any]:
-        """A weight of each leaf for each target of its tree."""
+        """Return a weight of each leaf for each target of its tree."""
         rows = [(tree, node, target) for tree, node in self.leaves for target in targets[tree]]
         numbers = self.random.random(len(rows)) if positive else self.random.standard_normal(len(rows))
         return {
@@ -68,7 +68,7 @@ class Trees:
 
 
 def features(random: Random, rows: int = 5) -> Array:
-    """Values that meet the thresholds often, and a NaN."""
+    """Return values that often equal thresholds, and a NaN."""
     x = (random.integers(-4, 5, (rows, FEATURES)) / 2).astype(np.float32)
     if random.integers(3) == 0:
         x[random.integers(rows), random.integers(FEATURES)] = np.nan
@@ -298,7 +298,7 @@ def test_linear_classifiers_match_onnx_runtime(classes: int) -> None:
 
 
 def test_trees_of_float64_are_refused() -> None:
-    """4.7 is no float32: rounded it is the threshold itself, and goes the other way."""
+    """4.7 is no float32: rounded it equals the threshold and takes the other branch."""
     attributes, x = regressor(np.random.default_rng(0))
     node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
     model = model_of(node, {"x": x.astype(np.float64)}, {}, {"y": np.float32})

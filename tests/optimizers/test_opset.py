@@ -1,4 +1,4 @@
-"""Every old form of an operator, lifted, answers as ONNX Runtime answers for the old one."""
+"""Every old form of an operator, lifted, gives ONNX Runtime's answers for the old one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
 from onnxport.optimizers.params import NEWEST_OPSET
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
-# Opset, then the graph in ONNX's own text form. `_` is an absent input, `float[]` says nothing of the shape.
+# Opset, then the graph in ONNX's own text form. `_` is an absent input, `float[]` has no shape.
 ADAPTED = """
  7 (float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[] y)
      { y = BatchNormalization<epsilon=0.1>(x, s, b, m, v) }
@@ -147,7 +147,7 @@ ADAPTED = """
        { q = Add(a, n) o = Add(q, m) p = Mul(o, n) }>(_, i, x, z) }
 """
 
-# Old forms that are still right. One might think they need an adapter.
+# Old forms that are still valid, though they look as if they needed an adapter.
 KEPT = """
  7 (float[1,2,7,7] x) => (float[] y) { y = AveragePool<kernel_shape=[3, 3], strides=[2, 2]>(x) }
 11 (float[1,1,6,7] x) => (float[] y) { y = AveragePool<kernel_shape=[3, 3], strides=[3, 3],
@@ -176,10 +176,10 @@ KEPT = """
 """
 
 
-# What ONNX Runtime 1.31 has no kernels for from opset 22 on.
+# Operators without a kernel in ONNX Runtime 1.31 from opset 22 on.
 UNRUN = {"RoiAlign"}
 
-# Changes of a schema from one version to the next that ask for no adapter, and why.
+# Schema changes that need no adapter, and why.
 NO_ADAPTER = {
     "new option, off by default": [
         ("ArgMax", 12, "select_last_index"),
@@ -233,7 +233,7 @@ def lifted(model: onnx.ModelProto, to: int = CANONICAL_OPSET) -> onnx.ModelProto
 
 
 def latest(model: onnx.ModelProto) -> onnx.ModelProto:
-    """At the newest opset at which ONNX Runtime runs it."""
+    """Lift a model to the newest opset at which ONNX Runtime runs it."""
     result = ir.to_proto(brought_to(Model(ir.from_proto(model)), "latest").model.ir)
     check(result)
     found = {entry.domain: entry.version for entry in result.opset_import}[""]
@@ -278,7 +278,7 @@ def test_every_change_of_a_schema_is_adapted_or_known_to_be_harmless() -> None:
 
 
 def schema_changes() -> Iterator[tuple[str, int, str]]:
-    """Operator, version and the attribute, input or output that differs from the version before."""
+    """Yield operator, version and the attribute, input or output that differs from the version before."""
     schemas: dict[str, list[onnx.defs.OpSchema]] = {}
     for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
         if schema.domain == "":
@@ -291,7 +291,7 @@ def schema_changes() -> Iterator[tuple[str, int, str]]:
 
 
 def differences(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
-    """What could make a node of the old form wrong under the new schema. More types and optional tails cannot."""
+    """Return changes that could invalidate a node of the old form; more types and optional tails cannot."""
     if new.deprecated:
         yield "deprecated"
     for name in {*old.attributes, *new.attributes}:
@@ -586,7 +586,7 @@ def test_a_node_that_did_not_run_before_does_not_limit_the_opset() -> None:
     assert brought_to(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
 
 
-# ONNX's own tests, with how many of them at least are of opset 6 to 20 and answered by ONNX Runtime.
+# ONNX's own tests, with the least number of opset 6 to 20 that ONNX Runtime answers.
 STORED = {"node": 850, "simple": 15, "pytorch-converted": 75, "pytorch-operator": 25}
 
 
@@ -610,7 +610,7 @@ def test_onnx_own_tests_give_the_same_answers_when_lifted(collection: str) -> No
 
 
 def compare(model: onnx.ModelProto, folder: Path) -> bool:
-    """Lifts the model and asserts its answers; False when ONNX Runtime has no answer for the old one."""
+    """Lift the model and check its answers; return False if ONNX Runtime has none for the old one."""
     graph = ir.from_proto(model)
     lift(graph)
     result = ir.to_proto(graph)

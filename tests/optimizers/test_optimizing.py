@@ -1,4 +1,4 @@
-"""What optimize does to a model beside simplifying: sizes, unused inputs, float16, and what it says of that."""
+"""Steps of `optimize` beside simplification: sizes, unused inputs, float16, and their notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onnxport.optimizers.optimization import optimized
 from onnxport.optimizers.params import OptimizeParams
 from onnxport.optimizers.passes import Rewritten
 
-# y needs x alone; `mask` is read by what nothing needs, `size` through its shape, and `left` by nothing.
+# y needs only x; `mask` has an unneeded reader, `size` is read for its shape, `left` has no reader.
 UNREAD = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[N, 4] x, float[N, 4] mask, float[M, 2] size, float[2] left) => (float[N, 4] y, int64[2] shape)
@@ -30,7 +30,7 @@ g (float[N, 4] x, float[N, 4] mask, float[M, 2] size, float[2] left) => (float[N
     shape = Shape (size)
 }
 """
-# The output's shape is one that inference does not find: of an operator that ONNX does not know.
+# Inference does not find the output's shape: the operator is unknown to ONNX.
 FOREIGN = """
 <ir_version: 8, opset_import: ["": 17, "com.example": 1]>
 g (float[N, C, 8] x, float[N] w) => (float[N, C] y)
@@ -120,7 +120,7 @@ def test_changes_of_the_whole_model_are_counted(tmp_path: Path) -> None:
 
 
 def overflowing() -> Model:
-    """x times 100 and back: beyond float16 for inputs beyond 655; and an input that nothing needs."""
+    """x times 100 and back: beyond float16 for inputs beyond 655; and an unneeded input."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["mixed"]),
         helper.make_node("Mul", ["mixed", "many"], ["large"]),

@@ -27,7 +27,7 @@ def load(proto: onnx.ModelProto, tmp_path: Path) -> Model:
 
 
 def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Rewritten:
-    """Everything in the graph counts as native unless said otherwise."""
+    """Prepare a model; by default every operator in the graph is native."""
     ops = frozenset(node.op_type for node in model.graph) if native is None else native
     return canonical_form.prepare(model, shapes=options.pop("shapes", {}), native=lambda: ops, **options)
 
@@ -206,7 +206,7 @@ def test_a_composite_operator_is_replaced_by_its_definition(
 
 
 def _relabelled(model: Model) -> None:
-    """A pass that goes wrong: it turns every Relu into a Sigmoid."""
+    """A faulty pass: it turns every Relu into a Sigmoid."""
     for node in model.graph:
         if node.op_type == "Relu":
             node.op_type = "Sigmoid"

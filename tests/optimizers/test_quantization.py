@@ -1,4 +1,4 @@
-"""Settling quantization changes no answer, and leaves every QuantizeLinear beside a DequantizeLinear."""
+"""Canonical quantization keeps the answers and puts every QuantizeLinear beside a DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOATS = {"x": np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.flo
 
 
 class Graph:
-    """Nodes and constants in the order they are asked for."""
+    """Nodes and constants in the order of the calls."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []

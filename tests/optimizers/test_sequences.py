@@ -1,4 +1,4 @@
-"""Lists of known content are names for tensors: nothing of them is left, and the answers are the same."""
+"""Lists of known content are replaced by their tensors, and the answers stay."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from onnxport.optimizers.passes import Rewritten
 from onnxport.optimizers.simplification import pass_lists, simplify
 from onnxport.optimizers.simplification.registry import PASSES
 
-# What stands before a graph in ONNX's text form.
+# The header of a graph in ONNX's text form.
 _HEADER = '<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
 
 
@@ -35,7 +35,7 @@ def simple(model: Model, folder: Path, **params: object) -> Rewritten:
 
 
 def grown_by_folding(weight: np.ndarray, shifts: list[ir.TensorProtocol]) -> Model:
-    """A model that adds every one of `shifts` to one weight, for a convolution each: folded, they are many."""
+    """Return a model that adds each of `shifts` to one weight, for a convolution each: folding copies it."""
     graph = onnx.helper.make_graph(
         [
             node
@@ -63,7 +63,7 @@ def ops(model: Model) -> dict[str, int]:
 
 
 def answers(model: Model, seed: int = 3, open_size: int = 3) -> list[np.ndarray]:
-    """ONNX Runtime's, without its own optimizations, on random numbers."""
+    """Return ONNX Runtime's answers on random numbers, without its own optimizations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     data = model.to_bytes()
@@ -81,7 +81,7 @@ def answers(model: Model, seed: int = 3, open_size: int = 3) -> list[np.ndarray]
 def check(
     text: str, expected: Mapping[str, int], folder: Path, opset: int = 17, **params: object
 ) -> Rewritten:
-    """That a graph becomes `expected`, operators by number, and computes what it did."""
+    """Check that a graph becomes `expected`, a count per operator, and computes the same."""
     model = model_of(text, opset)
     made = simple(model, folder, **params)
     assert ops(made.model) == expected
@@ -488,7 +488,7 @@ def test_the_table_in_the_docs_states_each_pass_rules() -> None:
 
 
 def test_a_culprit_is_named_and_the_other_passes_stay(tmp_path: Path) -> None:
-    """The judge here calls every model wrong that holds a Gemm."""
+    """The check refuses every model with a Gemm."""
     text, _ = SMALLER["a matrix product and its bias"]
     model = model_of(text.replace("y = Add(b, a)", "c = Identity(a) y = Add(b, c)"))
     asked = []

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines in words, rewritten in ONNX: they compute what ONNX Runtime's kernels do."""
+"""Operators that ONNX defines in words, rewritten in ONNX, give the answers of ONNX Runtime's kernels."""
 
 from __future__ import annotations
 

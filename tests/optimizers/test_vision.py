@@ -1,4 +1,4 @@
-"""What is rewritten into simpler operators answers as before: ONNX Runtime on both, no target between them."""
+"""Rewritten operators give the same answers; ONNX Runtime runs both models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAMILIES = {
     "RoiAlign": vision.roi_align,
 }
 
-# Everything but what is rewritten counts as held by the target.
+# Every operator that is not rewritten counts as native.
 NATIVE = frozenset(schema.name for schema in onnx.defs.get_all_schemas()) - rewritten_ops()
 
 
