@@ -1,4 +1,4 @@
-"""Operators on quantized tensors, rewritten to floats between Q and DQ, give the answers of ONNX Runtime's own kernels."""
+"""Operators on quantized tensors, rewritten to floats between Q and DQ, match ONNX Runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def channels(count: int) -> tuple[Array, Array]:
 
 @dataclass
 class Case:
-    """Return a node whose first operand is an input, with scale and zero point in their places; the others are constants."""
+    """A node whose first operand is an input, with scale and zero point in place; the others are constants."""
 
     op: str
     inputs: list[Any]
