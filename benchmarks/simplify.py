@@ -45,9 +45,9 @@ from onnxport.core.lazy_imports import defer
 defer()
 from onnxport.formats.model import Model
 from onnxport.optimizers.params import OptimizeParams
-from onnxport.optimizers.simplification import simplified
+from onnxport.optimizers.simplification import simplify
 def call(path):
-    simplified(Model.load(path), OptimizeParams(), Path.cwd(), equivalence=None)
+    simplify(Model.load(path), OptimizeParams(), Path.cwd(), equivalence=None)
 """,
     "onnxsim": "import onnxsim; call = onnxsim.simplify",
     "onnxslim": "import onnxslim; call = onnxslim.slim",

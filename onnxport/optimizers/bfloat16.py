@@ -1,16 +1,10 @@
 """BF16: weights stored as bfloat16 behind a Cast to float32, and computed in float32.
 
-Weights only, because ONNX Runtime's CPU computes nothing in bfloat16: of 50 operators that it has there (1.31) all but
-the norms move values, there is no Add, MatMul or Conv, and unlike for float16 it casts to float32 of itself for none.
-ONNX has no Conv, pooling or LSTM in bfloat16 before opset 22 either. What is stored here runs everywhere, half as
-large and as fast as before: ONNX Runtime folds the Casts when it loads the file.
+Weights only: ONNX Runtime's CPU (1.31) has no Add, MatMul or Conv in bfloat16, and ONNX has no Conv, pooling or
+LSTM in it before opset 22. The file is half as large and as fast as before: ONNX Runtime folds the Casts on load.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +16,7 @@ from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.opset import lift
+from onnxport.optimizers.passes import Rewritten
 
 # Constants of fewer elements save nothing.
 _WEIGHTS = 256
@@ -30,17 +25,8 @@ _CASTABLE = 13
 _LARGEST = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)  # type: ignore[no-untyped-call]
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A model with weights in bfloat16, and what the report should say of it."""
-
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def to_bfloat16(model: Model) -> Stored:
-    """`model` with its float32 weights in bfloat16; they are rounded when the result is saved.
+def to_bfloat16(model: Model) -> Rewritten:
+    """Return `model` with its float32 weights in bfloat16; saving rounds them.
 
     Args:
         model: stays as it is; its opset rises to 13 where it is older.
@@ -59,16 +45,16 @@ def to_bfloat16(model: Model) -> Stored:
     ]
     if not found:
         raise CannotConvertError(
-            f"{model.path} has no float32 weights that could become bfloat16",
+            f"{model.path} has no float32 weights to convert to bfloat16",
             why=f"no float32 constant of it has {_WEIGHTS} elements or more",
             fix="use it as it is",
         )
     notes = [
-        f"{len(found)} weights are stored as bfloat16 and computed with in float32: "
+        f"{len(found)} weights are stored as bfloat16 and computed in float32: "
         "ONNX Runtime's CPU has no arithmetic in bfloat16"
     ]
     if copy.opset < _CASTABLE:
-        notes.append(f"opset {copy.opset} was lifted to {_CASTABLE}, whose Cast knows bfloat16")
+        notes.append(f"opset {copy.opset} was lifted to {_CASTABLE}, whose Cast supports bfloat16")
         shape_inference.infer(copy)
         lift(copy.ir, _CASTABLE)
     for graph, value in found:
@@ -77,7 +63,7 @@ def to_bfloat16(model: Model) -> Stored:
         "bfloat16 weights": len(found),
         "weights": {"before": model.weight_bytes, "after": copy.weight_bytes},
     }
-    return Stored(copy, tuple(notes), facts)
+    return Rewritten(copy, tuple(notes), facts)
 
 
 def _is_weight(value: ir.Value) -> bool:
@@ -87,21 +73,19 @@ def _is_weight(value: ir.Value) -> bool:
 
 
 def _store(graph: ir.Graph, value: ir.Value) -> None:
-    """Puts a Cast of the rounded numbers in the place of a weight, under its name."""
+    """Replace a weight by a Cast of its rounded elements, under its name."""
     name, tensor = value.name, value.const_value
     assert name is not None
     assert tensor is not None
     assert isinstance(tensor.shape, ir.Shape)
-    held = f"{name}/bfloat16"
+    stored_name = f"{name}/bfloat16"
     rounded = ir.LazyTensor(
-        lambda: ir.tensor(_rounded(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=held),
+        lambda: ir.tensor(_round(tensor.numpy()), dtype=ir.DataType.BFLOAT16, name=stored_name),
         dtype=ir.DataType.BFLOAT16,
         shape=tensor.shape,
-        name=held,
+        name=stored_name,
     )
-    stored = ir.Value(
-        name=held, shape=tensor.shape, type=ir.TensorType(ir.DataType.BFLOAT16), const_value=rounded
-    )
+    stored = ir.val(stored_name, const_value=rounded)
     cast = ir.node("Cast", [stored], {"to": int(ir.DataType.FLOAT)}, name=f"{name}/widened")
     cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), tensor.shape
     value.replace_all_uses_with(cast.outputs[0])
@@ -111,7 +95,7 @@ def _store(graph: ir.Graph, value: ir.Value) -> None:
     graph.insert_before(graph[0], cast)
 
 
-def _rounded(values: Array) -> Array:
-    """The nearest bfloat16 numbers; what is finite stays finite."""
-    held = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
-    return np.asarray(held.astype(ml_dtypes.bfloat16))
+def _round(values: Array) -> Array:
+    """Round to bfloat16; finite numbers stay finite."""
+    finite = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
+    return np.asarray(finite.astype(ml_dtypes.bfloat16))

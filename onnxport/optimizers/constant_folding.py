@@ -1,7 +1,6 @@
-"""Constant folding: what depends on no run-time input is computed once, by ONNX Runtime itself.
+"""Constant folding: nodes that depend on no run-time input are computed once, by ONNX Runtime.
 
-A node is folded only when all its inputs are constants. The dimensions of a value whose shape is fully
-known count as constants too: they follow from the signature, not from the data.
+Dimensions of a fully known shape count as constants: they follow from the signature, not from the data.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 from onnxport.formats.model import Model, dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
 
-# A node whose result is larger than this is left to run time: Expand and ConstantOfShape can turn eight
-# bytes into gigabytes.
+# Larger results are left to run time: Expand and ConstantOfShape can turn eight bytes into gigabytes.
 SIZE_LIMIT = 256 * 2**20  # bytes
 
-# Constants of more bytes are not handed to ONNX Runtime at once, which takes copies of them, but node by node; of still
-# more not at all: protobuf holds no more.
+# Constants of more bytes go to ONNX Runtime node by node, since it copies them; beyond protobuf's limit not at all.
 TOGETHER, LARGEST_INPUTS = SIZE_LIMIT, 2**30
 
 # ONNX Runtime's own exceptions: a node that it is stricter about than ONNX, or that fails on these constants.
@@ -50,7 +47,7 @@ _NO_TENSORS = frozenset(
 )
 
 
-# What ONNX Runtime computes and does not hand to Python as a number.
+# Types whose results ONNX Runtime does not return to Python as numbers.
 _KEPT = frozenset(
     kind
     for kind in ir.DataType
@@ -59,10 +56,10 @@ _KEPT = frozenset(
 
 
 def fold_constants(model: Model, *, limit: int = SIZE_LIMIT) -> int:
-    """Replaces what is constant by initializers, branches and loop bodies included; returns how many nodes went.
+    """Replace constant nodes by initializers, also in branches and loop bodies; return how many.
 
     Args:
-        limit: bytes; a larger result is left to run time, unless what it is made of is as large.
+        limit: bytes; a larger result is left to run time unless its operands are as large.
     """
     return sum(_fold_graph(model, graph, limit) for graph in list(model.ir.graphs()))
 
@@ -83,7 +80,7 @@ def _fold_graph(model: Model, graph: ir.Graph, limit: int) -> int:
 
 
 def _fold_alone(model: Model, graph: ir.Graph, node: ir.Node) -> bool:
-    """Folds one node of several that ONNX Runtime does not take together; a node that it refuses stays."""
+    """Fold one of several nodes that ONNX Runtime does not take together; a node that it refuses stays."""
     if any(value is not None and value.const_value is None for value in node.inputs):
         return False  # it depends on one that stayed
     if _constant_bytes([node]) > LARGEST_INPUTS:
@@ -96,7 +93,7 @@ def _fold_alone(model: Model, graph: ir.Graph, node: ir.Node) -> bool:
 
 
 def _constant_bytes(nodes: Iterable[ir.Node]) -> int:
-    """What ONNX Runtime has to be handed to compute these nodes."""
+    """Return the bytes of constants that ONNX Runtime needs to compute these nodes."""
     tensors = {value: value.const_value for node in nodes for value in node.inputs if value is not None}
     return sum(
         tensor.nbytes
@@ -106,7 +103,7 @@ def _constant_bytes(nodes: Iterable[ir.Node]) -> int:
 
 
 def _fold_known_dimensions(model: Model, graph: ir.Graph) -> int:
-    """Values computed from dimensions that are known, though others of the same shape may be open."""
+    """Fold values computed from known dimensions; other dimensions of the same shape may be open."""
     known = Dimensions(graph).known_values()
     folded = 0
     for value, elements in known.items():
@@ -118,25 +115,25 @@ def _fold_known_dimensions(model: Model, graph: ir.Graph) -> int:
 
 
 def _is_result_inside(model: Model, node: ir.Node) -> bool:
-    """Whether a branch or loop body returns the node's result, which may be no initializer there."""
+    """Return whether a branch or loop body returns the node's result, which may be no initializer there."""
     return node.graph is not model.graph and any(value.is_graph_output() for value in node.outputs)
 
 
 def _constant_nodes(model: Model, graph: ir.Graph, limit: int) -> list[ir.Node]:
-    """The nodes that depend on constants alone, in graph order."""
+    """Return the nodes that depend on constants alone, in graph order."""
     known: set[ir.Value] = set()
     nodes = []
     for node in graph:
-        if not _foldable(node) or _is_result_inside(model, node):
+        if not _is_foldable(node) or _is_result_inside(model, node):
             continue
         inputs = [value for value in node.inputs if value is not None]
-        if all(v in known or v.const_value is not None for v in inputs) and not _too_large(node, limit):
+        if all(v in known or v.const_value is not None for v in inputs) and not _is_too_large(node, limit):
             nodes.append(node)
             known.update(node.outputs)
     return nodes
 
 
-def _foldable(node: ir.Node) -> bool:
+def _is_foldable(node: ir.Node) -> bool:
     if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM | _QUANTIZATION | _NO_TENSORS:
         return False
     has_body = any(
@@ -145,7 +142,7 @@ def _foldable(node: ir.Node) -> bool:
     return not has_body and all(value.dtype not in _KEPT for value in node.outputs)
 
 
-def _too_large(node: ir.Node, limit: int) -> bool:
+def _is_too_large(node: ir.Node, limit: int) -> bool:
     limit = min(max(limit, _constant_bytes([node])), SIZE_LIMIT)
     for value in node.outputs:
         dims = dims_of(value)
@@ -158,7 +155,7 @@ def _too_large(node: ir.Node, limit: int) -> bool:
 
 
 def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
-    """The results that something outside `nodes` uses, by name."""
+    """Compute the results that something outside `nodes` uses, by name."""
     inside = set(nodes)
     wanted = [
         value
@@ -191,18 +188,13 @@ def _evaluate(model: Model, nodes: list[ir.Node]) -> dict[str, np.ndarray]:
 
 
 def _replace(graph: ir.Graph, nodes: Iterable[ir.Node], arrays: dict[str, np.ndarray]) -> None:
-    """Puts initializers of the same names in place of the nodes' results, and removes the nodes."""
+    """Replace the nodes by initializers with the names of their results."""
     for node in reversed(list(nodes)):
         for value in node.outputs:
             array = arrays.get(value.name or "")
             if array is None:
                 continue
-            constant = ir.Value(
-                name=value.name,
-                shape=ir.Shape(array.shape),
-                type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-                const_value=ir.Tensor(array, name=value.name),
-            )
+            constant = ir.val(value.name, const_value=ir.Tensor(array, name=value.name))
             value.name = None
             value.replace_all_uses_with(constant, replace_graph_outputs=True)
             graph.register_initializer(constant)

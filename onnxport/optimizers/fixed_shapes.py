@@ -1,4 +1,4 @@
-"""The user's sizes written into the model (`--shape`), so that it holds for these alone."""
+"""Sizes from the user (`--shape`) written into a model."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from onnxport.optimizers.shape_inference import drop_declared, infer, pin_inputs
 
 
 def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
-    """Fixes open dimensions of the inputs in place, and lets every other shape follow.
+    """Fix open dimensions of the inputs in place and infer the other shapes again.
 
-    An output of which inference learns nothing keeps the shape that it declares, with what is fixed now put in.
+    An output that inference cannot follow keeps its declared shape, with the fixed sizes put in.
 
     Returns:
-        A sentence on what was fixed; none where nothing was.
+        A sentence on the fixed sizes, if there are any.
 
     Raises:
-        UsageError: an input that there is not, or sizes that contradict the model.
+        UsageError: an unknown input, or sizes that contradict the model.
     """
     before = {spec.name: spec.shape for spec in model.inputs}
     declared = {value.name: dims_of(value) for value in model.graph.outputs if value.shape is not None}
     pin_inputs(model, shapes)
     after = {spec.name: spec.shape for spec in model.inputs}
-    sizes = _sizes(before, after)
+    sizes = _fixed_symbols(before, after)
     drop_declared(model)
     infer(model)
     for value in model.graph.outputs:
         if value.shape is None and value.name in declared:
             value.shape = Shape(declared[value.name])
-    for value in _computed(model):
+    for value in _node_results(model):
         if value.shape is not None:
             value.shape = Shape([sizes.get(dim, dim) for dim in dims_of(value)])
     fixed = [
@@ -46,39 +46,41 @@ def pinned(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
 
 
 def resized(model: Model, shapes: Mapping[str, GivenShape]) -> tuple[str, ...]:
-    """Gives inputs whose sizes the file fixes the user's instead, in place, and leaves every inner shape as declared:
-    what an engine does that lets its caller resize inputs. Outputs become open.
+    """Replace sizes that the file fixes at its inputs, in place, as an engine with resizable inputs does. Inner
+    shapes stay as declared; outputs become open.
 
     Returns:
-        A sentence for each such input; none where the user's sizes are the file's or fill open dimensions.
+        A sentence for each such input.
     """
     notes = []
     for value in model.graph.inputs:
         given = shapes.get(value.name or "", ())
         declared = dims_of(value) if value.shape is not None else ()
-        if len(given) == len(declared) and any(map(_differs, declared, given)):
+        if len(given) == len(declared) and any(map(_is_resized, declared, given)):
             value.shape = Shape(
                 [now if isinstance(now, int) else was for was, now in zip(declared, given, strict=True)]
             )
             asked = list(dims_of(value))
-            notes.append(f"the file fixes {value.name!r} at {list(declared)}, it was asked about at {asked}")
+            notes.append(f"the file fixes {value.name!r} at {list(declared)}; the answer is for {asked}")
     if notes:
         for value in model.graph.outputs:
             value.shape = None if value.shape is None else Shape([None] * len(value.shape))
     return tuple(notes)
 
 
-def _differs(was: Dim, now: int | str | None) -> bool:
+def _is_resized(was: Dim, now: int | str | None) -> bool:
     return isinstance(was, int) and isinstance(now, int) and was != now
 
 
-def _computed(model: Model) -> Iterator[Value]:
-    """Inference says nothing of operators that it does not know, whose declared shapes stay."""
+def _node_results(model: Model) -> Iterator[Value]:
+    """Iterate over all node results: operators that inference does not know keep their declared shapes."""
     return (value for node in model.graph.all_nodes() for value in node.outputs)
 
 
-def _sizes(before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]) -> dict[Dim, Dim]:
-    """What each name of a dimension has become."""
+def _fixed_symbols(
+    before: Mapping[str, tuple[Dim, ...]], after: Mapping[str, tuple[Dim, ...]]
+) -> dict[Dim, Dim]:
+    """Map each dimension's symbol to its new size."""
     return {
         was: now
         for name in before

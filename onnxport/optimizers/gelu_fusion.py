@@ -1,7 +1,4 @@
-"""Patterns of several nodes that are one operator, written out by exporters of an older opset.
-
-A fused operator that a target lacks is expanded again by `decompose`.
-"""
+"""Gelu, which exporters of an older opset write as several nodes; `decompose` expands it for targets without it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,10 @@ from onnxport.formats.model import Model
 
 
 def fuse_gelu(model: Model) -> None:
-    """Replaces x * (1 + erf(x / sqrt(2))) / 2 by Gelu(x), which is ONNX's since opset 20."""
+    """Replace x * (1 + erf(x / sqrt(2))) / 2 by Gelu(x), which ONNX has since opset 20.
+
+    Keeps: a pattern with a constant of more dimensions than x, which raises the rank of the result.
+    """
     for node in list(model.graph):
         if node.op_type == "Erf" and node.domain == "" and (match := _gelu(node)) is not None:
             x, result = match
@@ -29,10 +29,10 @@ def fuse_gelu(model: Model) -> None:
 
 
 def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
-    """The operand x and the result of the pattern around an Erf node."""
-    x = _scaled_by(erf.inputs[0], 1 / sqrt(2))
+    """Return the operand x and the result of the pattern around an Erf node."""
+    x = _scaled_operand(erf.inputs[0], 1 / sqrt(2))
     plus_one = _only_user(erf.outputs[0], "Add")
-    if x is None or plus_one is None or not _is_number(_other(plus_one, erf.outputs[0]), 1.0):
+    if x is None or plus_one is None or not _is_number(_other(plus_one, erf.outputs[0]), 1.0, x):
         return None
     product = _only_user(plus_one.outputs[0], "Mul")
     if product is None:
@@ -40,28 +40,28 @@ def _gelu(erf: ir.Node) -> tuple[ir.Value, ir.Value] | None:
     factor = _other(product, plus_one.outputs[0])
     if factor is x:
         halved = _only_user(product.outputs[0], "Mul", "Div")
-        if halved is None or _scaled_by(halved.outputs[0], 0.5) is not product.outputs[0]:
+        if halved is None or _scaled_operand(halved.outputs[0], 0.5) is not product.outputs[0]:
             return None
         return x, halved.outputs[0]
-    if _is_number(factor, 0.5):
+    if _is_number(factor, 0.5, x):
         scaled = _only_user(product.outputs[0], "Mul")
-        return (
-            None if scaled is None or _other(scaled, product.outputs[0]) is not x else (x, scaled.outputs[0])
-        )
-    return (x, product.outputs[0]) if _scaled_by(factor, 0.5) is x else None
+        if scaled is None or _other(scaled, product.outputs[0]) is not x:
+            return None
+        return x, scaled.outputs[0]
+    return (x, product.outputs[0]) if _scaled_operand(factor, 0.5) is x else None
 
 
-def _scaled_by(value: ir.Value | None, factor: float) -> ir.Value | None:
-    """The operand that `value` is `factor` times of, if it is one."""
+def _scaled_operand(value: ir.Value | None, factor: float) -> ir.Value | None:
+    """Return x where `value` is `factor` times x, of the rank of x."""
     node = None if value is None else value.producer()
     if node is None or node.domain != "" or node.op_type not in ("Mul", "Div"):
         return None
     first, second = node.inputs
     if node.op_type == "Div":
-        return first if _is_number(second, 1 / factor) else None
-    if _is_number(second, factor):
+        return first if _is_number(second, 1 / factor, first) else None
+    if _is_number(second, factor, first):
         return first
-    return second if _is_number(first, factor) else None
+    return second if _is_number(first, factor, second) else None
 
 
 def _only_user(value: ir.Value, *ops: str) -> ir.Node | None:
@@ -75,16 +75,19 @@ def _other(node: ir.Node, value: ir.Value) -> ir.Value | None:
     return node.inputs[1] if node.inputs[0] is value else node.inputs[0]
 
 
-def _is_number(value: ir.Value | None, number: float) -> bool:
-    """Whether a value is a constant of one element that is `number`, as nearly as its type can say it."""
-    if value is None or value.const_value is None or value.const_value.size != 1:
+def _is_number(value: ir.Value | None, number: float, other: ir.Value | None) -> bool:
+    """Return whether a constant is `number`, rounded to its type, and has no more dimensions than `other`."""
+    if value is None or value.const_value is None or value.const_value.size != 1 or other is None:
         return False
     constant = value.const_value.numpy()
+    # With `other` read as [3], the result of a constant [1, 1, 1] is [1, 1, 3].
+    if constant.ndim > (0 if other.shape is None else len(other.shape)):
+        return False
     return isclose(float(constant.item()), number, rel_tol=1e-3 if constant.dtype.itemsize < 4 else 1e-6)
 
 
 def _remove_unused(graph: ir.Graph, node: ir.Node) -> None:
-    """Takes out a node that nothing uses any more, and what only it used."""
+    """Remove a node without readers, and then producers that it alone read."""
     if any(value.uses() or value.is_graph_output() for value in node.outputs):
         return
     producers = [value.producer() for value in node.inputs if value is not None]

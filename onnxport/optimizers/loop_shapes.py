@@ -1,7 +1,7 @@
-"""Shapes in and behind Loop, which ONNX's inference does not follow: a state may change its sizes at every step.
+"""Shapes in and behind Loop, which ONNX's inference does not follow: a state may change its size in every step.
 
-Assumed first is that it changes none; a dimension for which the body then gives another size is open, and so on
-until the body's results have the sizes that were assumed of its inputs.
+At first no size is assumed to change. A dimension for which the body returns another size becomes open, until the
+assumptions and the inferred results agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Dims = list[Dim]
 
 
 class LoopShapes:
-    """What is assumed of each loop's state so far; `loops` is empty for a model without."""
+    """The assumed dimensions of each loop's states; `loops` is empty for a model without."""
 
     def __init__(self, model: Model) -> None:
         self.loops = [
@@ -28,8 +28,8 @@ class LoopShapes:
         self._states: dict[ir.Value, Dims | None] = {}
         self._changing: set[ir.Value] = set()  # not even the number of dimensions stays
 
-    def state(self) -> None:
-        """Writes what is assumed into the graphs, for an inference to go on from there."""
+    def write(self) -> None:
+        """Write the assumed shapes into the graphs, for the next inference."""
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
             for value in body.inputs[:2]:
@@ -41,30 +41,30 @@ class LoopShapes:
                 if value.dtype is None and source is not None and source.dtype is not None:
                     value.dtype = source.dtype
                 if dims is not None and index < len(loop.outputs):
-                    own = _own(value)
+                    own = _step_symbol(value)
                     result = loop.outputs[index]
-                    # What the last step left is not what the one before did.
+                    # The state after the last step may have another size than the one before.
                     after = [
                         f"{result.name}.{axis}" if dim == own(axis) else dim for axis, dim in enumerate(dims)
                     ]
                     result.shape = ir.Shape(after)
 
-    def revise(self) -> bool:
-        """Compares what was assumed with what an inference made of it; whether anything was wrong."""
+    def update(self) -> bool:
+        """Update the assumptions from the inferred results; return whether one was wrong."""
         changed = False
         for loop in self.loops:
             body = loop.attributes["body"].as_graph()
             for before, value, after in zip(loop.inputs[2:], body.inputs[2:], body.outputs[1:], strict=False):
-                dims = self._joined(before, value, after)
+                dims = self._join(before, value, after)
                 changed |= value not in self._states or dims != self._states[value]
                 self._states[value] = dims
         return changed
 
-    def _joined(self, before: ir.Value | None, value: ir.Value, after: ir.Value) -> Dims | None:
-        """The dimensions that hold before the first step and after any, None if not even their number does."""
+    def _join(self, before: ir.Value | None, value: ir.Value, after: ir.Value) -> Dims | None:
+        """Return the dimensions that hold before the first step and after any; None if the rank changes."""
         if before is None or before.shape is None or value in self._changing:
             return None
-        dims, known, own = list(dims_of(before)), self._states.get(value), _own(value)
+        dims, known, own = list(dims_of(before)), self._states.get(value), _step_symbol(value)
         if known is None:
             return [own(axis) if dim is None else dim for axis, dim in enumerate(dims)]
         result: Dims = list(dims_of(after)) if after.shape is not None else [None] * len(dims)
@@ -77,6 +77,6 @@ class LoopShapes:
         ]
 
 
-def _own(value: ir.Value) -> Callable[[int], str]:
-    """Names the dimensions of a state that change from step to step."""
+def _step_symbol(value: ir.Value) -> Callable[[int], str]:
+    """Name the dimensions of a state that change from step to step."""
     return lambda axis: f"{value.name}.step.{axis}"

@@ -1,7 +1,6 @@
-"""Loops written out step by step, for targets whose loops carry nothing that changes its shape.
+"""Unrolling of loops whose state changes its shape, for targets whose loops keep shapes.
 
-Only where nothing else can be done: the number of steps is a constant and small, and a state starts empty, or has
-other sizes or another number of dimensions after a step.
+Only loops with a small constant number of steps whose state starts empty or has another shape after a step.
 """
 
 from __future__ import annotations
@@ -10,41 +9,41 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.constant_branches import applied
+from onnxport.optimizers.branches import inline_body
 
-# More steps, or more nodes in all of them, are no plain graph any more.
+# Limits on steps, and on nodes in all steps together.
 _MOST_STEPS = 128
 _MOST_NODES = 4096
 
 
 def unroll_changing_loops(model: Model) -> int:
-    """Writes out the loops of the main graph whose states change their shapes; returns how many."""
+    """Unroll the loops of the main graph whose states change their shapes; return how many."""
     loops = [node for node in model.graph if node.op_type == "Loop" and node.domain == ""]
-    found = [(node, count) for node in loops if (count := _steps(node)) and _changes(node)]
+    found = [(node, count) for node in loops if (count := _step_count(node)) and _changes_shape(node)]
     for node, count in found:
         _unroll(model, node, count)
     return len(found)
 
 
-def _steps(node: ir.Node) -> int:
-    """How many steps a loop takes, if that is known and few; 0 otherwise."""
+def _step_count(node: ir.Node) -> int:
+    """Return the number of steps of a loop if it is constant and small, else 0."""
     limit, condition = node.inputs[0], node.inputs[1]
     body = node.attributes["body"].as_graph()
     if limit is None or limit.const_value is None:
         return 0
     if condition is not None and (condition.const_value is None or not condition.const_value.numpy().all()):
         return 0
-    goes_on = body.outputs[0]
-    while (producer := goes_on.producer()) is not None and producer.op_type == "Identity":
+    condition_out = body.outputs[0]
+    while (producer := condition_out.producer()) is not None and producer.op_type == "Identity":
         assert producer.inputs[0] is not None
-        goes_on = producer.inputs[0]
-    known = goes_on.const_value is not None and goes_on.const_value.numpy().all()
+        condition_out = producer.inputs[0]
+    known = condition_out.const_value is not None and condition_out.const_value.numpy().all()
     count = int(limit.const_value.numpy().item())
     few = 0 < count <= _MOST_STEPS and count * sum(1 for _ in body.all_nodes()) <= _MOST_NODES
-    return count if few and (known or goes_on is body.inputs[1]) else 0
+    return count if few and (known or condition_out is body.inputs[1]) else 0
 
 
-def _changes(node: ir.Node) -> bool:
+def _changes_shape(node: ir.Node) -> bool:
     body = node.attributes["body"].as_graph()
     for before, value, after in zip(node.inputs[2:], body.inputs[2:], body.outputs[1:], strict=False):
         if before is None or before.shape is None or value.shape is None or after.shape is None:
@@ -55,7 +54,7 @@ def _changes(node: ir.Node) -> bool:
             isinstance(first, int) and first != then
             for first, then in zip(dims_of(before), dims_of(value), strict=True)
         ):
-            return True  # see loops.LoopShapes
+            return True  # loop_shapes.py found that it changes
     return False
 
 
@@ -69,39 +68,39 @@ def _unroll(model: Model, node: ir.Node, count: int) -> None:
         for inner in copy.all_nodes():
             inner.name = f"{prefix}.{step}/{inner.name or inner.op_type}"
             for value in inner.outputs:
-                value.shape = None  # what held for every step
+                value.shape = None  # it held for every step
         constants = [
             _constant(node, f"{prefix}.{step}", np.array(step, np.int64)),
             _constant(node, f"{prefix}.{step}.on", np.array(True)),
         ]
-        _, *results = applied(model, node, copy, [*constants, *states])
+        _, *results = inline_body(model, node, copy, [*constants, *states])
         states = list(results[: len(states)])
         for row, value in zip(rows, results[len(states) :], strict=True):
             row.append(value)
-    final = [*states, *(_stacked(node, f"{prefix}.rows.{i}", row) for i, row in enumerate(rows))]
+    final = [*states, *(_stack(node, f"{prefix}.rows.{i}", row) for i, row in enumerate(rows))]
     for old, new in zip(node.outputs, final, strict=True):
         _rename(node, old, new)
     assert isinstance(node.graph, ir.Graph)
     node.graph.remove(node, safe=True)
 
 
-def _stacked(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
-    """One step's tensors after another along a new first axis."""
+def _stack(node: ir.Node, name: str, row: list[ir.Value]) -> ir.Value:
+    """Stack the tensors of all steps along a new first axis."""
     axes = _constant(node, f"{name}.axes", np.array([0], np.int64))
-    parts = [_added(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
-    return _added(node, "Concat", f"{name}.all", parts, axis=0)
+    parts = [_insert(node, "Unsqueeze", f"{name}.{i}", [value, axes]) for i, value in enumerate(row)]
+    return _insert(node, "Concat", f"{name}.all", parts, axis=0)
 
 
 def _rename(node: ir.Node, old: ir.Value, new: ir.Value | None) -> None:
-    """Puts `new` in the place of a result, under the name of that, which may be an output."""
+    """Replace a loop's result by `new` under the same name, which may be a graph output's."""
     name, old.name = old.name, None
     assert new is not None
-    result = _added(node, "Identity", name or "", [new])
+    result = _insert(node, "Identity", name or "", [new])
     result.shape, result.type = new.shape, new.type
     old.replace_all_uses_with(result, replace_graph_outputs=True)
 
 
-def _added(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attributes: int) -> ir.Value:
+def _insert(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attributes: int) -> ir.Value:
     node = ir.node(op, inputs, attributes or None, name=name)
     node.outputs[0].name = name
     assert before.graph is not None
@@ -111,12 +110,7 @@ def _added(before: ir.Node, op: str, name: str, inputs: list[ir.Value], **attrib
 
 def _constant(node: ir.Node, name: str, array: np.ndarray) -> ir.Value:
     tensor = ir.Tensor(array, name=f"{name}.constant")
-    value = ir.Value(
-        name=tensor.name,
-        shape=ir.Shape(tensor.shape),
-        type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-        const_value=tensor,
-    )
+    value = ir.val(tensor.name, const_value=tensor)
     assert isinstance(node.graph, ir.Graph)
     node.graph.register_initializer(value)
     return value

@@ -1,10 +1,9 @@
-"""An ONNX model made current and small: sizes given, opset changed, simplified, pruned, float16; in this order."""
+"""`optimize`: fix sizes, convert the opset, simplify, prune, convert to float16; in this order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +11,14 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.model import Model
-from onnxport.optimizers.canonical_form import Equivalence
 from onnxport.optimizers.fixed_shapes import pinned
 from onnxport.optimizers.opset import brought_to
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.passes import Equivalence, Rewritten
 from onnxport.optimizers.shape_inference import drop_value_info
-from onnxport.optimizers.simplification.size import Size, size_of
+from onnxport.optimizers.simplification.graph import PLAIN_ATTRIBUTES
+from onnxport.optimizers.simplification.size import measure_size
 from onnxport.optimizers.unused_inputs import pruned, unread_inputs
-
-# Attributes that are numbers and words.
-_PLAIN = frozenset(
-    getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
-)
-
-
-@dataclass(frozen=True)
-class Optimized:
-    """The model, and what the report should say of its making.
-
-    Attributes:
-        facts: figures as [before, after]. "changed": of the whole its nodes, parameters, bytes of weights, and opset;
-            "passes": of each pass the same but the opset, and "skipped", why it was left out, if it was.
-    """
-
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def optimized(
@@ -48,27 +29,30 @@ def optimized(
     *,
     equivalence: Equivalence | None,
     phase: Callable[[str], AbstractContextManager[None]],
-) -> Optimized:
-    """A changed copy of `model`; the weights are shared where they stay.
+) -> Rewritten:
+    """Return an optimized copy of `model`; unchanged weights are shared.
+
+    Its facts are pairs [before, after]. "changed": nodes, parameters, bytes and opset of the model. "passes": the
+    same of each pass, without the opset, and "skipped", the reason or None.
 
     Args:
-        folder: for files on the way.
-        samples: the user's inputs, on which values are measured for float16.
-        equivalence: says of an intermediate model whether it computes something else; None where nobody wants to know.
+        folder: for temporary files.
+        samples: the user's inputs, for measuring values for float16.
+        equivalence: checks intermediate models; None for no check.
 
     Raises:
         UsageError: sizes that do not fit the model.
-        CannotConvertError: nodes that have no form at the opset asked for, or nothing that can be float16.
+        CannotConvertError: nodes without a form at the opset, or nothing that can be float16.
     """
-    work = _Bench(model.clone(), phase)
+    work = _Run(model.clone(), phase)
     if params.shape:
         with work.step("fix sizes"):
             work.notes += pinned(work.model, params.shape)
     if params.opset is not None:
         with work.step("opset"):
-            brought = brought_to(work.model, params.opset)
-            work.model = brought.model
-            work.notes += brought.notes
+            converted = brought_to(work.model, params.opset)
+            work.model = converted.model
+            work.notes += converted.notes
     if params.simplify:
         work.simplify(params, folder, equivalence)
     if params.prune_unused:
@@ -76,15 +60,15 @@ def optimized(
             work.prune()
     if params.fp16:
         with work.step("float16"):
-            work.halve(folder, samples, io=params.io == "fp16")
+            work.convert_to_float16(folder, samples, io=params.io == "fp16")
     if params.drop_shapes:
         with work.step("drop shapes"):
             drop_value_info(work.model)
-    return work.finished(model, params)
+    return work.result(model, params)
 
 
-class _Bench:
-    """The model that is worked on, with the notes and rows of what was done to it."""
+class _Run:
+    """The model under work, with the notes and report rows of the steps so far."""
 
     def __init__(self, model: Model, phase: Callable[[str], AbstractContextManager[None]]) -> None:
         self.model, self._phase = model, phase
@@ -94,20 +78,20 @@ class _Bench:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A pass of its own: a phase for the progress, a row for the report."""
-        before, opset = size_of(self.model), self.model.opset
+        """Run a step as a phase of the progress display and as a row of the report."""
+        before, opset = measure_size(self.model), self.model.opset
         with self._phase(name):
             yield
-        row = {"pass": name, **_between(before, size_of(self.model)), "skipped": None}
+        row = {"pass": name, **before.change(measure_size(self.model)), "skipped": None}
         if self.model.opset != opset:
             row["opset"] = [opset, self.model.opset]
         self._rows.append(row)
 
     def simplify(self, params: OptimizeParams, folder: Path, equivalence: Equivalence | None) -> None:
-        from onnxport.optimizers.simplification import simplified
+        from onnxport.optimizers.simplification import simplify
 
         with self._phase("simplify"):
-            done = simplified(self.model, params, folder, equivalence=equivalence)
+            done = simplify(self.model, params, folder, equivalence=equivalence)
         self.model = done.model
         self.notes += done.notes
         self._rows += done.facts.get("passes", ())
@@ -116,45 +100,40 @@ class _Bench:
         for name in pruned(self.model):
             self.notes.append(f"the input {name!r} is removed: no output depends on it")
 
-    def halve(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
+    def convert_to_float16(self, folder: Path, samples: Sequence[Feeds], *, io: bool) -> None:
         from onnxport.optimizers.float16.conversion import to_float16
 
-        taken = {spec.name for spec in self.model.inputs}
-        fed = [{name: array for name, array in feeds.items() if name in taken} for feeds in samples]
-        halved = to_float16(self.model, folder, fed, io=io)
-        self.model = halved.model
-        self.notes += halved.notes
-        self._facts |= halved.facts
+        names = {spec.name for spec in self.model.inputs}
+        fed = [{name: array for name, array in feeds.items() if name in names} for feeds in samples]
+        converted = to_float16(self.model, folder, fed, io=io)
+        self.model = converted.model
+        self.notes += converted.notes
+        self._facts |= converted.facts
 
-    def finished(self, source: Model, params: OptimizeParams) -> Optimized:
-        if _form(self.model) == _form(source) and not params.drop_shapes:
-            self.notes.append("nothing changed: the model is as small and as new as was asked for")
+    def result(self, source: Model, params: OptimizeParams) -> Rewritten:
+        if _structure(self.model) == _structure(source) and not params.drop_shapes:
+            self.notes.append("nothing changed: the model already is as small and as new as requested")
         if not params.prune_unused:
             self.notes += (
                 f"no output depends on the input {name!r}; --prune-unused removes it"
                 for name in unread_inputs(self.model)
             )
-        changed = _between(size_of(source), size_of(self.model))
+        changed = measure_size(source).change(measure_size(self.model))
         changed["opset"] = [source.opset, self.model.opset]
-        return Optimized(
+        return Rewritten(
             self.model, tuple(self.notes), {"changed": changed, "passes": self._rows, **self._facts}
         )
 
 
-def _between(before: Size, after: Size) -> dict[str, list[int]]:
-    """What a report says of a size before and after."""
-    return {name: [getattr(before, name), getattr(after, name)] for name in ("nodes", "parameters", "bytes")}
-
-
-def _form(model: Model) -> tuple[object, ...]:
-    """All of a model but the numbers in its weights: who changes these changes nodes, too."""
+def _structure(model: Model) -> tuple[object, ...]:
+    """Return everything but the elements of weights: a step that changes these changes nodes, too."""
     nodes = [
         (
             node.domain,
             node.op_type,
             [value and value.name for value in node.inputs],
             [value.name for value in node.outputs],
-            {name: _setting(each) for name, each in node.attributes.items()},
+            {name: _attribute_value(each) for name, each in node.attributes.items()},
         )
         for node in model.graph.all_nodes()
     ]
@@ -166,10 +145,10 @@ def _form(model: Model) -> tuple[object, ...]:
     return nodes, stored, dict(model.ir.opset_imports), model.inputs, model.outputs
 
 
-def _setting(attribute: ir.Attr) -> object:
+def _attribute_value(attribute: ir.Attr) -> object:
     if attribute.is_ref():
         return attribute.ref_attr_name
     if attribute.type == ir.AttributeType.TENSOR:
         tensor = attribute.as_tensor()
         return tensor.dtype, tensor.shape
-    return attribute.value if attribute.type in _PLAIN else attribute.type
+    return attribute.value if attribute.type in PLAIN_ATTRIBUTES else attribute.type

@@ -1,4 +1,7 @@
-"""The options of `onnxport optimize`."""
+"""Options of `optimize`: YAML keys, command line options and keyword arguments come from this one model.
+
+Every `--help` imports this module: keep it light. A field's description is its help text.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,12 @@ from onnxport.core.errors import UsageError
 from onnxport.core.option_types import Names, Params, option
 from onnxport.runtimes.feeding_options import Shape
 
-# The oldest opset that a model can be converted to, and the newest that ONNX Runtime (1.31) runs.
+# The oldest opset to convert a model to, and the newest that ONNX Runtime (1.31) runs.
 LOWEST_OPSET, NEWEST_OPSET = 11, 26
+# The oldest that a model may have: ONNX Runtime promises nothing below, so no lift from there could be proven.
+OLDEST_OPSET = 7
+# The opset that every converter takes (canonical_form.py).
+CANONICAL_OPSET = 21
 
 
 def _opset(given: object) -> object:
@@ -70,20 +77,19 @@ class OptimizeParams(Params):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if self.io != "float" and not self.fp16:
-            raise UsageError(
-                "--io fp16 is about a float16 model", fix="give --fp16 as well, or leave --io out"
-            )
+            raise UsageError("--io fp16 needs a float16 model", fix="give --fp16 as well, or leave --io out")
         if self.passes is not None and self.level != "basic":
-            raise UsageError("--passes and --level both choose the passes", fix="give one of them")
+            raise UsageError("--passes and --level exclude each other", fix="leave one of them out")
         for name in _OF_SIMPLIFYING:
             if not self.simplify and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError(
-                    f"--{name} is about simplifying, which --no-simplify leaves out", fix="give one of them"
+                    f"--{name} has no effect with --no-simplify",
+                    fix="leave one of them out",
                 )
         asked = (self.simplify, self.opset, self.prune_unused, self.shape, self.drop_shapes, self.fp16)
         if not any(asked):
             raise UsageError(
-                "no option asks for a change of the model",
+                "these options change nothing in the model",
                 fix="leave --no-simplify out, or give --opset, --shape, --drop-shapes, --prune-unused or --fp16",
             )
         return self

@@ -1,15 +1,14 @@
-"""QuantizeLinear and DequantizeLinear brought next to each other, the form in which targets take quantized models.
+"""QuantizeLinear and DequantizeLinear moved next to each other, the form in which targets take quantized models.
 
-Exporters and quantizers write the same network in several ways; each rule here keeps every answer bit for bit:
+Exporters and quantizers write the same network in several ways. Each rule keeps every answer bit for bit:
 
-- What only moves quantized numbers moves the floats that they stand for: Q -> Reshape -> DQ becomes
-  Q -> DQ -> Reshape -> Q -> DQ, of one scale throughout.
-- A quantized result that is more than a DequantizeLinear's operand is quantized twice: once for the integer kernels,
-  once, from there, for whoever else wants the numbers.
-- Weights that are moved behind their DequantizeLinear are moved before it, where folding reaches them.
-- Quantized inputs of the graph are put on their grid once more as floats, for the integer kernels behind them.
-- The operands of a Concat whose result is quantized are quantized as it is.
-- Numbers that are read on another grid than they were made on are multiplied and shifted as that does.
+- A node that moves quantized numbers moves floats instead: Q -> Reshape -> DQ becomes Q -> DQ -> Reshape -> Q ->
+  DQ.
+- A quantized result with readers other than DequantizeLinear is quantized again for these.
+- Weights moved behind their DequantizeLinear are moved before it, where folding reaches them.
+- Quantized graph inputs get Q and DQ behind their DQ, for the integer kernels.
+- Operands of a Concat whose result is quantized are quantized on its grid.
+- Numbers read on another grid than their own are multiplied and shifted.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ _MOVES = frozenset(
 _MOVES_CONSTANTS = frozenset("Flatten Identity Reshape Squeeze Transpose Unsqueeze".split())
 
 
-def settle_quantization(model: Model) -> None:
-    """Applies the rules of this module to the main graph."""
+def canonicalize_quantization(model: Model) -> None:
+    """Apply the rules of this module to the main graph."""
     for node in list(model.graph):
         if node.domain == "" and node.op_type in _MOVES and not _move_floats(model.graph, node):
             _move_constant(model.graph, node)
     for node in list(model.graph):
-        if _is(node, _DEQUANTIZE):
+        if _is_op(node, _DEQUANTIZE):
             _compute_regrid(model.graph, node)
-            _put_on_grid(model.graph, node)
+            _requantize_input(model.graph, node)
     for node in list(model.graph):
-        if _is(node, _QUANTIZE):
-            _give_numbers_apart(model.graph, node)
+        if _is_op(node, _QUANTIZE):
+            _requantize_for_other_readers(model.graph, node)
             _align_concat(model.graph, node)
 
 
@@ -51,10 +50,10 @@ def settle_quantization(model: Model) -> None:
 
 
 def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
-    """Q -> node -> ... becomes Q -> DQ -> node -> Q -> ...; False where that is not the pattern."""
+    """Rewrite Q -> node -> ... as Q -> DQ -> node -> Q -> ...; return whether it applied."""
     data = list(node.inputs) if node.op_type == "Concat" else [node.inputs[0]]
     sources = [None if value is None else value.producer() for value in data]
-    if not all(source is not None and _is(source, _QUANTIZE) for source in sources):
+    if not all(source is not None and _is_op(source, _QUANTIZE) for source in sources):
         return False
     if node.op_type == "MaxPool" and len(node.outputs) > 1:
         return False  # its indices
@@ -62,21 +61,21 @@ def _move_floats(graph: ir.Graph, node: ir.Node) -> bool:
     assert first is not None
     if any(not _same_parameters(first, source) for source in sources if source is not None):
         return False
-    if not _is_one_grid(first) or (node.op_type == "Pad" and not _fill_with_float(graph, node, first)):
+    if not _is_one_grid(first) or (node.op_type == "Pad" and not _dequantize_fill(graph, node, first)):
         return False
     scale, zero_point = _parameters(first)
     for index, value in enumerate(data):
         assert value is not None
-        node.replace_input_with(index, _dequantized(graph, node, value, scale, zero_point))
+        node.replace_input_with(index, _insert_dequantize(graph, node, value, scale, zero_point))
     for result in node.outputs:
         _quantize_result(graph, node, result, scale, zero_point)
     return True
 
 
 def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
-    """DQ(constant) -> node becomes DQ(node(constant))."""
+    """Rewrite DQ(constant) -> node as DQ(node(constant))."""
     source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-    if source is None or not _is(source, _DEQUANTIZE) or node.op_type not in _MOVES_CONSTANTS:
+    if source is None or not _is_op(source, _DEQUANTIZE) or node.op_type not in _MOVES_CONSTANTS:
         return
     constant = source.inputs[0]
     if constant is None or constant.const_value is None or "block_size" in source.attributes:
@@ -86,9 +85,8 @@ def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
         if node.op_type != "Transpose":
             return
         rank = len(constant.const_value.shape)
-        permutation = list(node.attributes["perm"].as_ints()) if "perm" in node.attributes else None
-        permutation = permutation or list(reversed(range(rank)))
-        axis = source.attributes["axis"].as_int() if "axis" in source.attributes else 1
+        permutation = list(node.attributes.get_ints("perm", ())) or list(reversed(range(rank)))
+        axis = source.attributes.get_int("axis", 1)
         attributes["axis"] = ir.AttrInt64("axis", permutation.index(axis % rank))
     moved = ir.node(node.op_type, [constant, *node.inputs[1:]], dict(node.attributes), name=node.name)
     moved.outputs[0].name = f"{node.outputs[0].name}.quantized"
@@ -98,15 +96,19 @@ def _move_constant(graph: ir.Graph, node: ir.Node) -> None:
     _replace(graph, node, floats)
 
 
-def _give_numbers_apart(graph: ir.Graph, node: ir.Node) -> None:
-    """Q with users other than DQ: these get the numbers from a Q of what DQ gives."""
+def _requantize_for_other_readers(graph: ir.Graph, node: ir.Node) -> None:
+    """For a Q with readers other than DQ, give these a second Q of the dequantized values."""
     result = node.outputs[0]
-    others = [(user, index) for user, index in result.uses() if not (_is(user, _DEQUANTIZE) and index == 0)]
+    others = [
+        (user, index) for user, index in result.uses() if not (_is_op(user, _DEQUANTIZE) and index == 0)
+    ]
     inside = len(others) < len(list(result.uses()))
-    if not (others or result.is_graph_output()) or not (inside or _is_of_quantized(node.inputs[0])):
+    if not (others or result.is_graph_output()) or not (
+        inside or _is_computed_from_dequantized(node.inputs[0])
+    ):
         return
     along = {name: a for name, a in node.attributes.items() if name in ("axis", "block_size")}
-    floats = _dequantized(graph, node, result, *_parameters(node), after=True, along=along)
+    floats = _insert_dequantize(graph, node, result, *_parameters(node), after=True, along=along)
     maker = floats.producer()
     assert maker is not None
     again = ir.node(_QUANTIZE, [floats, *node.inputs[1:]], dict(node.attributes))
@@ -125,29 +127,31 @@ def _give_numbers_apart(graph: ir.Graph, node: ir.Node) -> None:
         numbers.name = f"{result.name}.numbers"
 
 
-def _put_on_grid(graph: ir.Graph, node: ir.Node) -> None:
-    """DQ of numbers that no Q made, for a node whose result is quantized: Q and DQ of the same grid behind it."""
+def _requantize_input(graph: ir.Graph, node: ir.Node) -> None:
+    """Insert Q and DQ of the same grid behind a DQ of integers from no Q, if a Q reads on."""
     numbers, floats = node.inputs[0], node.outputs[0]
     if numbers is None or numbers.const_value is not None or not _is_one_grid(node):
         return
     source = numbers.producer()
     users = list(floats.uses())
-    if (source is not None and _is(source, _QUANTIZE)) or not any(_is_quantized(user) for user, _ in users):
+    if (source is not None and _is_op(source, _QUANTIZE)) or not any(
+        _is_quantized(user) for user, _ in users
+    ):
         return
     again = ir.node(_QUANTIZE, [floats, *node.inputs[1:]])
     again.outputs[0].name = f"{floats.name}.grid"
     again.outputs[0].shape, again.outputs[0].type = numbers.shape, numbers.type
     graph.insert_after(node, again)
-    on_grid = _dequantized(graph, again, again.outputs[0], *_parameters(node), after=True)
+    on_grid = _insert_dequantize(graph, again, again.outputs[0], *_parameters(node), after=True)
     for user, index in users:
         user.replace_input_with(index, on_grid)
 
 
 def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
-    """Q -> DQ of another grid becomes Q -> DQ -> Mul -> Add -> Q -> DQ, whose rounding changes nothing."""
+    """Rewrite Q -> DQ of another grid as Q -> DQ -> Mul -> Add -> Q -> DQ, whose rounding changes nothing."""
     numbers, floats = node.inputs[0], node.outputs[0]
     source = None if numbers is None else numbers.producer()
-    if numbers is None or source is None or not _is(source, _QUANTIZE):
+    if numbers is None or source is None or not _is_op(source, _QUANTIZE):
         return
     if not (_is_one_grid(node) and _is_one_grid(source)) or len(node.inputs) != len(source.inputs):
         return
@@ -155,11 +159,11 @@ def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
     moved = 0 if len(node.inputs) < 3 else _number(source.inputs[2]) - _number(node.inputs[2])
     if (before == after and not moved) or before.dtype != np.float32 or after.dtype != np.float32:
         return
-    value = _dequantized(graph, node, numbers, *_parameters(source))
+    value = _insert_dequantize(graph, node, numbers, *_parameters(source))
     if before != after:
-        value = _computed(graph, node, "Mul", value, (after / before).item())
+        value = _insert_binary(graph, node, "Mul", value, (after / before).item())
     if moved:
-        value = _computed(graph, node, "Add", value, (after * np.float32(moved)).item())
+        value = _insert_binary(graph, node, "Add", value, (after * np.float32(moved)).item())
     again = ir.node(_QUANTIZE, [value, *node.inputs[1:]])
     again.outputs[0].name = f"{floats.name}.regridded"
     again.outputs[0].shape, again.outputs[0].type = numbers.shape, numbers.type
@@ -167,14 +171,14 @@ def _compute_regrid(graph: ir.Graph, node: ir.Node) -> None:
     node.replace_input_with(0, again.outputs[0])
 
 
-def _computed(graph: ir.Graph, node: ir.Node, op: str, value: ir.Value, number: float) -> ir.Value:
-    """`value` and a number through `op`, before `node`; the number is the 1 or -1 of a grid of its own."""
+def _insert_binary(graph: ir.Graph, node: ir.Node, op: str, value: ir.Value, number: float) -> ir.Value:
+    """Insert `op` of a value and a number before `node`; the number is 1 or -1 on a grid of its own."""
     name = f"{node.outputs[0].name}.{op}"
     scale = _constant(graph, f"{name}.scale", np.asarray(abs(number), np.float32))
     one, zero = (
         _constant(graph, f"{name}.{each}", np.array(each, np.int8)) for each in (1 if number > 0 else -1, 0)
     )
-    factor = _dequantized(graph, node, one, scale, zero)
+    factor = _insert_dequantize(graph, node, one, scale, zero)
     made = ir.node(op, [value, factor])
     made.outputs[0].name = name
     made.outputs[0].shape, made.outputs[0].type = value.shape, value.type
@@ -193,36 +197,31 @@ def _array(value: ir.Value | None) -> np.ndarray:
 
 
 def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    value = ir.Value(
-        name=name,
-        shape=ir.Shape(array.shape),
-        type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-        const_value=ir.Tensor(array),
-    )
+    value = ir.val(name, const_value=ir.Tensor(array))
     graph.register_initializer(value)
     return value
 
 
 def _is_quantized(node: ir.Node) -> bool:
-    """Whether a node's results go to QuantizeLinear, and to nothing else."""
+    """Return whether QuantizeLinear is the only reader of a node's results."""
     users = [user for value in node.outputs for user in value.consumers()]
-    return bool(users) and not _is(node, _QUANTIZE) and all(_is(user, _QUANTIZE) for user in users)
+    return bool(users) and not _is_op(node, _QUANTIZE) and all(_is_op(user, _QUANTIZE) for user in users)
 
 
-def _is_of_quantized(value: ir.Value | None) -> bool:
-    """Whether a value is computed from what DequantizeLinear gives."""
+def _is_computed_from_dequantized(value: ir.Value | None) -> bool:
+    """Return whether a value is computed from a DequantizeLinear's result."""
     node = None if value is None else value.producer()
-    if node is None or _is(node, _DEQUANTIZE):
+    if node is None or _is_op(node, _DEQUANTIZE):
         return False
     makers = [operand.producer() for operand in node.inputs if operand is not None]
-    return any(maker is not None and _is(maker, _DEQUANTIZE) for maker in makers)
+    return any(maker is not None and _is_op(maker, _DEQUANTIZE) for maker in makers)
 
 
 def _align_concat(graph: ir.Graph, node: ir.Node) -> None:
-    """Concat -> Q: what is joined is rounded as the whole is."""
+    """For Concat -> Q, quantize each operand as the result is."""
     joined = node.inputs[0]
     concat = None if joined is None else joined.producer()
-    if concat is None or not _is(concat, "Concat") or not _is_one_grid(node):
+    if concat is None or not _is_op(concat, "Concat") or not _is_one_grid(node):
         return
     if len(list(concat.outputs[0].uses())) != 1 or concat.outputs[0].is_graph_output():
         return
@@ -230,20 +229,22 @@ def _align_concat(graph: ir.Graph, node: ir.Node) -> None:
     for index, value in enumerate(concat.inputs):
         source = None if value is None else value.producer()
         if value is None or (
-            source is not None and _is(source, _DEQUANTIZE) and _same_parameters(source, node)
+            source is not None and _is_op(source, _DEQUANTIZE) and _same_parameters(source, node)
         ):
             continue
         quantize = ir.node(_QUANTIZE, [value, *node.inputs[1:]], dict(node.attributes))
         quantize.outputs[0].name = f"{concat.outputs[0].name}.{index}.quantized"
         quantize.outputs[0].shape, quantize.outputs[0].type = value.shape, node.outputs[0].type
         graph.insert_before(concat, quantize)
-        concat.replace_input_with(index, _dequantized(graph, concat, quantize.outputs[0], scale, zero_point))
+        concat.replace_input_with(
+            index, _insert_dequantize(graph, concat, quantize.outputs[0], scale, zero_point)
+        )
 
 
 # ---- what they are made of
 
 
-def _is(node: ir.Node, op: str) -> bool:
+def _is_op(node: ir.Node, op: str) -> bool:
     return node.op_type == op and node.domain == ""
 
 
@@ -252,7 +253,7 @@ def _parameters(node: ir.Node) -> tuple[ir.Value | None, ir.Value | None]:
 
 
 def _is_one_grid(node: ir.Node) -> bool:
-    """Whether scale and zero point are constants, one for the tensor."""
+    """Return whether scale and zero point are constants, one for the tensor."""
     scale, zero_point = _parameters(node)
     constants = [value.const_value for value in (scale, zero_point) if value is not None]
     return all(constant is not None and constant.size == 1 for constant in constants)
@@ -270,10 +271,9 @@ def _equal(a: ir.Value | None, b: ir.Value | None) -> bool:
     return a.dtype == b.dtype and np.array_equal(a.const_value.numpy(), b.const_value.numpy())
 
 
-def _fill_with_float(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
-    """Gives a Pad of quantized numbers the float that its fill stands for; False where it is known at run time only."""
-    mode = pad.attributes["mode"].as_string() if "mode" in pad.attributes else "constant"
-    if mode != "constant":
+def _dequantize_fill(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
+    """Dequantize the fill value of a Pad of integers; return False if it is known at run time only."""
+    if pad.attributes.get_string("mode", "constant") != "constant":
         return True
     given = pad.inputs[2] if len(pad.inputs) > 2 else None
     scale, zero_point = (None if value is None else value.const_value for value in _parameters(source))
@@ -282,19 +282,12 @@ def _fill_with_float(graph: ir.Graph, pad: ir.Node, source: ir.Node) -> bool:
     fill = 0 if given is None or given.const_value is None else int(given.const_value.numpy().item())
     point = 0 if zero_point is None else int(zero_point.numpy().item())
     floats = np.array((fill - point) * scale.numpy().item(), scale.numpy().dtype)
-    value = ir.Value(
-        name=f"{pad.outputs[0].name}.fill",
-        shape=ir.Shape(()),
-        type=ir.TensorType(ir.DataType.from_numpy(floats.dtype)),
-        const_value=ir.Tensor(floats),
-    )
-    graph.register_initializer(value)
     pad.resize_inputs(max(3, len(pad.inputs)))
-    pad.replace_input_with(2, value)
+    pad.replace_input_with(2, _constant(graph, f"{pad.outputs[0].name}.fill", floats))
     return True
 
 
-def _dequantized(
+def _insert_dequantize(
     graph: ir.Graph,
     place: ir.Node,
     value: ir.Value,
@@ -304,7 +297,7 @@ def _dequantized(
     after: bool = False,
     along: Mapping[str, ir.Attr] = {},
 ) -> ir.Value:
-    """The floats that a quantized value stands for, from a DequantizeLinear before or after the node `place`."""
+    """Insert a DequantizeLinear of `value` before or after the node `place`; return its result."""
     inputs: Sequence[ir.Value | None] = [value, scale] if zero_point is None else [value, scale, zero_point]
     node = ir.node(_DEQUANTIZE, inputs, dict(along))
     floats = node.outputs[0]
@@ -320,7 +313,7 @@ def _dequantized(
 def _quantize_result(
     graph: ir.Graph, node: ir.Node, result: ir.Value, scale: ir.Value | None, zero_point: ir.Value | None
 ) -> None:
-    """Makes a node's result, now floats, the operand of a QuantizeLinear that gives what it was."""
+    """Insert a QuantizeLinear behind a result that has become float."""
     inputs: Sequence[ir.Value | None] = [result, scale] if zero_point is None else [result, scale, zero_point]
     quantize = ir.node(_QUANTIZE, inputs)
     numbers = quantize.outputs[0]
@@ -339,7 +332,7 @@ def _quantize_result(
 
 
 def _replace(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
-    """Puts one node's result in place of another's."""
+    """Replace one node's result by another's."""
     result, other = old.outputs[0], new.outputs[0]
     other.shape, other.type = result.shape, result.type
     name, result.name = result.name, None

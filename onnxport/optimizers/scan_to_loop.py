@@ -1,4 +1,4 @@
-"""Scan rewritten as Loop, whose body takes its slices itself, so that a target needs to know one of the two."""
+"""Scan rewritten as Loop whose body gathers its slices, so that a target needs only one of the two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FAR = np.iinfo(np.int64).min  # beyond the first element, for a slice that runs
 
 
 def scans_to_loops(model: Model) -> int:
-    """Rewrites every Scan whose results are of known rank; returns how many."""
+    """Rewrite every Scan whose results have a known rank as a Loop; return how many."""
     scans = [node for node in model.graph.all_nodes() if node.op_type == "Scan" and node.domain == ""]
     known = [node for node in scans if all(value.shape is not None for value in node.outputs)]
     for node in known:
@@ -20,7 +20,7 @@ def scans_to_loops(model: Model) -> int:
 
 
 class _Scan:
-    """One Scan: among inputs and outputs states come first, behind them what is cut up and what is stacked."""
+    """A Scan under rewriting: states come first among inputs and outputs, then scanned and stacked values."""
 
     def __init__(self, node: ir.Node) -> None:
         assert node.graph is not None
@@ -36,12 +36,14 @@ class _Scan:
         number = ir.Value(
             name=f"{self.prefix}.step", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([])
         )
-        goes_on = ir.Value(name=f"{self.prefix}.on", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+        condition = ir.Value(
+            name=f"{self.prefix}.on", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([])
+        )
         self._cut(number, length)
         states = list(body.inputs)[: self.states]
-        body.inputs[:] = [number, goes_on, *states]
-        body.append(again := self._new("Identity", goes_on))
-        body.outputs.insert(0, again.outputs[0])
+        body.inputs[:] = [number, condition, *states]
+        body.append(passed_on := self._new("Identity", condition))
+        body.outputs.insert(0, passed_on.outputs[0])
         self._restack()
         node.op_type = "Loop"
         initial = list(node.inputs)[: self.states]
@@ -52,7 +54,7 @@ class _Scan:
             del node.attributes[name]
 
     def _length(self) -> ir.Value:
-        """How many slices there are, a scalar."""
+        """Return the number of slices, a scalar."""
         source, axis = self.node.inputs[self.states], self._ints("scan_input_axes", len(self.body.inputs))[0]
         assert source is not None
         shape = self._new(
@@ -63,7 +65,7 @@ class _Scan:
         return squeeze.outputs[0]
 
     def _cut(self, number: ir.Value, length: ir.Value) -> None:
-        """Lets the body take the slice of each step from the whole."""
+        """Gather each step's slice inside the body."""
         slices = list(self.body.inputs)[self.states :]
         axes = self._ints("scan_input_axes", len(slices))
         backwards = self._ints("scan_input_directions", len(slices))
@@ -88,7 +90,7 @@ class _Scan:
             self.body.extend(nodes)
 
     def _restack(self) -> None:
-        """Moves and turns the axis along which Loop stacks to where Scan wants it."""
+        """Move or reverse the axis along which Loop stacks, as the Scan asks."""
         stacked = list(self.node.outputs)[self.states :]
         axes = self._ints("scan_output_axes", len(stacked))
         backwards = self._ints("scan_output_directions", len(stacked))
@@ -107,10 +109,10 @@ class _Scan:
                 order = list(range(1, rank))
                 order.insert(axis % rank, 0)
                 following.append(self._new("Transpose", last, perm=order))
-            self._put_behind(value, following)
+            self._insert_behind(value, following)
 
-    def _put_behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
-        """Puts `nodes`, the first of which reads `value`, between it and all others that use it."""
+    def _insert_behind(self, value: ir.Value, nodes: list[ir.Node]) -> None:
+        """Insert `nodes`, the first of which reads `value`, between `value` and its other readers."""
         result = nodes[-1].outputs[0]
         value.replace_all_uses_with(result, replace_graph_outputs=True)
         nodes[0].replace_input_with(0, value)
@@ -119,8 +121,7 @@ class _Scan:
         self.graph.insert_after(self.node, nodes)
 
     def _ints(self, name: str, count: int) -> list[int]:
-        attribute = self.node.attributes.get(name)
-        return [0] * count if attribute is None else list(attribute.as_ints())
+        return list(self.node.attributes.get_ints(name, [0] * count))
 
     def _name(self) -> str:
         self.count += 1
@@ -134,11 +135,6 @@ class _Scan:
 
     def _constant(self, graph: ir.Graph, numbers: int | list[int]) -> ir.Value:
         tensor = ir.Tensor(np.array(numbers, np.int64), name=self._name())
-        value = ir.Value(
-            name=tensor.name,
-            shape=ir.Shape(tensor.shape),
-            type=ir.TensorType(ir.DataType.INT64),
-            const_value=tensor,
-        )
+        value = ir.val(tensor.name, const_value=tensor)
         graph.register_initializer(value)
         return value

@@ -1,7 +1,7 @@
-"""Sequences and optional values whose length is known: the tensors in them, used directly.
+"""Sequences and optionals of known content, replaced by the tensors in them.
 
-torch writes x.split(n)[i] as SplitToSequence and SequenceAt, and joins what a list holds by ConcatFromSequence. Where
-every position and length is known the list is nothing but names for tensors, and no target needs to have lists.
+torch writes x.split(n)[i] as SplitToSequence and SequenceAt, and joins lists by ConcatFromSequence. With known
+positions and lengths no target needs lists.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.constant_branches import applied
+from onnxport.optimizers.branches import inline_body
 
-# Written out one by one, more elements than these would make a graph that nobody wants.
+# Longer sequences would make the graph too large.
 _MOST_ELEMENTS = 256
 
 
 def resolve_sequences(model: Model) -> int:
-    """Replaces what is read from sequences and optionals of known content; returns how many nodes it replaced."""
+    """Replace reads from sequences and optionals of known content; return how many."""
     resolver = _Resolver(model)
     resolver.walk(model.graph)
     if resolver.replaced:
@@ -30,11 +30,11 @@ def resolve_sequences(model: Model) -> int:
 
 
 class _Resolver:
-    """One walk over a graph and its subgraphs, in the order of computation.
+    """A walk over a graph and its subgraphs, in topological order.
 
     Attributes:
-        elements: what each sequence of known content holds.
-        contents: what each optional of known content holds: a tensor or a sequence, None for nothing.
+        elements: sequence -> its elements, where known.
+        contents: optional -> its tensor or sequence, or None, where known.
     """
 
     def __init__(self, model: Model) -> None:
@@ -52,17 +52,17 @@ class _Resolver:
             if rule is not None:
                 rule(self, node)
 
-    def held_by(self, value: ir.Value | None) -> list[ir.Value] | None:
+    def elements_of(self, value: ir.Value | None) -> list[ir.Value] | None:
         return None if value is None else self.elements.get(value)
 
-    def hold(self, node: ir.Node, elements: Sequence[ir.Value]) -> None:
+    def set_elements(self, node: ir.Node, elements: Sequence[ir.Value]) -> None:
         if len(elements) <= _MOST_ELEMENTS:
             self.elements[node.outputs[0]] = list(elements)
 
     def replace(self, node: ir.Node, value: ir.Value) -> None:
-        """Makes `value` the node's result, under the name of that, which may be an output of the graph."""
+        """Make `value` the node's result, under the old name, which may be a graph output's."""
         old = node.outputs[0]
-        copy = added(node, "Identity", [value])[0]
+        copy = insert_node(node, "Identity", [value])[0]
         copy.type, copy.shape = old.type or value.type, old.shape or value.shape
         name, old.name = old.name, None
         copy.name = name
@@ -70,25 +70,25 @@ class _Resolver:
         self.replaced += 1
 
 
-def added(
+def insert_node(
     before: ir.Node, op: str, operands: Sequence[ir.Value | None], outputs: int = 1, **attributes: int
 ) -> Sequence[ir.Value]:
-    """The results of a new node in front of `before`."""
+    """Insert a node in front of `before` and return its results."""
     node = ir.node(op, operands, attributes, num_outputs=outputs)
     assert before.graph is not None
     before.graph.insert_before(before, node)
     return node.outputs
 
 
-def constant(before: ir.Node, array: np.ndarray | int) -> ir.Value:
+def insert_constant(before: ir.Node, array: np.ndarray | int) -> ir.Value:
     node = ir.node("Constant", [], {"value": ir.tensor(np.asarray(array, np.int64))})
     assert before.graph is not None
     before.graph.insert_before(before, node)
     return node.outputs[0]
 
 
-def _number(node: ir.Node, index: int) -> int | None:
-    """A position that is known, None for one that is not."""
+def _position(node: ir.Node, index: int) -> int | None:
+    """Return a constant position; None for a computed one."""
     value = _input(node, index)
     return None if value is None or value.const_value is None else int(value.const_value.numpy().item())
 
@@ -97,32 +97,33 @@ def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-def _attribute(node: ir.Node, name: str, default: int) -> int:
-    return node.attributes[name].as_int() if name in node.attributes else default
-
-
-# ---- what makes sequences
+# ---- operators that build sequences
 
 
 def _construct(resolver: _Resolver, node: ir.Node) -> None:
-    resolver.hold(node, [value for value in node.inputs if value is not None])
+    resolver.set_elements(node, [value for value in node.inputs if value is not None])
 
 
 def _insert(resolver: _Resolver, node: ir.Node) -> None:
-    held, tensor = resolver.held_by(node.inputs[0]), node.inputs[1]
-    position = _number(node, 2) if _input(node, 2) is not None else len(held or ())
-    if held is None or tensor is None or position is None or not -len(held) <= position <= len(held):
+    elements, tensor = resolver.elements_of(node.inputs[0]), node.inputs[1]
+    position = _position(node, 2) if _input(node, 2) is not None else len(elements or ())
+    if (
+        elements is None
+        or tensor is None
+        or position is None
+        or not -len(elements) <= position <= len(elements)
+    ):
         return
-    position += len(held) * (position < 0)
-    resolver.hold(node, [*held[:position], tensor, *held[position:]])
+    position += len(elements) * (position < 0)
+    resolver.set_elements(node, [*elements[:position], tensor, *elements[position:]])
 
 
 def _erase(resolver: _Resolver, node: ir.Node) -> None:
-    held = resolver.held_by(node.inputs[0])
-    position = _number(node, 1) if _input(node, 1) is not None else -1
-    if held is not None and position is not None and -len(held) <= position < len(held):
-        position %= len(held)
-        resolver.hold(node, [*held[:position], *held[position + 1 :]])
+    elements = resolver.elements_of(node.inputs[0])
+    position = _position(node, 1) if _input(node, 1) is not None else -1
+    if elements is not None and position is not None and -len(elements) <= position < len(elements):
+        position %= len(elements)
+        resolver.set_elements(node, [*elements[:position], *elements[position + 1 :]])
 
 
 def _identity(resolver: _Resolver, node: ir.Node) -> None:
@@ -137,23 +138,23 @@ def _split(resolver: _Resolver, node: ir.Node) -> None:
     x, given = node.inputs[0], _input(node, 1)
     if x is None or x.shape is None:
         return
-    axis = _attribute(node, "axis", 0) % max(len(x.shape), 1)
+    axis = node.attributes.get_int("axis", 0) % max(len(x.shape), 1)
     if given is None or given.const_value is not None:
         known = _part_sizes(dims_of(x)[axis], given)
         if not known or len(known) > _MOST_ELEMENTS:
             return
-        count, sizes = len(known), constant(node, np.array(known))
+        count, sizes = len(known), insert_constant(node, np.array(known))
     else:
         # Sizes computed at run time: how many there are is all that has to be known.
         (length, *_) = dims_of(given) if given.shape is not None and len(given.shape) == 1 else (None,)
         if not isinstance(length, int) or not 0 < length <= _MOST_ELEMENTS:
             return
-        count, sizes = length, added(node, "Cast", [given], to=ir.DataType.INT64.value)[0]
-    parts = added(node, "Split", [x, sizes], count, axis=axis)
-    if given is None and not _attribute(node, "keepdims", 1):
-        axes = constant(node, np.array([axis]))
-        parts = [added(node, "Squeeze", [part, axes])[0] for part in parts]
-    resolver.hold(node, parts)
+        count, sizes = length, insert_node(node, "Cast", [given], to=ir.DataType.INT64.value)[0]
+    parts = insert_node(node, "Split", [x, sizes], count, axis=axis)
+    if given is None and not node.attributes.get_int("keepdims", 1):
+        axes = insert_constant(node, np.array([axis]))
+        parts = [insert_node(node, "Squeeze", [part, axes])[0] for part in parts]
+    resolver.set_elements(node, parts)
 
 
 def _part_sizes(length: int | str | None, given: ir.Value | None) -> list[int] | None:
@@ -167,12 +168,12 @@ def _part_sizes(length: int | str | None, given: ir.Value | None) -> list[int] |
 
 
 def _map(resolver: _Resolver, node: ir.Node) -> None:
-    """The body written out for every element; operands that are no sequences are the same for all."""
-    held = [resolver.held_by(value) for value in node.inputs]
-    lengths = {len(elements) for elements in held if elements is not None}
-    if held[0] is None or len(lengths) != 1:
+    """Write the body out for every element; operands that are no sequences are the same for all."""
+    sequences = [resolver.elements_of(value) for value in node.inputs]
+    lengths = {len(each) for each in sequences if each is not None}
+    if sequences[0] is None or len(lengths) != 1:
         return
-    if any(e is None and not _is_tensor(v) for e, v in zip(held, node.inputs, strict=True)):
+    if any(e is None and not _is_tensor(v) for e, v in zip(sequences, node.inputs, strict=True)):
         return
     (length,) = lengths
     rows: list[list[ir.Value]] = []
@@ -180,35 +181,35 @@ def _map(resolver: _Resolver, node: ir.Node) -> None:
         body = node.attributes["body"].as_graph().clone(allow_outer_scope_values=True)
         for inner in body.all_nodes():
             inner.name = f"{node.name or node.outputs[0].name}.{number}/{inner.name or inner.op_type}"
-        operands = [v if e is None else e[number] for e, v in zip(held, node.inputs, strict=True)]
-        rows.append(applied(resolver.model, node, body, operands))
+        operands = [v if e is None else e[number] for e, v in zip(sequences, node.inputs, strict=True)]
+        rows.append(inline_body(resolver.model, node, body, operands))
     for index, result in enumerate(node.outputs):
         resolver.elements[result] = [row[index] for row in rows]
 
 
-# ---- what reads them
+# ---- operators that read them
 
 
 def _at(resolver: _Resolver, node: ir.Node) -> None:
-    held, position = resolver.held_by(node.inputs[0]), _number(node, 1)
-    if held is not None and position is not None and -len(held) <= position < len(held):
-        resolver.replace(node, held[position])
+    elements, position = resolver.elements_of(node.inputs[0]), _position(node, 1)
+    if elements is not None and position is not None and -len(elements) <= position < len(elements):
+        resolver.replace(node, elements[position])
 
 
 def _length(resolver: _Resolver, node: ir.Node) -> None:
-    held = resolver.held_by(node.inputs[0])
-    if held is not None:
-        resolver.replace(node, constant(node, len(held)))
+    elements = resolver.elements_of(node.inputs[0])
+    if elements is not None:
+        resolver.replace(node, insert_constant(node, len(elements)))
 
 
 def _concat(resolver: _Resolver, node: ir.Node) -> None:
-    held, axis = resolver.held_by(node.inputs[0]), _attribute(node, "axis", 0)
-    if not held:
+    elements, axis = resolver.elements_of(node.inputs[0]), node.attributes.get_int("axis", 0)
+    if not elements:
         return
-    if _attribute(node, "new_axis", 0):
-        axes = constant(node, np.array([axis]))
-        held = [added(node, "Unsqueeze", [element, axes])[0] for element in held]
-    resolver.replace(node, added(node, "Concat", held, axis=axis)[0])
+    if node.attributes.get_int("new_axis", 0):
+        axes = insert_constant(node, np.array([axis]))
+        elements = [insert_node(node, "Unsqueeze", [element, axes])[0] for element in elements]
+    resolver.replace(node, insert_node(node, "Concat", elements, axis=axis)[0])
 
 
 # ---- optionals

@@ -1,9 +1,8 @@
-"""Follows dimensions through shape arithmetic when some of them are open.
+"""Partial evaluation of shape arithmetic when some dimensions are open.
 
-Shape of [N, 3, 320, 320] is not a constant, but its element 2 is. Exporters compute sizes, ranges and
-grids from such elements; a value that turns out to be fully known here can be folded like any constant, and a
-Reshape whose target is known in part gives its result a rank and most of its dimensions.
-Elements lie side by side in an object array: numbers, symbols ("N") that are only passed on, None for unknown.
+Shape of [N, 3, 320, 320] is not a constant, but its element 2 is. A value whose elements are all known can be
+folded; a Reshape target known in part gives a rank and most dimensions. Elements are an object array of numbers,
+symbols ("N") and None for unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Partial = np.ndarray[Any, np.dtype[Any]]  # dtype object, elements int | float |
 
 
 class Dimensions:
-    """What is known of a graph's small values, element by element."""
+    """The known elements of a graph's small values."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._partials: dict[ir.Value, Partial] = {}
@@ -43,7 +42,7 @@ class Dimensions:
             self._partials[node.outputs[0]] = result
 
     def known_values(self) -> dict[ir.Value, Partial]:
-        """The node results of which every element is a number."""
+        """Return the node results of which every element is a number."""
         return {
             value: partial
             for value, partial in self._partials.items()
@@ -51,11 +50,11 @@ class Dimensions:
         }
 
     def elements(self, value: ir.Value) -> Partial | None:
-        """What is known of a small value: a number, a symbol, or None, for each element."""
+        """Return the elements of a small value: each a number, a symbol, or None."""
         return _partial(value, self._partials)
 
     def result_shape(self, node: ir.Node) -> list[Dim] | None:
-        """The dimensions that an op of TARGETED gives its result, as far as its target is known."""
+        """Return the known dimensions of the result of an operator in TARGETED."""
         target = node.inputs[0 if node.op_type == "ConstantOfShape" else 1]
         partial = None if target is None else _partial(target, self._partials)
         if partial is None:
@@ -65,15 +64,19 @@ class Dimensions:
         if node.op_type == "ConstantOfShape" or source is None:
             return elements
         before = None if source.shape is None else list(dims_of(source))
-        return _reshaped(before, elements, node) if node.op_type == "Reshape" else _expanded(before, elements)
+        return (
+            _reshape_dims(before, elements, node)
+            if node.op_type == "Reshape"
+            else _expand_dims(before, elements)
+        )
 
 
 # Ops that take the dimensions of their result as an operand.
 TARGETED = frozenset("ConstantOfShape Expand Reshape".split())
 
 
-def _expanded(before: list[Dim] | None, target: list[Dim]) -> list[Dim] | None:
-    """ONNX Expand's rule: both are broadcast to one shape."""
+def _expand_dims(before: list[Dim] | None, target: list[Dim]) -> list[Dim] | None:
+    """Apply ONNX Expand's rule: both shapes are broadcast to one."""
     if before is None:
         return None
     missing: list[Dim] = [1] * abs(len(before) - len(target))
@@ -90,9 +93,9 @@ def _broadcast(a: Dim, b: Dim) -> Dim:
     return next((dim for dim in (a, b) if isinstance(dim, int)), None)
 
 
-def _reshaped(before: list[Dim] | None, target: list[Dim], node: ir.Node) -> list[Dim]:
-    """ONNX Reshape's rules: 0 copies (unless allowzero), -1 takes what is left."""
-    if not _int(node, "allowzero", 0):
+def _reshape_dims(before: list[Dim] | None, target: list[Dim], node: ir.Node) -> list[Dim]:
+    """Apply ONNX Reshape's rules: 0 copies (unless allowzero), -1 takes the rest."""
+    if not node.attributes.get_int("allowzero", 0):
         target = [
             (before[i] if before is not None and i < len(before) else None) if dim == 0 else dim
             for i, dim in enumerate(target)
@@ -103,7 +106,7 @@ def _reshaped(before: list[Dim] | None, target: list[Dim], node: ir.Node) -> lis
 
 
 def _quotient(whole: list[Dim], parts: list[Dim]) -> Dim:
-    """The dimension that `parts` lack to have as many elements as `whole`; None where that is open."""
+    """Return the dimension that `parts` lack to have as many elements as `whole`; None where that is open."""
     if None in whole or None in parts:
         return None
     symbols = Counter(dim for dim in whole if isinstance(dim, str))
@@ -141,12 +144,12 @@ def _shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     if source is None or source.shape is None:
         return None
     dims = list(dims_of(source))
-    end = node.attributes["end"].as_int() if "end" in node.attributes else None
-    return np.array(dims[_int(node, "start", 0) : end], object)
+    end = node.attributes.get_int("end")
+    return np.array(dims[node.attributes.get_int("start", 0) : end], object)
 
 
 def _size(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
-    """Of elements that are followed, or of any value whose dimensions are all numbers."""
+    """Return the element count of a followed value, or of one whose dimensions are all numbers."""
     source = node.inputs[0]
     if operands[0] is not None:
         return np.array(operands[0].size, object)
@@ -171,7 +174,7 @@ def _constant_of_shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | 
 
 
 def _equal(a: Any, b: Any) -> bool | None:
-    """A dimension equals itself and no negative number."""
+    """Compare elements: a dimension equals itself and no negative number."""
     if a is None or b is None:
         return None
     if isinstance(a, str) and isinstance(b, str):
@@ -187,7 +190,9 @@ def _where(condition: bool | None, then: Any, otherwise: Any) -> Any:
 
 
 def _gather(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return np.asarray(np.take(operands[0], operands[1].astype(int), _int(node, "axis", 0)), object)
+    return np.asarray(
+        np.take(operands[0], operands[1].astype(int), node.attributes.get_int("axis", 0)), object
+    )
 
 
 def _slice(node: ir.Node, operands: Sequence[Partial]) -> Partial:
@@ -201,7 +206,7 @@ def _slice(node: ir.Node, operands: Sequence[Partial]) -> Partial:
 
 
 def _concat(node: ir.Node, operands: Sequence[Partial]) -> Partial:
-    return np.concatenate(operands, _int(node, "axis", 0))
+    return np.concatenate(operands, node.attributes.get_int("axis", 0))
 
 
 def _unsqueeze(node: ir.Node, operands: Sequence[Partial]) -> Partial:
@@ -213,10 +218,11 @@ def _squeeze(node: ir.Node, operands: Sequence[Partial]) -> Partial:
 
 
 def _axes(node: ir.Node, operands: Sequence[Partial]) -> tuple[int, ...] | None:
-    """An input since opset 13, an attribute before."""
+    """Return the axes: an input since opset 13, an attribute before."""
     if len(operands) > 1:
         return tuple(operands[1].reshape(-1).tolist())
-    return node.attributes["axes"].as_ints() if "axes" in node.attributes else None
+    axes = node.attributes.get_ints("axes")
+    return None if axes is None else tuple(axes)
 
 
 def _reshape(node: ir.Node, operands: Sequence[Partial]) -> Partial:
@@ -224,7 +230,7 @@ def _reshape(node: ir.Node, operands: Sequence[Partial]) -> Partial:
 
 
 def _cast(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
-    dtype = ir.DataType(_int(node, "to", 1))
+    dtype = ir.DataType(node.attributes.get_int("to", 1))
     if dtype.is_integer():
         convert: Callable[[Any], Any] = int
     elif dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
@@ -241,20 +247,20 @@ def _reduce_prod(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
     if len(operands) > 1 or operands[0].ndim != 1 or not all(isinstance(e, int) for e in operands[0].flat):
         return None
     total = np.array(prod(operands[0].tolist()), object)
-    return total.reshape(1) if _int(node, "keepdims", 1) else total
+    return total.reshape(1) if node.attributes.get_int("keepdims", 1) else total
 
 
-def _of_symbols(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
-    """An elementwise rule that takes symbols and unknowns as well as numbers."""
+def _symbolic(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
+    """Return an elementwise rule for numbers, symbols and unknowns."""
     return lambda node, operands: np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), object)
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:
-    return lambda node, operands: _each(function, *operands)
+    return lambda node, operands: _apply_elementwise(function, *operands)
 
 
-def _each(function: Callable[..., Any], *operands: Partial) -> Partial:
-    """`function` on every element, broadcast; unknown where any operand is no number."""
+def _apply_elementwise(function: Callable[..., Any], *operands: Partial) -> Partial:
+    """Apply `function` to every element, broadcast; unknown where an operand is no number."""
     apply = np.frompyfunc(
         lambda *elements: function(*elements) if all(isinstance(e, int | float) for e in elements) else None,
         len(operands),
@@ -264,14 +270,10 @@ def _each(function: Callable[..., Any], *operands: Partial) -> Partial:
 
 
 def _divide(a: float, b: float) -> float:
-    """ONNX's Div: integers truncate toward zero."""
+    """Divide as ONNX's Div: integers truncate toward zero."""
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     return float(np.float32(a) / np.float32(b))
-
-
-def _int(node: ir.Node, name: str, default: int) -> int:
-    return node.attributes[name].as_int() if name in node.attributes else default
 
 
 _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
@@ -281,7 +283,7 @@ _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Div": _elementwise(_divide),
-    "Equal": _of_symbols(_equal),
+    "Equal": _symbolic(_equal),
     "Floor": _elementwise(lambda a: float(floor(a))),
     "Gather": _gather,
     "Identity": lambda node, operands: operands[0],
@@ -297,5 +299,5 @@ _RULES: dict[str, Callable[[ir.Node, Sequence[Partial]], Partial | None]] = {
     "Squeeze": _squeeze,
     "Sub": _elementwise(lambda a, b: a - b),
     "Unsqueeze": _unsqueeze,
-    "Where": _of_symbols(_where),
+    "Where": _symbolic(_where),
 }

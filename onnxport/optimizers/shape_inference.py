@@ -1,8 +1,7 @@
-"""Shapes: the user's sizes put into the graph, and every other shape inferred anew.
+"""Shape inference: the user's sizes put into the graph, every other shape inferred anew.
 
-The shapes that a file declares for its intermediate values are dropped: exporters and older simplifiers leave
-stale ones behind (a static batch in a model whose batch is open), and a converter that believes them writes a
-model that fails on the second size it meets.
+Declared shapes of intermediate values are dropped: exporters and older simplifiers leave stale ones, such as a
+static batch in a model with an open batch.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
 # A round resolves one more layer of reshapes of reshapes; real models need two or three.
 _MAX_ROUNDS = 20
 # Axes, sizes and shapes have fewer elements, weights mostly more.
-_HANDED_IN_ELEMENTS = 64
-# Operators whose result has the type and the shape of the first operand, of which ONNX's inference says nothing.
+_COPIED_ELEMENTS = 64
+# Operators that ONNX's inference lacks and whose result has type and shape of the first operand.
 _LIKE_OPERAND = frozenset(("GroupNormalization",))
 
 
 def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
-    """Fixes open dimensions of the inputs as the user asked (`--shape`).
+    """Fix open dimensions of the inputs as the user asked (`--shape`).
 
     Raises:
         UsageError: an unknown input, or sizes that contradict the model.
@@ -35,7 +34,7 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
     wanted = apply_shapes(model.inputs, shapes)
     for value in model.graph.inputs:
         if value.name in wanted:
-            # An open dimension without a name gets one, so that inference can tell where it went.
+            # An open dimension without a name gets one, so that inference can follow it.
             value.shape = ir.Shape(
                 [
                     f"{value.name}.{axis}" if dim is None else dim
@@ -44,17 +43,14 @@ def pin_inputs(model: Model, shapes: Mapping[str, GivenShape]) -> None:
             )
 
 
-# Those of the operators that anybody here knows anything of.
+# Domains whose operators shape inference knows.
 KNOWN_DOMAINS = frozenset(
     ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft")
 )
 
 
 def drop_declared(model: Model) -> None:
-    """Forgets the shape of every value that a node computes; element types stay.
-
-    Of an operator of another domain the declared shape is all there is, since nobody can infer it.
-    """
+    """Drop the shape of every node result, except of operators of unknown domains; element types stay."""
     for graph in model.ir.graphs():
         for node in graph:
             if node.domain in KNOWN_DOMAINS:
@@ -63,10 +59,7 @@ def drop_declared(model: Model) -> None:
 
 
 def drop_value_info(model: Model) -> None:
-    """Leaves out what the file says of values inside its graphs: shape and element type, which follow from the rest.
-
-    Of an operator of another domain they stay, as in `drop_declared`.
-    """
+    """Drop shape and element type of the values inside the graphs, except of operators of unknown domains."""
     for graph in model.ir.graphs():
         outputs = set(graph.outputs)
         for node in graph:
@@ -77,27 +70,26 @@ def drop_value_info(model: Model) -> None:
 
 
 def infer(model: Model) -> bool:
-    """ONNX's shape inference with data propagation, helped with Loop and where a Reshape's target is known in part.
+    """Run ONNX's shape inference with data propagation, extended for Loop and for Reshape targets known in part.
 
-    Returns whether it learned anything. What cannot be inferred stays unknown, it is no error: a lowering that
-    needs it refuses its node.
+    Returns whether it learned anything. An unknown shape is no error: a lowering that needs it refuses its node.
     """
-    _hand_in_constants(model)
+    _copy_small_constants(model)
     loops = LoopShapes(model)
     if not loops.loops:
         return _infer(model)
-    before = _known(model)
+    before = _known_shapes(model)
     while True:
         drop_declared(model)
-        loops.state()
+        loops.write()
         _infer(model)
-        if not loops.revise():
+        if not loops.update():
             break
-    return _known(model) != before
+    return _known_shapes(model) != before
 
 
-def _hand_in_constants(model: Model) -> None:
-    """Gives branches and loop bodies small constants of their own, since inference reads no others there."""
+def _copy_small_constants(model: Model) -> None:
+    """Copy small constants into branches and loop bodies: inference reads no others there."""
     inner = [graph for graph in model.ir.graphs() if graph is not model.graph]
     for graph in inner:
         twins: dict[ir.Value, ir.Value] = {}
@@ -105,7 +97,7 @@ def _hand_in_constants(model: Model) -> None:
             for index, value in enumerate(node.inputs):
                 if value is None or value.const_value is None or value.name in graph.initializers:
                     continue
-                if value.const_value.size <= _HANDED_IN_ELEMENTS:
+                if value.const_value.size <= _COPIED_ELEMENTS:
                     if value not in twins:
                         twins[value] = _twin(value, f"{value.name}.{inner.index(graph)}")
                         graph.register_initializer(twins[value])
@@ -127,8 +119,8 @@ def _infer(model: Model) -> bool:
     return bool(learned)
 
 
-def _known(model: Model) -> list[tuple[object, ...]]:
-    """Everything that is known of values that nodes compute."""
+def _known_shapes(model: Model) -> list[tuple[object, ...]]:
+    """Return all known types and dimensions of node results."""
     return [
         (value.shape is not None, value.dtype, *dims_of(value))
         for node in model.graph.all_nodes()
@@ -136,8 +128,8 @@ def _known(model: Model) -> list[tuple[object, ...]]:
     ]
 
 
-def _likened(result: ir.Value, operand: ir.Value | None) -> bool:
-    """Gives a result its operand's type and shape; whether that is news."""
+def _copy_operand_type(result: ir.Value, operand: ir.Value | None) -> bool:
+    """Copy an operand's type and shape to a result without; return whether that is new."""
     if operand is None or operand.shape is None or operand.dtype is None or result.shape is not None:
         return False
     result.dtype, result.shape = operand.dtype, ir.Shape(dims_of(operand))
@@ -145,24 +137,24 @@ def _likened(result: ir.Value, operand: ir.Value | None) -> bool:
 
 
 def _shapes_from_targets(graph: ir.Graph) -> bool:
-    """Gives results of Reshape, Expand and ConstantOfShape the dimensions that ONNX's inference does not see."""
+    """Set dimensions of Reshape, Expand and ConstantOfShape results that ONNX's inference does not find."""
     known, changed = Dimensions(graph), False
     for node in graph:
         if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx"):
-            changed |= _likened(node.outputs[0], node.inputs[0])
+            changed |= _copy_operand_type(node.outputs[0], node.inputs[0])
         if node.op_type not in TARGETED or node.domain not in ("", "ai.onnx"):
             continue
         shape, value = known.result_shape(node), node.outputs[0]
         if shape is None or value.dtype is None:  # ONNX writes no shape without a type
             continue
-        merged = _merged(None if value.shape is None else list(dims_of(value)), shape)
+        merged = _merge_dims(None if value.shape is None else list(dims_of(value)), shape)
         if merged is not None:
             value.shape, changed = ir.Shape(merged), True
     return changed
 
 
-def _merged(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
-    """The derived dimensions where they say more than the inferred ones; None where they add nothing."""
+def _merge_dims(inferred: list[Dim] | None, derived: list[Dim]) -> list[Dim] | None:
+    """Return the derived dimensions where they are more precise than the inferred ones; None if nowhere."""
     if inferred is None or len(inferred) != len(derived):
         return derived
     better = [

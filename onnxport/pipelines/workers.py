@@ -76,6 +76,7 @@ def quantize() -> Iterator[Worker]:
     """ONNX to ONNX of lower precision."""
 
     def make(model: Model, params: QuantizeParams, work: Work) -> Product:
+        from onnxport.quantize.precisions import find_quantization
 
         setting = _setting(model, params, work)
         notes, facts = _check_samples(model, params, setting)

@@ -102,7 +102,9 @@ def test_a_float16_model_is_not_converted_again(sandbox: Sandbox) -> None:
     assert sandbox.run("quantize", sandbox.model, "--fp16", "--io", "fp16", "-o", "half.onnx").code == 0
     done = sandbox.run("quantize", "half.onnx", "--fp16")
     assert done.code == 3
-    assert "has no float32 that could become float16: its floats are float16; use it as it is" in done.stderr
+    assert (
+        "has no float32 values to convert to float16: its floats are float16; use it as it is" in done.stderr
+    )
     assert not (sandbox.folder / "half_fp16.onnx").exists()
 
 

@@ -1,4 +1,4 @@
-"""Graphs in ONNX's own text form, a row each, and what ONNX Runtime answers for them."""
+"""Graphs in ONNX's text form, a row each, and ONNX Runtime's answers for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests import exact
 
-# Inputs that random numbers would not do for, and the sizes of symbolic dimensions.
+# Inputs that must not be random, and the sizes of symbolic dimensions.
 FED: dict[str, Any] = {
     "grow": [1, 1, 2, 3],
     "mixed": [1, 1, 0.6, 1.7],
@@ -26,7 +26,7 @@ SIZES = {"N": 2, "C": 6, "H": 4, "W": 5, "R": 3}
 
 
 def graphs(*tables: str) -> list[Any]:
-    """The rows of the tables, named by opset and operators."""
+    """Return the rows of the tables, named by opset and operators."""
     rows = re.findall(r"^ ?(\d+) (.+(?:\n {5}.+)*)", "\n".join(tables), flags=re.MULTILINE)
     return [pytest.param(int(opset), text, id=f"{opset}-{'-'.join(operators(text))}") for opset, text in rows]
 
@@ -56,7 +56,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def run(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
-    """ONNX Runtime's answers, graph optimizations off: nothing may mend what the lift broke."""
+    """Return ONNX Runtime's answers, graph optimizations off: they might hide errors of the lift."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -67,7 +67,7 @@ def run(model: onnx.ModelProto, fed: dict[str, Any]) -> list[Any]:
 
 
 def check(model: onnx.ModelProto) -> None:
-    """ONNX's full check, which wants a shape for every output, told or found."""
+    """Run ONNX's full check, which needs a declared or inferred shape for every output."""
     model = onnx.shape_inference.infer_shapes(model)
     for value in model.graph.output:
         value.type.tensor_type.shape.SetInParent()
@@ -91,7 +91,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 def inside_if(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph twice, as the two branches of an If that read its inputs from outside."""
+    """Return the graph twice, as the branches of an If that read its inputs from outside."""
     graph = model.graph
     branches = {branch: _branch(graph, branch) for branch in ("then", "else")}
     node = onnx.helper.make_node("If", ["flag"], [value.name for value in graph.output])

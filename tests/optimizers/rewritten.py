@@ -29,7 +29,7 @@ def model_of(
     *,
     is_open: bool = True,
 ) -> Model:
-    """One node as a model, the first axis of its inputs open."""
+    """Return one node as a model, the first axis of its inputs open."""
     inputs = [
         helper.make_tensor_value_info(
             name,
@@ -50,13 +50,13 @@ def model_of(
 
 
 def rewritten(model: Model) -> Model:
-    """The model as a target gets it that holds all of ONNX's own operators but those that have a rewriting."""
+    """Prepare the model for a target with all of ONNX's own operators except those with a rewriting."""
     native = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain} - rewritten_ops()
     return prepare(model, shapes={}, native=lambda: native).model
 
 
 def refusal(model: Model) -> str:
-    """Why a node of the rewritten model was left as it is; empty if none was."""
+    """Return why a node of the model was not rewritten; empty if all were."""
     found = [
         f"{qualified_op(node)} {node.metadata_props.get(REASON, 'is left')}"
         for node in model.graph.all_nodes()
@@ -66,7 +66,7 @@ def refusal(model: Model) -> str:
 
 
 def run(model: Model, feeds: Mapping[str, Array]) -> list[Array]:
-    """ONNX Runtime's answers, without graph optimization."""
+    """Return ONNX Runtime's answers, without graph optimization."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -77,7 +77,7 @@ def run(model: Model, feeds: Mapping[str, Array]) -> list[Array]:
 
 
 def differences(expected: Sequence[Array], actual: Sequence[Array], *, atol: float = 1e-5) -> str:
-    """How two sets of answers differ; empty if they do not beyond float32 noise."""
+    """Return how two sets of answers differ; empty if within float32 noise."""
     for number, (a, b) in enumerate(zip(expected, actual, strict=True)):
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {number} is {b.dtype}{b.shape}, expected {a.dtype}{a.shape}"

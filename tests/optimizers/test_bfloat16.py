@@ -60,5 +60,5 @@ def test_the_largest_float32_does_not_become_infinite() -> None:
 
 def test_settings_stay_float32_and_a_model_of_nothing_else_is_refused() -> None:
     model = Model(ir.from_proto(graphs.mlp()), Path("model.onnx"))
-    with pytest.raises(CannotConvertError, match="no float32 weights that could become bfloat16"):
+    with pytest.raises(CannotConvertError, match="no float32 weights to convert to bfloat16"):
         to_bfloat16(model)

@@ -1,4 +1,4 @@
-"""If nodes with a known condition give way to their branch, answers unchanged."""
+"""If nodes with a known condition are replaced by their branch, answers unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from onnxport.formats.model import Model
-from onnxport.optimizers.constant_branches import inline_known_branches
+from onnxport.optimizers.branches import inline_known_branches
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>
 graph (float[N,3] x) => (float[N,3] y, float[N,3] z)

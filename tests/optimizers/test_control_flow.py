@@ -1,4 +1,4 @@
-"""Rewritings in and around branches and loops leave the answers as they are."""
+"""Rewritings in and around branches and loops keep the answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model_from(graph: str) -> Model:
     return Model(ir.from_proto(onnx.parser.parse_model(HEADER + graph)))
 
 
-def test_a_scan_becomes_a_loop_with_its_answers() -> None:
+def test_a_scan_as_a_loop_gives_the_same_answers() -> None:
     model = model_from(SCAN)
     prepared = prepare(model, shapes={}, native=lambda: ["Loop"]).model
     assert "Loop" in {node.op_type for node in prepared.graph}
@@ -70,8 +70,8 @@ def test_a_scan_becomes_a_loop_with_its_answers() -> None:
         assert np.array_equal(expected, answer)
 
 
-def test_a_branch_that_cannot_run_gives_way() -> None:
-    """An LSTM takes three dimensions, and gets them only where the axis was squeezed."""
+def test_a_branch_that_cannot_run_is_dropped() -> None:
+    """An LSTM needs three dimensions, which it gets only where the axis was squeezed."""
     prepared = prepare(model_from(SQUEEZED), shapes={}, native=lambda: ["LSTM"]).model
     assert "If" not in {node.op_type for node in prepared.graph}
     assert "Squeeze" in {node.op_type for node in prepared.graph}
@@ -84,7 +84,7 @@ def test_a_branch_that_can_run_stays() -> None:
     assert "If" in {node.op_type for node in prepared.graph}
 
 
-def test_only_what_a_loop_changes_is_open() -> None:
+def test_only_dimensions_that_a_loop_changes_are_open() -> None:
     model = model_from(GROWING)
     shape_inference.infer(model)
     (loop,) = model.graph

@@ -1,4 +1,4 @@
-"""What becomes float16 computes the same in ONNX's reference, which rounds after every node, and in ONNX Runtime."""
+"""A float16 model agrees with the source in ONNX's reference, which rounds after every node, and in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from fixtures import graphs
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
-from onnxport.optimizers.float16.conversion import Halved, halved, settled, to_float16
+from onnxport.optimizers.float16.conversion import Float16Model, canonicalize, convert, to_float16
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.optimizers.float16.preflight import Preflight
 
@@ -54,16 +54,16 @@ def graph_of(
     return made
 
 
-def half(proto: onnx.ModelProto, folder: Path, *feeds: Mapping[str, Array], io: bool = False) -> Halved:
-    """The model in float16, measured in this process on `feeds`; not at all without any."""
+def half(proto: onnx.ModelProto, folder: Path, *feeds: Mapping[str, Array], io: bool = False) -> Float16Model:
+    """Return the model in float16, measured in this process on `feeds`, or not measured without."""
     own = onnx.load_from_string(proto.SerializeToString())  # onnx-ir names the tensors of what it is given
-    model = settled(Model(ir.from_proto(own), Path("model.onnx")))
+    model = canonicalize(Model(ir.from_proto(own), Path("model.onnx")))
     measured = Measured()
     if feeds:
         model.hand_over(folder / "handed_over.onnx")
         measured = Preflight().measure(folder / "handed_over.onnx", {}, feeds)
         assert not measured.failure
-    return halved(model, measured, io=io)
+    return convert(model, measured, io=io)
 
 
 def proto_of(model: Model) -> onnx.ModelProto:
@@ -75,20 +75,20 @@ def proto_of(model: Model) -> onnx.ModelProto:
 
 
 def run(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """ONNX Runtime's answers."""
+    """Return ONNX Runtime's answers."""
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     return [np.asarray(value) for value in session.run(None, dict(feeds))]
 
 
 def rounded(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """The answers of arithmetic that is float16 where the types say so."""
+    """Return the answers of ONNX's reference, whose arithmetic is float16 where the types are."""
     return [np.asarray(value) for value in ReferenceEvaluator(proto).run(None, dict(feeds))]
 
 
 def assert_close(
-    source: onnx.ModelProto, made: Halved, feeds: Mapping[str, Array], rtol: float = 4e-3
+    source: onnx.ModelProto, made: Float16Model, feeds: Mapping[str, Array], rtol: float = 4e-3
 ) -> onnx.ModelProto:
-    """Both ways to run it answer as the source does, within a few roundings; gives what was made."""
+    """Check both runtimes against the source, within a few roundings; return the model."""
     proto = proto_of(made.model)
     for answers in (run(proto, feeds), rounded(proto, feeds)):
         for expected, found in zip(run(source, feeds), answers, strict=True):
@@ -149,8 +149,8 @@ OVERFLOWING = graph_of(
 )
 
 
-def test_what_overflows_on_the_samples_stays_float32(tmp_path: Path) -> None:
-    """Without samples the same model answers infinity where arithmetic is float16: the test can fail."""
+def test_values_that_overflow_on_the_samples_stay_float32(tmp_path: Path) -> None:
+    """Without samples the same model returns infinity in float16 arithmetic: the test can fail."""
     made = half(OVERFLOWING, tmp_path, {"x": X})
     proto = assert_close(OVERFLOWING, made, {"x": X})
     assert {types(proto)[name] for name in ("large", "moved")} == {FLOAT}
@@ -182,8 +182,8 @@ def test_a_light_node_between_islands_joins_them(tmp_path: Path) -> None:
     assert made.facts["casts"] == 2  # before and behind the MatMul
 
 
-def test_a_mask_beyond_float16_is_clamped_and_said(tmp_path: Path) -> None:
-    """What Where chooses is no overflow: only the constant is beyond, and Softmax makes 0 of it either way."""
+def test_a_mask_beyond_float16_is_clamped_with_a_note(tmp_path: Path) -> None:
+    """Only Where's constant is beyond float16, which is no overflow: Softmax makes it 0 either way."""
     nodes = [
         helper.make_node("Where", ["keep", "x", "lowest"], ["scores"]),
         helper.make_node("Softmax", ["scores"], ["y"]),
@@ -254,7 +254,7 @@ def test_branches_that_read_the_graph_around_them(scale: float, tmp_path: Path) 
 
 @pytest.mark.parametrize("grows", [1, 100])
 def test_a_loop_that_carries_floats(grows: float, tmp_path: Path) -> None:
-    """Its state is float16, or float32 where it goes beyond: what enters, what is carried, what leaves."""
+    """Initial, carried and final state are float16, or float32 where the values exceed it."""
     named = helper.make_tensor_value_info
     body = helper.make_graph(
         [
@@ -336,7 +336,7 @@ def test_functions_are_inlined(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("size", "expected"), [(6, {"w": FLOAT, "w/half": HALF}), (3000, {"w": HALF})])
 def test_a_constant_that_both_precisions_read(size: int, expected: dict[str, int], tmp_path: Path) -> None:
-    """A small one stands in the file twice, a large one once: the island reads its float16 numbers."""
+    """A small one is stored twice, a large one once: the island reads the float16 values."""
     nodes = [
         helper.make_node("Add", ["x", "w"], ["moved"]),
         helper.make_node("CumSum", ["w", "axis"], ["sums"]),
@@ -350,7 +350,7 @@ def test_a_constant_that_both_precisions_read(size: int, expected: dict[str, int
 
 
 def test_a_batch_normalization_of_tiny_variances(tmp_path: Path) -> None:
-    """Rounded as they stand, these would be zeros, and the answer noise."""
+    """Rounded directly, these would be zeros, and the answer noise."""
     random = np.random.default_rng(3)
     operands = {
         "scale": random.uniform(1, 2, 4) * 1e-4,
@@ -380,7 +380,7 @@ def test_a_batch_normalization_of_tiny_variances(tmp_path: Path) -> None:
 
 
 def test_positions_stay_whole_numbers(tmp_path: Path) -> None:
-    """float16 knows no 2049: what is made of integers and becomes integers again is float32 all the way."""
+    """float16 has no 2049: a path from integers to integers is float32 throughout."""
     nodes = [
         helper.make_node("Cast", ["ids"], ["numbers"], to=FLOAT),
         helper.make_node("Add", ["numbers", "one"], ["next"]),
@@ -437,9 +437,11 @@ def test_sequences_stay_float32(tmp_path: Path) -> None:
     assert stored(proto)["w"] == HALF
 
 
-def test_a_model_that_is_float16_already_is_said_to_be(tmp_path: Path) -> None:
+def test_a_float16_model_is_refused_as_such(tmp_path: Path) -> None:
     done = proto_of(half(graphs.mlp(), tmp_path, io=True).model)
-    with pytest.raises(CannotConvertError, match="that could become float16: its floats are float16; use it"):
+    with pytest.raises(
+        CannotConvertError, match="values to convert to float16: its floats are float16; use it"
+    ):
         half(done, tmp_path)
 
 
@@ -453,8 +455,8 @@ def test_a_model_of_operators_that_take_no_float16_is_refused_with_the_reason(tm
         half(source, tmp_path)
 
 
-def test_what_onnx_runtime_crashes_on_is_avoided(tmp_path: Path) -> None:
-    """Transpose of the batch before a MatMul with a constant ends ONNX Runtime 1.31.1 in float16."""
+def test_a_pattern_that_crashes_onnx_runtime_is_avoided(tmp_path: Path) -> None:
+    """Transpose of the batch before a MatMul with a constant crashes ONNX Runtime 1.31.1 in float16."""
     nodes = [
         helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0, 2]),
         helper.make_node("MatMul", ["turned", "w"], ["y"]),

@@ -1,4 +1,4 @@
-"""Every newer form of an operator, lowered, answers as ONNX Runtime answers for the newer one."""
+"""Every newer form of an operator, lowered, gives ONNX Runtime's answers for the newer one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnxport.optimizers.params import LOWEST_OPSET, NEWEST_OPSET
 from onnxport.optimizers.rewrites.registry import rewritten_ops
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
-# As in test_opset.py: opset, then the graph. `_` is an absent input, `float[]` says nothing of the shape.
+# As in test_opset.py: opset, then the graph. `_` is an absent input, `float[]` has no shape.
 LOWERED = """
 26 (float[2,3,4] x) => (float[] y) <int64[1] a = {1}> { y = ReduceMean<keepdims=0>(x, a) }
 18 (float[2,N,4] x) => (float[2,N,1] y) <int64[1] a = {-1}> { b = Relu(x) y = ReduceL1(b, a) }
@@ -160,7 +160,7 @@ LOWERED = """
      y = DequantizeLinear<axis=0>(q, s) }
 """
 
-# Opset, the one it cannot be brought to, and the reason; then the graph.
+# Opset, an opset that it cannot be lowered to, and the reason; then the graph.
 REFUSED = r"""
 13 12 axes are computed at run time
      (float[2,1] x, int64[1] a) => (float[] y) { y = Squeeze(x, a) }
@@ -172,13 +172,13 @@ REFUSED = r"""
      (float[0,3] x) => (float[] y) <int64[2] s = {3, 0}> { y = Reshape<allowzero=1>(x, s) }
 14 13 a size of 0
      (float[2,3] x, int64[2] s) => (float[] y) { y = Reshape<allowzero=1>(x, s) }
-12 11 unsigned integers of 64 bits
+12 11 unsigned 64-bit integers
      (uint64[2,3] x, uint64[3] e) => (uint64[] y) { y = Max(x, e) }
-13 11 drops in training
+13 11 no training_mode
      (float[2,3] x, bool t) => (float[] y) { y = Dropout(x, _, t) }
 15 11 a diagonal
      (float[2,2] x) => (float[] y) { y = Einsum<equation="ii->i">(x) }
-12 11 raises 64-bit integers
+12 11 raise 64-bit integers
      (int64[2,3] x, int64[3] e) => (int64[] y) { y = Pow(x, e) }
 18 17 bits of unsigned integers
      (uint8[2,3] x) => (uint8[] y) { y = BitwiseNot(x) }
@@ -208,12 +208,12 @@ REFUSED = r"""
      (bfloat16[2] x) => (bfloat16[] y) { y = Round(x) }
 21 20 does not take tensor\(int16\)
      (int16[2] x, float s) => (float[] y) { y = DequantizeLinear(x, s) }
-21 20 blocks
+21 20 block
      (float[2,4] x, float[2,2] s) => (uint8[] y) { y = QuantizeLinear<axis=1, block_size=2>(x, s) }
 14 13 layout=1
      (float[4,2,3] x, float[1,8,3] w, float[1,8,2] r) => (float[] y) { y = LSTM<hidden_size=2, layout=1>(x, w, r) }
 """
-# What only ever refuses, which REFUSED shows.
+# Lowerings that only refuse; REFUSED shows it.
 ONLY_REFUSE = {("Pad", 19), ("Resize", 19), ("ScatterElements", 18), ("ScatterND", 18)}
 
 
@@ -226,7 +226,7 @@ def lowered(model: onnx.ModelProto, to: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(LOWERED))
-def test_a_lowered_node_answers_as_the_newer_one_and_so_does_it_lifted_again(opset: int, text: str) -> None:
+def test_a_lowered_node_gives_the_newer_answers_also_when_lifted_again(opset: int, text: str) -> None:
     model = build(opset, text)
     fed = feeds(model)
     expected = run(model, fed)
@@ -255,7 +255,7 @@ def refused() -> list[Any]:
 
 
 @pytest.mark.parametrize(("opset", "to", "text", "why"), refused())
-def test_what_has_no_older_form_is_refused_by_name(opset: int, to: int, text: str, why: str) -> None:
+def test_a_node_without_an_older_form_is_refused_by_name(opset: int, to: int, text: str, why: str) -> None:
     model = build(opset, text)
     with pytest.raises(LiftError, match=why) as caught:
         brought_to(Model(ir.from_proto(model)), to)
@@ -264,7 +264,7 @@ def test_what_has_no_older_form_is_refused_by_name(opset: int, to: int, text: st
     assert refusal.node == "y"
 
 
-def test_what_a_definition_needs_is_refused_under_the_users_name() -> None:
+def test_a_refused_part_of_a_definition_names_the_users_node() -> None:
     model = build(20, "(bfloat16[2,3] x) => (bfloat16[] y) { y = Gelu(x) }")
     model.graph.node[0].name = "act"
     with pytest.raises(LiftError, match="1 of 1 nodes") as caught:
@@ -286,12 +286,12 @@ def test_every_lowering_has_a_case() -> None:
     assert {op for op, _ in ONLY_REFUSE} <= {op for row in refused() for op in operators(row.values[2])}
 
 
-def test_every_lift_has_its_way_back() -> None:
+def test_every_lift_has_a_lowering() -> None:
     assert {(op, version) for op, version in ADAPTERS if version > LOWEST_OPSET} - set(LOWERINGS) == set()
 
 
 def test_every_change_of_a_schema_is_undone_or_caught() -> None:
-    """What is no lowering's is `fit`'s, which sees attributes, inputs and outputs that came, and types."""
+    """A change without a lowering is caught by the schema check: new attributes, inputs, outputs and types."""
     for op, old, new in successors():
         if (op, new.since_version) not in LOWERINGS:
             assert list(unseen(old, new)) == HARMLESS.get((op, new.since_version), []), (
@@ -299,7 +299,7 @@ def test_every_change_of_a_schema_is_undone_or_caught() -> None:
             )
 
 
-# What `fit` does not see and need not.
+# Changes that the schema check ignores, and may.
 HARMLESS: dict[tuple[str, int], list[str]] = {}
 
 
@@ -315,7 +315,7 @@ def successors() -> Iterator[tuple[str, onnx.defs.OpSchema, onnx.defs.OpSchema]]
 
 
 def unseen(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
-    """What gives a node another meaning under the old schema, though it says nothing that is not there."""
+    """Return changes that give a node another meaning under the old schema without a new name."""
     for name in old.attributes:
         if name not in new.attributes:
             yield f"{name} is gone"
@@ -329,7 +329,7 @@ def unseen(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
         yield "deprecated"
 
 
-def test_the_documentation_names_every_operator_without_a_way_down() -> None:
+def test_the_documentation_names_every_operator_without_a_lowering() -> None:
     first: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":
@@ -362,11 +362,11 @@ def test_weights_stay_where_they_are() -> None:
     assert not read
 
 
-def test_a_shape_of_the_run_is_taken_to_hold_no_zero_and_a_note_says_so() -> None:
+def test_a_run_time_shape_is_assumed_to_hold_no_zero_with_a_note() -> None:
     model = build(14, "(float[2,N] x) => (float[] y) { s = Shape(x) y = Reshape<allowzero=1>(x, s) }")
     brought = brought_to(Model(ir.from_proto(model)), LOWEST_OPSET)
     assert brought.notes == (
-        "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0",
+        "run-time shapes of Reshape nodes with allowzero are assumed to hold no size of 0",
     )
     fed = feeds(model)
     assert_same(run(ir.to_proto(brought.model.ir), fed), run(model, fed))

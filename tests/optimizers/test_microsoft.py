@@ -1,4 +1,4 @@
-"""What com.microsoft's operators are rewritten to answers as ONNX Runtime's own kernels do."""
+"""Rewritings of com.microsoft's operators give the answers of ONNX Runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ CASES = [
 
 
 def made(case: Case) -> tuple[Any, dict[str, Array]]:
-    """The case as a model, and what to feed it."""
+    """Return the case as a model, and its inputs."""
     names = ["" if x is None else f"x{i}" for i, x in enumerate(case.inputs)]
     given = {name: np.asarray(x) for name, x in zip(names, case.inputs, strict=True) if x is not None}
     fed = names[1:2] if case.fed < 0 else names[: case.fed]
@@ -244,7 +244,7 @@ def made(case: Case) -> tuple[Any, dict[str, Array]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_an_operator_answers_alike(case: Case) -> None:
+def test_a_rewriting_matches_onnx_runtime(case: Case) -> None:
     model, feeds = made(case)
     expected = run(model, feeds)
     result = rewritten(model)

@@ -1,4 +1,4 @@
-"""What ai.onnx.ml's operators are rewritten to answers as ONNX Runtime's own kernels do."""
+"""Rewritings of ai.onnx.ml's operators give the answers of ONNX Runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trees:
         self.leaves: list[tuple[int, int]] = []
 
     def grow(self, tree: int, depth: int) -> int:
-        """Adds a subtree; returns the number of its first node."""
+        """Add a subtree; return the number of its first node."""
         ids = self.nodes["nodes_nodeids"]
         number = sum(each == tree for each in self.nodes["nodes_treeids"])
         is_leaf = depth == 0 or self.random.random() < 0.2
@@ -56,7 +56,7 @@ class Trees:
         return number
 
     def weights(self, name: str, targets: list[list[int]], *, positive: bool) -> dict[str, Any]:
-        """A weight of each leaf for each target of its tree."""
+        """Return a weight of each leaf for each target of its tree."""
         rows = [(tree, node, target) for tree, node in self.leaves for target in targets[tree]]
         numbers = self.random.random(len(rows)) if positive else self.random.standard_normal(len(rows))
         return {
@@ -68,7 +68,7 @@ class Trees:
 
 
 def features(random: Random, rows: int = 5) -> Array:
-    """Values that meet the thresholds often, and a NaN."""
+    """Return values that often equal thresholds, and a NaN."""
     x = (random.integers(-4, 5, (rows, FEATURES)) / 2).astype(np.float32)
     if random.integers(3) == 0:
         x[random.integers(rows), random.integers(FEATURES)] = np.nan
@@ -129,7 +129,7 @@ FORESTS: dict[str, tuple[Callable[[Random], tuple[Any, Array]], dict[str, Any]]]
 
 
 @pytest.mark.parametrize("op", FORESTS)
-def test_random_forests_answer_alike(op: str) -> None:
+def test_random_forests_match_onnx_runtime(op: str) -> None:
     make, outputs = FORESTS[op]
     faults, refused = [], 0
     for seed in range(SEEDS):
@@ -227,7 +227,9 @@ CASES: list[tuple[str, dict[str, Any], Array, list[type]]] = [
 
 
 @pytest.mark.parametrize(("op", "attributes", "x", "dtypes"), CASES)
-def test_an_operator_answers_alike(op: str, attributes: dict[str, Any], x: Array, dtypes: list[type]) -> None:
+def test_a_rewriting_matches_onnx_runtime(
+    op: str, attributes: dict[str, Any], x: Array, dtypes: list[type]
+) -> None:
     outputs = {f"y{i}": dtype for i, dtype in enumerate(dtypes)}
     node = helper.make_node(op, ["x"], list(outputs), domain="ai.onnx.ml", **attributes)
     model = model_of(node, {"x": x}, {}, outputs)
@@ -265,7 +267,7 @@ def machine(random: Random, classes: int, *, probable: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("probable", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_support_vector_machines_vote_alike(classes: int, probable: bool) -> None:
+def test_support_vector_machines_match_onnx_runtime(classes: int, probable: bool) -> None:
     for seed in range(5):
         random = np.random.default_rng(seed)
         attributes = machine(random, classes, probable=probable)
@@ -278,7 +280,7 @@ def test_support_vector_machines_vote_alike(classes: int, probable: bool) -> Non
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_linear_machines_choose_alike(classes: int) -> None:
+def test_linear_classifiers_match_onnx_runtime(classes: int) -> None:
     random = np.random.default_rng(0)
     attributes = {
         "coefficients": random.standard_normal(classes * FEATURES).tolist(),
@@ -296,14 +298,14 @@ def test_linear_machines_choose_alike(classes: int) -> None:
 
 
 def test_trees_of_float64_are_refused() -> None:
-    """4.7 is no float32: rounded it is the threshold itself, and goes the other way."""
+    """4.7 is no float32: rounded it equals the threshold and takes the other branch."""
     attributes, x = regressor(np.random.default_rng(0))
     node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
     model = model_of(node, {"x": x.astype(np.float64)}, {}, {"y": np.float32})
     assert "export it for float32" in refusal(rewritten(model))
 
 
-def test_string_labels_are_refused_only_where_they_are_used() -> None:
+def test_string_labels_are_refused_only_if_used() -> None:
     attributes, x = classifier(np.random.default_rng(1))
     attributes["classlabels_strings"] = [str(each) for each in attributes.pop("classlabels_int64s")]
 

@@ -1,4 +1,4 @@
-"""Every old form of an operator, lifted, answers as ONNX Runtime answers for the old one."""
+"""Every old form of an operator, lifted, gives ONNX Runtime's answers for the old one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS
 from onnxport.optimizers.params import NEWEST_OPSET
 from tests.optimizers.graphs import assert_same, build, check, feeds, graphs, inside_if, operators, run
 
-# Opset, then the graph in ONNX's own text form. `_` is an absent input, `float[]` says nothing of the shape.
+# Opset, then the graph in ONNX's own text form. `_` is an absent input, `float[]` has no shape.
 ADAPTED = """
  7 (float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[] y)
      { y = BatchNormalization<epsilon=0.1>(x, s, b, m, v) }
@@ -147,7 +147,7 @@ ADAPTED = """
        { q = Add(a, n) o = Add(q, m) p = Mul(o, n) }>(_, i, x, z) }
 """
 
-# Old forms that are still right. One might think they need an adapter.
+# Old forms that are still valid, though they look as if they needed an adapter.
 KEPT = """
  7 (float[1,2,7,7] x) => (float[] y) { y = AveragePool<kernel_shape=[3, 3], strides=[2, 2]>(x) }
 11 (float[1,1,6,7] x) => (float[] y) { y = AveragePool<kernel_shape=[3, 3], strides=[3, 3],
@@ -176,10 +176,10 @@ KEPT = """
 """
 
 
-# What ONNX Runtime 1.31 has no kernels for from opset 22 on.
+# Operators without a kernel in ONNX Runtime 1.31 from opset 22 on.
 UNRUN = {"RoiAlign"}
 
-# Changes of a schema from one version to the next that ask for no adapter, and why.
+# Schema changes that need no adapter, and why.
 NO_ADAPTER = {
     "new option, off by default": [
         ("ArgMax", 12, "select_last_index"),
@@ -233,7 +233,7 @@ def lifted(model: onnx.ModelProto, to: int = CANONICAL_OPSET) -> onnx.ModelProto
 
 
 def latest(model: onnx.ModelProto) -> onnx.ModelProto:
-    """At the newest opset at which ONNX Runtime runs it."""
+    """Lift a model to the newest opset at which ONNX Runtime runs it."""
     result = ir.to_proto(brought_to(Model(ir.from_proto(model)), "latest").model.ir)
     check(result)
     found = {entry.domain: entry.version for entry in result.opset_import}[""]
@@ -242,7 +242,7 @@ def latest(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(("opset", "text"), graphs(ADAPTED, KEPT))
-def test_a_lifted_node_answers_as_the_old_one(opset: int, text: str) -> None:
+def test_a_lifted_node_gives_the_old_answers(opset: int, text: str) -> None:
     model = build(opset, text)
     fed = feeds(model)
     expected = run(model, fed)
@@ -278,7 +278,7 @@ def test_every_change_of_a_schema_is_adapted_or_known_to_be_harmless() -> None:
 
 
 def schema_changes() -> Iterator[tuple[str, int, str]]:
-    """Operator, version and the attribute, input or output that differs from the version before."""
+    """Yield operator, version and the attribute, input or output that differs from the version before."""
     schemas: dict[str, list[onnx.defs.OpSchema]] = {}
     for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
         if schema.domain == "":
@@ -291,7 +291,7 @@ def schema_changes() -> Iterator[tuple[str, int, str]]:
 
 
 def differences(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> Iterator[str]:
-    """What could make a node of the old form wrong under the new schema. More types and optional tails cannot."""
+    """Return changes that could invalidate a node of the old form; more types and optional tails cannot."""
     if new.deprecated:
         yield "deprecated"
     for name in {*old.attributes, *new.attributes}:
@@ -318,7 +318,7 @@ def test_a_model_of_the_canonical_opset_is_left_as_it_is() -> None:
     assert ir.to_proto(model).SerializeToString(deterministic=True) == before
 
 
-def test_what_was_rewritten_is_told_in_the_models_own_words() -> None:
+def test_rewritten_operators_are_named_as_in_the_model() -> None:
     text = """(float[1,2,3,4] x) => (float[] y) {
         a = Upsample<mode="nearest", scales=[1.0, 1.0, 2.0, 2.0]>(x)
         b = Relu(a) c = Softmax<axis=-1>(b) d = Unsqueeze<axes=[0]>(c) y = Unsqueeze<axes=[0]>(d) }"""
@@ -365,7 +365,7 @@ def test_empty_inputs_of_resize_leave_no_constant_behind() -> None:
     assert [tensor.name for tensor in model.graph.initializer] == ["z"]
 
 
-def test_a_bound_that_bounds_nothing_is_left_out() -> None:
+def test_an_ineffective_bound_is_left_out() -> None:
     text = "(float[2] x) => (float[] y) { a = Clip<min=0.0>(x) y = Clip<min=0.0, max=3.4028234663852886e+38>(a) }"
     assert [len(node.input) for node in lifted(build(9, text)).graph.node] == [2, 2]
 
@@ -377,7 +377,7 @@ def test_an_initializer_that_may_be_overridden_is_no_constant() -> None:
     assert_same(run(lifted(model), fed), run(model, fed))
 
 
-def test_declared_shapes_of_intermediates_are_not_believed() -> None:
+def test_declared_shapes_of_intermediates_are_ignored() -> None:
     model = build(9, "(float[2,3,4] x) => (float[] y) { a = Abs(x) y = Softmax(a) }")
     fed = feeds(model)
     expected = run(model, fed)
@@ -450,7 +450,7 @@ def test_ai_onnx_is_the_default_domain() -> None:
 
 
 @pytest.mark.parametrize("to", range(8, CANONICAL_OPSET))
-def test_every_opset_between_can_be_the_aim(to: int) -> None:
+def test_a_lift_reaches_every_opset_in_between(to: int) -> None:
     text = """(float[2,3,4,5] x) => (float[] y) {
         a = Clip<min=-1.0>(x) b = Upsample<mode="nearest", scales=[1.0, 1.0, 2.0, 1.5]>(a)
         c = Softmax(b) d = ReduceMean<axes=[1], keepdims=0>(c) y = ReduceSum<axes=[1]>(d) }"""
@@ -498,7 +498,7 @@ def test_all_nodes_that_cannot_be_lifted_are_named_at_once() -> None:
         (9, "(float[2,3] x) => (float[] y, int64[] i) { y, i = TopK(x) }", "attribute 'k' is missing"),
     ],
 )
-def test_what_has_no_newer_form_is_refused(opset: int, text: str, why: str) -> None:
+def test_a_node_without_a_newer_form_is_refused(opset: int, text: str, why: str) -> None:
     with pytest.raises(LiftError, match=why):
         lift(ir.from_proto(build(opset, text)))
 
@@ -531,9 +531,7 @@ def test_functions_are_inlined_whatever_their_opsets() -> None:
         check(result)
         assert not result.functions
         assert_same(run(result, fed), expected)
-        assert brought.notes == (
-            "its functions were written out where they are called: ranked, squared, total",
-        )
+        assert brought.notes == ("its functions were inlined: ranked, squared, total",)
 
 
 def test_functions_must_be_inlined_before_a_lift() -> None:
@@ -541,7 +539,7 @@ def test_functions_must_be_inlined_before_a_lift() -> None:
         lift(ir.from_proto(onnx.parser.parse_model(FUNCTIONS)))
 
 
-def test_a_function_whose_parameter_decides_on_its_form_is_refused() -> None:
+def test_a_function_whose_parameter_determines_its_form_is_refused() -> None:
     text = """<ir_version: 8, opset_import: ["": 18, "own": 1]> graph (float[2,3] x) => (float[] y)
         { y = own.total<over=[1]>(x) }
         <opset_import: ["": 12], domain: "own"> total<over>(a) => (b) { b = ReduceSum<axes: ints = @over>(a) }"""
@@ -569,7 +567,7 @@ def test_latest_is_what_onnx_runtime_has_kernels_for() -> None:
     assert [re.sub("Runtime [0-9.]+", "Runtime", note) for note in brought.notes] == [
         "its newest opset is 21, not 26: ONNX Runtime lacks RoiAlign-22"
     ]
-    with pytest.raises(LiftError, match="1 of 1 nodes would not run at opset 24") as caught:
+    with pytest.raises(LiftError, match="1 of 1 nodes do not run at opset 24") as caught:
         brought_to(Model(ir.from_proto(build(17, text))), 24)
     assert [(refusal.op, refusal.node) for refusal in caught.value.refusals] == [("RoiAlign", "y")]
     assert "has no kernel for RoiAlign-22" in str(caught.value)
@@ -583,17 +581,17 @@ def test_no_opset_is_newer_than_onnx_runtime_loads() -> None:
         brought_to(model, NEWEST_OPSET + 1)
 
 
-def test_what_did_not_run_before_is_no_reason_against_an_opset() -> None:
+def test_a_node_that_did_not_run_before_does_not_limit_the_opset() -> None:
     model = build(20, "(uint8[9] x) => (uint8[] y) { y = ImageDecoder(x) }")
     assert brought_to(Model(ir.from_proto(model)), "latest").model.opset == NEWEST_OPSET
 
 
-# ONNX's own tests, with how many of them at least are of opset 6 to 20 and answered by ONNX Runtime.
+# ONNX's own tests, with the least number of opset 6 to 20 that ONNX Runtime answers.
 STORED = {"node": 850, "simple": 15, "pytorch-converted": 75, "pytorch-operator": 25}
 
 
 @pytest.mark.parametrize("collection", STORED)
-def test_onnx_own_tests_answer_the_same_when_lifted(collection: str) -> None:
+def test_onnx_own_tests_give_the_same_answers_when_lifted(collection: str) -> None:
     folder = models.onnx_tests(collection)
     compared, wrong = 0, []
     for path in sorted(folder.glob("*/model.onnx")):
@@ -612,7 +610,7 @@ def test_onnx_own_tests_answer_the_same_when_lifted(collection: str) -> None:
 
 
 def compare(model: onnx.ModelProto, folder: Path) -> bool:
-    """Lifts the model and asserts its answers; False when ONNX Runtime has no answer for the old one."""
+    """Lift the model and check its answers; return False if ONNX Runtime has none for the old one."""
     graph = ir.from_proto(model)
     lift(graph)
     result = ir.to_proto(graph)

@@ -1,4 +1,4 @@
-"""What optimize does to a model beside simplifying: sizes, unused inputs, float16, and what it says of that."""
+"""Steps of `optimize` beside simplification: sizes, unused inputs, float16, and their notes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.model import Model
-from onnxport.optimizers.optimization import Optimized, optimized
+from onnxport.optimizers.optimization import optimized
 from onnxport.optimizers.params import OptimizeParams
+from onnxport.optimizers.passes import Rewritten
 
-# y needs x alone; `mask` is read by what nothing needs, `size` through its shape, and `left` by nothing.
+# y needs only x; `mask` has an unneeded reader, `size` is read for its shape, `left` has no reader.
 UNREAD = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[N, 4] x, float[N, 4] mask, float[M, 2] size, float[2] left) => (float[N, 4] y, int64[2] shape)
@@ -29,7 +30,7 @@ g (float[N, 4] x, float[N, 4] mask, float[M, 2] size, float[2] left) => (float[N
     shape = Shape (size)
 }
 """
-# The output's shape is one that inference does not find: of an operator that ONNX does not know.
+# Inference does not find the output's shape: the operator is unknown to ONNX.
 FOREIGN = """
 <ir_version: 8, opset_import: ["": 17, "com.example": 1]>
 g (float[N, C, 8] x, float[N] w) => (float[N, C] y)
@@ -44,7 +45,7 @@ def model(text: str) -> Model:
     return Model(ir.from_proto(onnx.parser.parse_model(text)))
 
 
-def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) -> Optimized:
+def done(source: Model, folder: Path, *samples: dict[str, Any], **options: Any) -> Rewritten:
     params = OptimizeParams(**options)
     return optimized(source, params, folder, samples, equivalence=None, phase=lambda name: nullcontext())
 
@@ -61,7 +62,7 @@ g (float[2, 3] x) => (float[2, 3] y)
 """
 
 
-def test_declared_shapes_are_left_out_but_of_what_nobody_can_infer(tmp_path: Path) -> None:
+def test_declared_shapes_are_dropped_unless_inference_lacks_them(tmp_path: Path) -> None:
     made = done(model(DECLARED), tmp_path, simplify=False, drop_shapes=True)
     proto = ir.to_proto(made.model.ir)
     assert [info.name for info in proto.graph.value_info] == ["k"]
@@ -69,7 +70,7 @@ def test_declared_shapes_are_left_out_but_of_what_nobody_can_infer(tmp_path: Pat
     assert not any("nothing changed" in note for note in made.notes)
 
 
-def test_inputs_that_no_output_depends_on_are_removed_with_what_reads_them(tmp_path: Path) -> None:
+def test_inputs_that_no_output_depends_on_are_removed_with_their_readers(tmp_path: Path) -> None:
     made = done(model(UNREAD), tmp_path, simplify=False, prune_unused=True)
     assert [spec.name for spec in made.model.inputs] == ["x", "size"]
     assert [node.op_type for node in made.model.graph] == ["Relu", "Neg", "Shape"]
@@ -81,7 +82,7 @@ def test_inputs_that_no_output_depends_on_are_removed_with_what_reads_them(tmp_p
     assert (row["pass"], row["nodes"], row["skipped"]) == ("prune unused", [4, 3], None)
 
 
-def test_inputs_that_could_go_are_named_where_they_stay(tmp_path: Path) -> None:
+def test_removable_inputs_are_named_where_they_stay(tmp_path: Path) -> None:
     made = done(model(UNREAD), tmp_path)
     assert [spec.name for spec in made.model.inputs] == ["x", "mask", "size", "left"]
     assert "no output depends on the input 'mask'; --prune-unused removes it" in made.notes
@@ -105,21 +106,21 @@ def test_sizes_that_contradict_the_model_are_refused(tmp_path: Path) -> None:
         done(model(UNREAD), tmp_path, shape="x=3,5")
 
 
-def test_a_model_in_which_nothing_changed_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_note_says_that_nothing_changed(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[N] y) { y = Relu (x) }'
     assert any("nothing changed" in note for note in done(model(text), tmp_path, opset=17).notes)
     assert not any("nothing changed" in note for note in done(model(text), tmp_path, opset=18).notes)
     assert not any("nothing changed" in note for note in done(model(text), tmp_path, shape="x=3").notes)
 
 
-def test_what_changed_of_the_whole_is_counted(tmp_path: Path) -> None:
+def test_changes_of_the_whole_model_are_counted(tmp_path: Path) -> None:
     changed = done(model(UNREAD), tmp_path, opset=19, prune_unused=True).facts["changed"]
     assert changed["nodes"] == [4, 3]
     assert changed["opset"] == [17, 19]
 
 
 def overflowing() -> Model:
-    """x times 100 and back: beyond float16 for inputs beyond 655; and an input that nothing needs."""
+    """x times 100 and back: beyond float16 for inputs beyond 655; and an unneeded input."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["mixed"]),
         helper.make_node("Mul", ["mixed", "many"], ["large"]),
@@ -137,7 +138,7 @@ def test_float16_is_measured_on_samples_that_have_more_inputs_than_the_model_now
     x = np.random.default_rng(0).uniform(500, 1000, (2, 64)).astype(np.float32)
     made = done(overflowing(), tmp_path, {"x": x, "z": x}, simplify=False, prune_unused=True, fp16=True)
     assert made.facts["float32 nodes"] == {"values go beyond float16": 2}
-    assert not any("nothing was measured" in note for note in made.notes)
+    assert not any("no values were measured" in note for note in made.notes)
     path = made.model.save(tmp_path / "half.onnx").path
     (y,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
     np.testing.assert_allclose(y, x, rtol=2e-3)
@@ -146,12 +147,12 @@ def test_float16_is_measured_on_samples_that_have_more_inputs_than_the_model_now
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"io": "fp16"}, "--io fp16 is about a float16 model"),
-        ({"simplify": False, "skip": "x", "opset": 13}, "--skip is about simplifying"),
-        ({"simplify": False, "passes": "p.yaml", "opset": 13}, "--passes is about simplifying"),
-        ({"simplify": False, "level": "extended", "opset": 13}, "--level is about simplifying"),
-        ({"level": "extended", "passes": "p.yaml"}, "--passes and --level both choose"),
-        ({"simplify": False}, "no option asks for a change of the model"),
+        ({"io": "fp16"}, "--io fp16 needs a float16 model"),
+        ({"simplify": False, "skip": "x", "opset": 13}, "--skip has no effect with --no-simplify"),
+        ({"simplify": False, "passes": "p.yaml", "opset": 13}, "--passes has no effect with --no-simplify"),
+        ({"simplify": False, "level": "extended", "opset": 13}, "--level has no effect with --no-simplify"),
+        ({"level": "extended", "passes": "p.yaml"}, "--passes and --level exclude each other"),
+        ({"simplify": False}, "these options change nothing in the model"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], says: str) -> None:

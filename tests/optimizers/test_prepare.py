@@ -15,7 +15,7 @@ from fixtures import graphs
 from onnxport.core.errors import CannotConvertError, UsageError
 from onnxport.formats.model import Model
 from onnxport.optimizers import canonical_form, constant_folding
-from onnxport.optimizers.canonical_form import Prepared
+from onnxport.optimizers.passes import Pass, Rewritten
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -26,8 +26,8 @@ def load(proto: onnx.ModelProto, tmp_path: Path) -> Model:
     return Model.load(path)
 
 
-def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Prepared:
-    """Everything in the graph counts as native unless said otherwise."""
+def prepared(model: Model, native: frozenset[str] | None = None, **options: Any) -> Rewritten:
+    """Prepare a model; by default every operator in the graph is native."""
     ops = frozenset(node.op_type for node in model.graph) if native is None else native
     return canonical_form.prepare(model, shapes=options.pop("shapes", {}), native=lambda: ops, **options)
 
@@ -206,7 +206,7 @@ def test_a_composite_operator_is_replaced_by_its_definition(
 
 
 def _relabelled(model: Model) -> None:
-    """A pass that goes wrong: it turns every Relu into a Sigmoid."""
+    """A faulty pass: it turns every Relu into a Sigmoid."""
     for node in model.graph:
         if node.op_type == "Relu":
             node.op_type = "Sigmoid"
@@ -230,8 +230,8 @@ def test_a_pass_that_changes_answers_is_skipped_and_named(
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 8, 10)).astype(np.float32)}
     right = canonical_form._passes
 
-    def with_culprit(*args: Any, **more: Any) -> list[canonical_form.Pass]:
-        return [*right(*args, **more), canonical_form.Pass("relabel", _relabelled, optional=optional)]
+    def with_culprit(*args: Any, **more: Any) -> list[Pass[Model]]:
+        return [*right(*args, **more), Pass("relabel", _relabelled, optional=optional)]
 
     monkeypatch.setattr(canonical_form, "_passes", with_culprit)
     equivalence = _differs_from(model, feeds)

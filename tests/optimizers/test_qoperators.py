@@ -1,4 +1,4 @@
-"""Operators on quantized tensors, rewritten to floats between Q and DQ, answer as ONNX Runtime's own kernels do."""
+"""Operators on quantized tensors, rewritten to floats between Q and DQ, match ONNX Runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def channels(count: int) -> tuple[Array, Array]:
 
 @dataclass
 class Case:
-    """A node: its first operand is fed, with its scale and zero point in their places, the others are constants."""
+    """A node whose first operand is an input, with scale and zero point in place; the others are constants."""
 
     op: str
     inputs: list[Any]
@@ -112,7 +112,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_rewritten_operator_answers_as_onnx_runtime_s(
+def test_a_rewritten_operator_matches_onnx_runtime(
     case: Case, conformance: Conformance, tmp_path: Path
 ) -> None:
     names = [f"i{index}" for index in range(len(case.inputs))]

@@ -1,4 +1,4 @@
-"""Settling quantization changes no answer, and leaves every QuantizeLinear beside a DequantizeLinear."""
+"""Canonical quantization keeps the answers and puts every QuantizeLinear beside a DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLOATS = {"x": np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.flo
 
 
 class Graph:
-    """Nodes and constants in the order they are asked for."""
+    """Nodes and constants in the order of the calls."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -91,7 +91,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_settled_models_answer_the_same_to_the_last_bit(case: str) -> None:
+def test_canonical_quantization_gives_bit_identical_answers(case: str) -> None:
     graph = Graph()
     CASES[case](graph)
     model = model_of(graph.nodes, FLOATS, graph.constants)
@@ -106,7 +106,7 @@ def test_settled_models_answer_the_same_to_the_last_bit(case: str) -> None:
             assert source.op_type in beside
 
 
-def test_numbers_that_are_an_output_keep_their_name() -> None:
+def test_integers_that_are_an_output_keep_their_name() -> None:
     graph = Graph()
     numbers = graph.quantized(graph.node("Tanh", graph.floats(graph.quantized("x"))), OTHER, SHIFTED)
     model = model_of(graph.nodes, FLOATS, graph.constants)

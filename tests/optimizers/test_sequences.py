@@ -1,4 +1,4 @@
-"""Lists of known content are names for tensors: nothing of them is left, and the answers are the same."""
+"""Lists of known content are replaced by their tensors, and the answers stay."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ GRAPHS: dict[str, list[onnx.NodeProto]] = {
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_what_a_known_list_holds_is_used_directly(graph: str) -> None:
+def test_elements_of_a_known_list_are_used_directly(graph: str) -> None:
     model = model_of(GRAPHS[graph], FEEDS, INITIALIZERS, outputs=["a", "b"])
     prepared = prepare(model, shapes={}, native=frozenset).model
     left = {each.op_type for each in prepared.graph}

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines in words, rewritten in ONNX: they compute what ONNX Runtime's kernels do."""
+"""Operators that ONNX defines in words, rewritten in ONNX, give the answers of ONNX Runtime's kernels."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CASES: dict[str, tuple[str, int, dict[str, Array], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_rewriting_computes_what_the_operator_does(conformance: Conformance, case: str) -> None:
+def test_a_rewriting_matches_the_operator(conformance: Conformance, case: str) -> None:
     op, opset, operands, attributes = CASES[case]
     feeds = {name: array for name, array in operands.items() if name not in PLACE}
     constants = [numpy_helper.from_array(operands[name], name) for name in PLACE if name in operands]
@@ -80,7 +80,7 @@ def test_a_rewriting_computes_what_the_operator_does(conformance: Conformance, c
             assert not difference(value, answer[name], atol=1e-5)
 
 
-def test_batch_normalization_in_training_mode_moves_its_statistics(conformance: Conformance) -> None:
+def test_batch_normalization_in_training_updates_its_statistics(conformance: Conformance) -> None:
     feeds = {
         "x": floats(3, 2, 4),
         **{name: np.abs(floats(2)) for name in ("scale", "bias", "mean", "variance")},

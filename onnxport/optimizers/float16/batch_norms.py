@@ -1,8 +1,8 @@
-"""BatchNormalization with numbers that float16 holds.
+"""BatchNormalization with parameters that float16 holds.
 
-Variances of 1e-9 and of 1e6 are common; what the operator does with them is scale and shift, by numbers of common
-sizes. Behind a convolution that nobody else reads these go into its weights, before they are rounded; elsewhere they
-become the operator's own scale and bias, with mean 0 and variance 1.
+Variances of 1e-9 and of 1e6 are common, but scale and shift are of common sizes. They are folded into a Conv
+without other readers before its weights are rounded; elsewhere they become the operator's scale and bias, with mean
+0 and variance 1.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from onnxport.samples.value_uses import constant
 _ROLES = ("scale", "bias", "mean", "variance")
 
 
-def settle_batch_norms(model: ir.Model) -> None:
-    """Folds or restates, in place, the nodes whose four parameters are constants."""
+def fold_batch_norms(model: ir.Model) -> None:
+    """Fold or rescale, in place, the nodes whose four parameters are constants."""
     for graph in model.graphs():
         for node in [each for each in graph if each.op_type == "BatchNormalization"]:
             found = _scale_and_bias(node)
@@ -26,7 +26,7 @@ def settle_batch_norms(model: ir.Model) -> None:
 
 
 def _scale_and_bias(node: ir.Node) -> tuple[Array, Array] | None:
-    """float64 [C]: what the node multiplies with and adds; None where it is computed, or beyond float32."""
+    """Return float64 factor and shift [C] of the node; None where they are computed, or beyond float32."""
     operands = [constant(value) for value in node.inputs[1:5]]
     trains = node.attributes.get_int("training_mode", 0) or any(value.name for value in node.outputs[1:])
     if trains or any(each is None or each.dtype != np.float32 for each in operands):
@@ -44,7 +44,8 @@ def _epsilon(node: ir.Node) -> float:
 
 
 def _fold(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> bool:
-    """Puts the node into the weights of the Conv that it reads; False where there is none, or others read that."""
+    """Fold the node into the weights of the Conv before it; return False if there is none or it has other
+    readers."""
     source = node.inputs[0]
     conv = None if source is None else source.producer()
     if (
@@ -80,9 +81,8 @@ def _restate(graph: ir.Graph, node: ir.Node, factor: Array, shift: Array) -> Non
 
 
 def _replace(graph: ir.Graph, node: ir.Node, position: int, name: str, numbers: Array) -> None:
-    """Gives the node a float32 constant of its own."""
+    """Give the node a float32 constant of its own."""
     tensor = ir.tensor(numbers.astype(np.float32), name=name)
-    kind = ir.TensorType(ir.DataType.FLOAT)
-    value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=kind, const_value=tensor)
+    value = ir.val(name, const_value=tensor)
     graph.register_initializer(value)
     node.replace_input_with(position, value)

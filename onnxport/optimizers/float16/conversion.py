@@ -1,12 +1,11 @@
-"""An ONNX model in float16: measured, placed, rewritten."""
+"""Conversion of an ONNX model to float16: measure, place, rewrite."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes import common
@@ -15,61 +14,61 @@ from onnxport.core.arrays import Feeds
 from onnxport.core.errors import CannotConvertError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.float16.batch_norms import settle_batch_norms
+from onnxport.optimizers.float16.batch_norms import fold_batch_norms
 from onnxport.optimizers.float16.magnitudes import Measured, measured_apart
-from onnxport.optimizers.float16.operator_support import computes_floats, is_float, tell_types
-from onnxport.optimizers.float16.placement import placed
-from onnxport.optimizers.float16.rewriter import Rewritten, rewrite
+from onnxport.optimizers.float16.operator_support import complete_types, computes_floats, is_float
+from onnxport.optimizers.float16.placement import place
+from onnxport.optimizers.float16.rewriter import Counts, rewrite
 from onnxport.optimizers.float16.sequence_types import mark_sequences
 from onnxport.optimizers.opset import lift
+from onnxport.optimizers.passes import Rewritten
 
-# The oldest that ONNX Runtime promises to run.
+# The oldest opset that ONNX Runtime supports.
 _OLDEST_OPSET = 7
-# Since when weights need not be inputs.
+# The first IR version whose weights need not be inputs.
 _FREE_INITIALIZERS = 4
 _NAMED = 3  # nodes or constants in a note: their names may be long
 
 
 @dataclass(frozen=True)
-class Halved:
-    """A float16 model, and what the report should say of it.
+class Float16Model(Rewritten):
+    """A float16 model.
 
     Attributes:
-        islands: the values that it computes in float32, and the constants that it holds so, by name.
+        islands: names of values computed, and of constants stored, in float32.
     """
 
-    model: Model
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
     islands: tuple[str, ...] = ()
 
 
-def to_float16(model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False) -> Halved:
-    """`model` in float16, but for what float16 does not hold; weights are rounded when the result is saved.
+def to_float16(
+    model: Model, folder: Path, samples: Sequence[Feeds] = (), *, io: bool = False
+) -> Float16Model:
+    """Return `model` in float16, except what float16 does not hold; saving rounds the weights.
 
     Args:
-        model: stays as it is.
-        folder: private, for files of its own; the result may read weights from there until it is saved.
-        samples: inputs on which values are measured; generated ones unless given.
-        io: whether float32 inputs and outputs become float16 as well.
+        model: not changed.
+        folder: for temporary files; the result may read weights from there until it is saved.
+        samples: inputs for measuring values; default: generated ones.
+        io: convert float32 inputs and outputs, too.
 
     Raises:
         CannotConvertError: nothing in it is float32, or nothing of that can be float16.
     """
-    copy = settled(model)
-    return halved(copy, _measure(copy, folder, samples), io=io)
+    copy = canonicalize(model)
+    return convert(copy, _measure(copy, folder, samples), io=io)
 
 
-def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
-    """Makes a `settled` model float16, in place; see `to_float16`."""
+def convert(model: Model, measured: Measured, *, io: bool = False) -> Float16Model:
+    """Convert a `canonicalize`d model to float16, in place; see `to_float16`."""
     nodes = [node for node in model.graph.all_nodes() if computes_floats(node)]
-    kept = placed(model.ir, measured.peaks)
+    kept = place(model.ir, measured.peaks)
     if nodes and len(kept) == len(nodes):
         is_half = any(each in _types(model) for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
         more = "more " if is_half else ""
         raise CannotConvertError(
             f"nothing {more}of {model.path} can be float16",
-            why="; ".join(_grouped(kept)),
+            why="; ".join(_group(kept)),
             fix="use it as it is",
         )
     before = model.weight_bytes
@@ -80,12 +79,12 @@ def halved(model: Model, measured: Measured, *, io: bool = False) -> Halved:
         "casts": done.casts,
         "weights": {"before": before, "after": model.weight_bytes},
     }
-    return Halved(model, _said(kept, len(nodes), measured, done), facts, _islands(model, kept))
+    return Float16Model(model, _notes(kept, len(nodes), measured, done), facts, _islands(model, kept))
 
 
-def settled(model: Model) -> Model:
-    """A copy in the form that is measured and made float16: without functions, constants as initializers, every type
-    inferred, BatchNormalization with numbers of common sizes.
+def canonicalize(model: Model) -> Model:
+    """Return a copy without functions, with constants as initializers, all types inferred and BatchNormalization
+    folded or rescaled.
 
     Raises:
         CannotConvertError: nothing in it is float32, or it is older than ONNX Runtime's promises and cannot be lifted.
@@ -101,14 +100,14 @@ def settled(model: Model) -> Model:
     shape_inference.drop_declared(copy)
     shape_inference.infer(copy)
     mark_sequences(copy.graph)
-    tell_types(copy.ir)
+    complete_types(copy.ir)
     if not _has_floats(copy):
         raise CannotConvertError(
-            f"{model.path} has no float32 that could become float16",
-            why=_what_it_is(copy),
+            f"{model.path} has no float32 values to convert to float16",
+            why=_describe_types(copy),
             fix="use it as it is",
         )
-    settle_batch_norms(copy.ir)
+    fold_batch_norms(copy.ir)
     common.RemoveUnusedNodesPass()(copy.ir)
     return copy
 
@@ -131,13 +130,13 @@ def _has_floats(model: Model) -> bool:
 
 
 def _types(model: Model) -> set[ir.DataType]:
-    """The element types of what it computes and stores."""
+    """Return the element types of all values."""
     computed = [value for graph in model.ir.graphs() for node in graph for value in node.outputs]
     constants = [value for graph in model.ir.graphs() for value in graph.initializers.values()]
     return {value.dtype for value in (*computed, *constants) if value.dtype is not None}
 
 
-def _what_it_is(model: Model) -> str:
+def _describe_types(model: Model) -> str:
     found = _types(model)
     named = [each.name.lower() for each in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) if each in found]
     if ir.DataType.DOUBLE in found:
@@ -145,24 +144,24 @@ def _what_it_is(model: Model) -> str:
     return f"its floats are {' and '.join(named)}" if named else "it computes in integers"
 
 
-def _grouped(kept: Mapping[ir.Node, str]) -> list[str]:
-    """The nodes that stay float32 by reason, the most first."""
-    said = []
+def _group(kept: Mapping[ir.Node, str]) -> list[str]:
+    """Describe the nodes that stay float32 by reason, most frequent first."""
+    reasons = []
     for reason, count in Counter(kept.values()).most_common():
         named = [f"{node.op_type} {node.outputs[0].name!r}" for node, why in kept.items() if why == reason][
             :_NAMED
         ]
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
-        said.append(f"{reason} ({', '.join(named)}{more})")
-    return said
+        reasons.append(f"{reason} ({', '.join(named)}{more})")
+    return reasons
 
 
-def _said(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Rewritten) -> tuple[str, ...]:
+def _notes(kept: Mapping[ir.Node, str], nodes: int, measured: Measured, done: Counts) -> tuple[str, ...]:
     notes = []
     if measured.failure:
-        notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
+        notes.append(f"no values were measured before the conversion to float16: {measured.failure}")
     if kept:
-        notes.append(f"computed in float32: {len(kept)} of {nodes} nodes: {'; '.join(_grouped(kept))}")
+        notes.append(f"computed in float32: {len(kept)} of {nodes} nodes: {'; '.join(_group(kept))}")
     if done.clamped:
         shown = [f"{name!r} ({number:.3g})" for name, number in list(done.clamped.items())[:_NAMED]]
         more = f" and {len(done.clamped) - _NAMED} more" if len(done.clamped) > _NAMED else ""

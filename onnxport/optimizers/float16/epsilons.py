@@ -1,25 +1,23 @@
-"""Numbers too small for float16, and what must be computed in float32 because of them.
+"""Numbers too small for float16, and the nodes that need float32 because of them.
 
-1e-6 added to a variance keeps a division finite; the float16 next to it that every processor keeps is 6e-5, which would
-be another function. So such a node computes in float32, and so does what takes its root, its logarithm or divides by
-it, until the result is of a size again that float16 holds. A learned bias of 1e-5 that no such operator reads is none:
-islands.py looks at what it is added to.
+1e-6 added to a variance keeps a division finite; the nearest float16 that every processor keeps is 6e-5, another
+function. The node computes in float32, and so do the root, logarithm or division behind it. A learned bias of 1e-5
+without such a reader does not count; islands.py compares it with the values that it is added to.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as onnx
 
+from onnxport.optimizers.float16.constants import LEAST
 from onnxport.samples.value_uses import CARRIERS, uses
 
-_LEAST = float(np.finfo(np.float16).smallest_normal)
 _FLOATS = (onnx.DataType.FLOAT, onnx.DataType.DOUBLE, onnx.DataType.FLOAT16, onnx.DataType.BFLOAT16)
-# Operators that make of a tiny number one that is not, and which operand that is.
+# Operator that enlarges a tiny number -> the operand's position.
 _ENLARGING = {"Div": 1, "Log": 0, "Pow": 0, "Reciprocal": 0, "Sqrt": 0}
-# Operators through which a small number passes as it is.
+# Operators that pass a small number on unchanged.
 _PASSING = frozenset(("Expand", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"))
-# What a number away from 0 is added by, or held by.
+# Operators that shift a value away from 0 or bound it.
 SHIFTS = frozenset("Add Sub Max Clip Where".split())
 _TO_THE_GUARDED = (
     CARRIERS | SHIFTS | frozenset("Abs Min Mul Neg ReduceMax ReduceMean ReduceMin ReduceSum Sum".split())
@@ -27,7 +25,7 @@ _TO_THE_GUARDED = (
 
 
 def is_delicate(node: onnx.Node) -> bool:
-    """Whether a node computes with a number too small for float16, or on the result of such."""
+    """Return whether a node computes with a number too small for float16, or on the result of such a node."""
     if reads_tiny(node) and (node.op_type not in SHIFTS or guards(node)):
         return True
     place = 0 if node.op_type in _PASSING else _ENLARGING.get(node.op_type)
@@ -39,12 +37,12 @@ def is_delicate(node: onnx.Node) -> bool:
 
 
 def reads_tiny(node: onnx.Node) -> bool:
-    """Whether an operand is a single number, not 0, that float16 does not hold."""
+    """Return whether an operand is a single nonzero number that float16 does not hold."""
     return any(value is not None and _is_tiny(value) for value in node.inputs)
 
 
 def guards(node: onnx.Node) -> bool:
-    """Whether a node that shifts a value is what keeps a division, a root or a logarithm of it finite."""
+    """Return whether a shift keeps a division, a root or a logarithm of the value finite."""
     return any(
         _ENLARGING.get(user.op_type) == position
         for value in node.outputs
@@ -57,4 +55,4 @@ def _is_tiny(value: onnx.Value) -> bool:
     if known is None or known.size != 1 or known.dtype not in _FLOATS:
         return False
     number = abs(float(known.numpy().reshape(())))
-    return 0 < number < _LEAST
+    return 0 < number < LEAST

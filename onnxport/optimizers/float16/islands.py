@@ -1,15 +1,14 @@
-"""Which nodes of a float16 program compute in float32: float32 islands (docs/coreml.md).
+"""Float32 islands: nodes of a float16 program that compute in float32 (docs/coreml.md).
 
-A node does if a value that it reads or makes is one that float16 does not hold well, or if it goes beyond float16 on
-the way to a result that does not:
+A node is one if a value that it reads or computes is:
 
 - larger than half of float16's largest number on the samples: other inputs may go further;
-- not 0, and smaller than float16's least normal number everywhere;
-- moved by an epsilon that float16 does not hold (epsilons.py), or by one that is not small beside it;
-- integers beyond 2048, from a Cast, and what is computed from them: positions and offsets;
-- squares that are so large, on the way to a norm;
+- not 0, and below float16's least normal number everywhere;
+- shifted by an epsilon that float16 does not hold (epsilons.py), or by one that is not small beside it;
+- an integer beyond 2048, from a Cast, or computed from such: positions and offsets;
+- a sum of such large squares, inside a norm.
 
-and with `mixed` also where a small error becomes a large one: powers, logarithms, norms, long sums.
+With `mixed` also nodes that amplify errors: powers, logarithms, norms, long sums.
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER, LEAST
 from onnxport.optimizers.float16.epsilons import SHIFTS, guards, is_delicate, reads_tiny
 from onnxport.optimizers.float16.magnitudes import Measured
 from onnxport.samples.value_uses import CARRIERS
 
-_LARGEST = float(np.finfo(np.float16).max)
-_MOST = _LARGEST / 2
-_LEAST = float(np.finfo(np.float16).smallest_normal)
+_MOST = LARGEST / 2
 TINY = "computes with a number too small for float16"
 _NAMED = 3  # nodes in a note: their names may be long
-_INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
 _SQUARES = frozenset(
     (
@@ -36,11 +33,11 @@ _SQUARES = frozenset(
         "GroupNormalization MeanVarianceNormalization SkipLayerNormalization SimplifiedLayerNormalization"
     ).split()
 )
-# Beside such numbers, one below float16's least normal one is less than a rounding.
-_LARGE = _LEAST / float(np.finfo(np.float16).eps)
-# What is computed from positions is one again.
+# Beside larger numbers, one below float16's least normal number is less than a rounding error.
+_LARGE = LEAST / float(np.finfo(np.float16).eps)
+# Operators whose result is a position if an operand is.
 _POSITIONS = CARRIERS | frozenset("Add Sub Mul Div Floor Ceil Round Mod Min Max Clip Where Sum".split())
-# Where a small error becomes a large one.
+# Operators that amplify small errors.
 _DELICATE = (
     _SQUARES
     | frozenset("ReduceSum ReduceL1 CumSum ReduceMean ReduceProd ReduceLogSum ReduceLogSumExp".split())
@@ -49,12 +46,12 @@ _DELICATE = (
 
 
 def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tuple[str, ...]:
-    """The values whose nodes compute in float32, in the graph's order.
+    """Return the names of values whose nodes compute in float32, in graph order.
 
     Args:
         graph: of the prepared model.
-        peaks: what the pre-flight measured.
-        mixed: whether delicate operators are islands as well.
+        peaks: name -> magnitude, measured by the pre-flight.
+        mixed: operators that amplify errors are islands, too.
     """
     found = reasons(list(graph), peaks, mixed=mixed)
     return tuple(value.name for node in found for value in node.outputs if value.name)
@@ -63,7 +60,7 @@ def islands(graph: ir.Graph, peaks: Mapping[str, float], *, mixed: bool) -> tupl
 def reasons(
     nodes: Sequence[ir.Node], peaks: Mapping[str, float], *, mixed: bool = False
 ) -> dict[ir.Node, str]:
-    """Those of the `nodes` that compute in float32, in their order, each with the reason."""
+    """Return the nodes that compute in float32, in their order, each with the reason."""
     critical = dict(_critical(nodes, peaks))
     found = {node: _reason(node, critical, peaks, mixed=mixed) for node in nodes}
     return {node: reason for node, reason in found.items() if reason}
@@ -83,16 +80,16 @@ def _reason(node: ir.Node, critical: Mapping[str, str], peaks: Mapping[str, floa
 
 
 def _critical(nodes: Sequence[ir.Node], peaks: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """The values that float16 does not hold well, and why."""
+    """Yield the values that float16 does not hold well, and why."""
     positions: set[str] = set()
     for name, peak in peaks.items():
         if peak > _MOST:
             yield name, "values go beyond float16"
-        elif 0 < peak < _LEAST:
+        elif 0 < peak < LEAST:
             yield name, "values are too small for float16"
     for node in nodes:
         peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
-        if peak > _INTEGERS and _makes_positions(node, positions):
+        if peak > LARGEST_INTEGER and _makes_positions(node, positions):
             positions.update(value.name for value in node.outputs if value.name)
         if node.op_type in SHIFTS and reads_tiny(node) and guards(node):
             yield from ((value.name, TINY) for value in node.outputs if value.name)
@@ -110,13 +107,14 @@ def _makes_positions(node: ir.Node, positions: set[str]) -> bool:
 
 
 def _is_shifted(node: ir.Node, peaks: Mapping[str, float]) -> bool:
-    """Whether it moves small numbers by one that float16 does not hold: a learned bias of 1e-5 next to 100 is none."""
+    """Return whether a node shifts small values by one that float16 does not hold; a bias of 1e-5 next to 100 is
+    none."""
     peak = max((peaks.get(value.name or "", 0.0) for value in node.outputs), default=0.0)
     return node.op_type in SHIFTS and reads_tiny(node) and peak < _LARGE
 
 
 def _overflows_inside(node: ir.Node, peaks: Mapping[str, float]) -> bool:
-    """Whether a sum on the way to the result may be too large, though the result is not."""
+    """Return whether an inner sum may overflow though the result does not."""
     source = node.inputs[0] if node.inputs else None
     if node.op_type not in _SQUARES or source is None:
         return False
@@ -128,10 +126,10 @@ def _computes_floats(node: ir.Node) -> bool:
 
 
 def said(graph: ir.Graph, found: Collection[str], measured: Measured) -> tuple[str, ...]:
-    """What the report says of the islands."""
+    """Return the report's notes on islands."""
     notes = []
     if measured.failure:
-        notes.append(f"nothing was measured before the conversion to float16: {measured.failure}")
+        notes.append(f"no values were measured before the conversion to float16: {measured.failure}")
     nodes = [node for node in graph if any(value.name in found for value in node.outputs)]
     if nodes:
         named = [f"{node.op_type} {node.outputs[0].name!r}" for node in nodes[:_NAMED]]

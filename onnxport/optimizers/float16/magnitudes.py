@@ -1,4 +1,4 @@
-"""What the pre-flight's process tells its parent."""
+"""Measured magnitudes of values, and the subprocess that measures them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from onnxport.core.child_process import Child, ChildTooLarge
 from onnxport.core.memory import machine_memory
 from onnxport.formats.input_shapes import GivenShape
 
-# What the process may hold: a quarter of the machine's memory, at most so much. The command's own comes on top.
+# Memory limit of the subprocess: a quarter of the machine's memory, within these bounds.
 _MOST, _LEAST = 3_500_000_000, 750_000_000
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the samples showed.
+    """The result of a pre-flight.
 
     Attributes:
-        peaks: name of each float value at the top of the graph to the largest magnitude that it took.
-        sets: how many samples were run.
-        failure: why none could be run; empty if some were.
+        peaks: name of each float value -> its largest magnitude.
+        sets: number of samples run.
+        failure: the reason if no sample could be run, else empty.
     """
 
     peaks: Mapping[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Measured:
 
 
 def measured_apart(path: Path, shapes: Mapping[str, GivenShape], samples: Sequence[Feeds]) -> Measured:
-    """What a process of its own measures (preflight.py); the conversion can do without what takes too much memory."""
+    """Measure in a subprocess (preflight.py); report a failure if it needs too much memory."""
     with Child("onnxport.optimizers.float16.preflight:Preflight", purpose="the float16 pre-flight") as child:
         child.memory = max(min((machine_memory() or _MOST) // 4, _MOST), _LEAST)
         try:

@@ -1,7 +1,6 @@
-"""What operators hold in float16: by their schemas, and by a table where those promise more than is good.
+"""Operators in float16: their schemas, and a table where these allow more than is accurate.
 
-ONNX Runtime's CPU has kernels in float16 for what moves values, and few for arithmetic. That decides nothing here: for
-the others it casts to float32 and back itself, of whatever operator it has in float32.
+ONNX Runtime's CPU kernels do not matter here: where it has none in float16, it casts to float32 and back by itself.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ _SHARING, _MOST_SHARES = frozenset(("Softmax",)), 16384
 
 
 @dataclass(frozen=True)
-class Held:
-    """Which operands and results of a node are float16 where they are float32 now, by position."""
+class Float16Ports:
+    """The float32 operands and results of a node that can be float16, by position."""
 
     operands: frozenset[int] = frozenset()
     results: frozenset[int] = frozenset()
@@ -60,19 +59,18 @@ class Held:
         return bool(self.operands or self.results)
 
 
-def held(node: ir.Node, opset_imports: Mapping[str, int]) -> Held:
-    """What of `node` can be float16; nothing of an operator without a schema that is known here.
-
-    Of If, Loop and Scan every tensor can.
+def float16_ports(node: ir.Node, opset_imports: Mapping[str, int]) -> Float16Ports:
+    """Return what of `node` can be float16: every tensor of If, Loop and Scan; nothing of an operator without a
+    known schema.
     """
     operands = [i for i, value in enumerate(node.inputs) if is_float(value)]
     results = [i for i, value in enumerate(node.outputs) if is_float(value)]
     if node.op_type in CONTROL_FLOW and node.domain in ONNX:
-        return Held(frozenset(operands), frozenset(results))
-    formal = _formal(node.domain, node.op_type, opset_imports.get(node.domain, opset_imports.get("", 1)))
+        return Float16Ports(frozenset(operands), frozenset(results))
+    formal = _signature(node.domain, node.op_type, opset_imports.get(node.domain, opset_imports.get("", 1)))
     if formal is None:
-        return Held()
-    return Held(
+        return Float16Ports()
+    return Float16Ports(
         frozenset(
             i
             for i in operands
@@ -83,9 +81,11 @@ def held(node: ir.Node, opset_imports: Mapping[str, int]) -> Held:
 
 
 def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
-    """Why `node` computes in float32 whatever its values are; empty where it need not."""
+    """Return why `node` must compute in float32 whatever its values are; empty if it need not."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
-    if any(not isinstance(value.type, ir.TensorType) and _holds_floats(value) for value in values):
+    if any(
+        not isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT for value in values
+    ):
         return _SEQUENCES
     if node.op_type in IN_FLOAT32:
         return IN_FLOAT32[node.op_type]
@@ -93,41 +93,38 @@ def unfit(node: ir.Node, opset_imports: Mapping[str, int]) -> str:
         return "gives shares too small for float16"
     if node.op_type == "Transpose" and _crashes(node):
         return "ONNX Runtime 1.31 crashes on it in float16 before a MatMul"
-    if not held(node, opset_imports):
+    if not float16_ports(node, opset_imports):
         return f"{node.op_type} takes no float16"
-    if unknown := [each.name for each in values if _is_untold(each)]:
+    if unknown := [each.name for each in values if _has_unknown_type(each)]:
         return f"nobody here can tell the type of {unknown[0]!r}"
     return ""
 
 
-def _is_untold(value: ir.Value) -> bool:
+def _has_unknown_type(value: ir.Value) -> bool:
     is_read = bool(value.uses()) or value.is_graph_output()
     return value.type is None and value.const_value is None and is_read
 
 
 def _crashes(node: ir.Node) -> bool:
-    """Whether ONNX Runtime would fuse it with a MatMul as `transBatchA`, which ends its process in float16 (1.31.1)."""
+    """Return whether ONNX Runtime (1.31.1) would fuse it with a MatMul as `transBatchA`, which crashes in
+    float16."""
     order = node.attributes.get_ints("perm", ())
     moves_the_batch = len(order) > 2 and order[0] != 0 and order[-1] == len(order) - 1
     return moves_the_batch and any(user.op_type == "MatMul" for user, _ in uses(node.outputs[0]))
 
 
 def is_float(value: ir.Value | None) -> bool:
-    """Whether it is a tensor of float32."""
+    """Return whether a value is a float32 tensor."""
     return value is not None and value.dtype == ir.DataType.FLOAT and isinstance(value.type, ir.TensorType)
 
 
 def computes_floats(node: ir.Node) -> bool:
-    """Whether it reads or gives a float32 tensor."""
+    """Return whether a node reads or computes a float32 tensor."""
     return any(map(is_float, (*node.inputs, *node.outputs)))
 
 
-def _holds_floats(value: ir.Value) -> bool:
-    return value.dtype == ir.DataType.FLOAT
-
-
 def _shares(node: ir.Node) -> int:
-    """The length of the axis that a Softmax divides; 0 where it is open."""
+    """Return the length of the axis that a Softmax divides; 0 where it is open."""
     shape = None if node.inputs[0] is None else node.inputs[0].shape
     axis = node.attributes.get_int("axis", -1)
     if shape is None or not -len(shape) <= axis < len(shape):
@@ -136,16 +133,16 @@ def _shares(node: ir.Node) -> int:
     return size if isinstance(size, int) else 0
 
 
-def tell_types(model: ir.Model) -> None:
-    """Gives results whose type ONNX's inference leaves open (it knows ONNX's own operators) what their schemas say."""
+def complete_types(model: ir.Model) -> None:
+    """Set types that ONNX's inference leaves open (it knows ONNX's own operators) from operator schemas."""
     for graph in model.graphs():
         for node in graph:
             opset = model.opset_imports.get(node.domain, 1)
             if any(value.type is None for value in node.outputs) and node.domain not in ONNX:
-                _tell(node, _formal(node.domain, node.op_type, opset))
+                _complete_results(node, _signature(node.domain, node.op_type, opset))
 
 
-def _tell(node: ir.Node, formal: _Formal | None) -> None:
+def _complete_results(node: ir.Node, formal: _Signature | None) -> None:
     if formal is None:
         return
     known = {
@@ -158,8 +155,8 @@ def _tell(node: ir.Node, formal: _Formal | None) -> None:
 
 
 @dataclass(frozen=True)
-class _Formal:
-    """An operator's schema.
+class _Signature:
+    """Types from an operator's schema.
 
     Attributes:
         operands, results: the type of each by position, a variable's name or a concrete type; the last one goes on for
@@ -179,21 +176,21 @@ class _Formal:
 
 
 @cache
-def _formal(domain: str, op_type: str, opset: int) -> _Formal | None:
+def _signature(domain: str, op_type: str, opset: int) -> _Signature | None:
     try:
         schema = onnx.defs.get_schema(op_type, opset, "" if domain == "ai.onnx" else domain)
     except onnx.defs.SchemaError:
-        return _onnx_runtimes(domain, op_type, opset)
-    return _Formal(
+        return _onnxruntime_signature(domain, op_type, opset)
+    return _Signature(
         [each.type_str for each in schema.inputs],
         [each.type_str for each in schema.outputs],
-        _free({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
+        _float_variables({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
     )
 
 
 @cache
-def _onnx_runtimes(domain: str, op_type: str, opset: int) -> _Formal | None:
-    """The schema of an operator of ONNX Runtime's own."""
+def _onnxruntime_signature(domain: str, op_type: str, opset: int) -> _Signature | None:
+    """Return the schema of one of ONNX Runtime's own operators."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     known = [
@@ -204,13 +201,13 @@ def _onnx_runtimes(domain: str, op_type: str, opset: int) -> _Formal | None:
     if not known:
         return None
     schema = max(known, key=lambda each: each.since_version)
-    return _Formal(
+    return _Signature(
         [each.typeStr for each in schema.inputs],
         [each.typeStr for each in schema.outputs],
-        _free({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
+        _float_variables({each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}),
     )
 
 
-def _free(constraints: Mapping[str, Sequence[str]]) -> frozenset[str]:
+def _float_variables(constraints: Mapping[str, Sequence[str]]) -> frozenset[str]:
     both = {"tensor(float)", "tensor(float16)"}
     return frozenset(name for name, allowed in constraints.items() if both <= set(allowed))

@@ -1,4 +1,4 @@
-"""Which nodes of a model compute in float32, each with the reason, and which join them to save Casts."""
+"""Placement: the nodes that compute in float32, each with the reason, and nodes that join them to save Casts."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnxport.optimizers.float16.constants import LARGEST, LARGEST_INTEGER
 from onnxport.optimizers.float16.islands import reasons
 from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, computes_floats, is_float, unfit
 from onnxport.samples.value_uses import CARRIERS
 
 JOINED = "stands between others of these"
-# What is worth its Casts: products, and whatever reads larger constants.
+# Operators that gain more from float16 than their Casts cost, beside readers of larger constants.
 _HEAVY = CONTROL_FLOW | frozenset(
     "Attention Conv ConvTranspose Einsum Gemm GRU LSTM MatMul MultiHeadAttention RNN".split()
 )
 _SMALL = 1024  # elements
-# What gives values of its operands.
+# Operators that return elements of their operands.
 _CHOOSING = CARRIERS - {"Cast"} | {"Where"}
-_LARGEST = float(np.finfo(np.float16).max)
-_INTEGERS = 2048.0  # float16 holds whole numbers up to here
 
 
-def placed(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
-    """The nodes, in subgraphs too, that compute in float32, each with the reason.
+def place(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
+    """Return the nodes, in subgraphs too, that compute in float32, each with the reason.
 
     Args:
         model: with types, without functions.
-        peaks: what the pre-flight measured.
+        peaks: name -> magnitude, measured by the pre-flight.
     """
     nodes = [node for graph in model.graphs() for node in graph if computes_floats(node)]
     peaks = _without_masks(nodes, peaks)
@@ -45,9 +44,9 @@ def placed(model: ir.Model, peaks: Mapping[str, float]) -> dict[ir.Node, str]:
 
 
 def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict[str, float]:
-    """`peaks`, where what chooses among values and constants beyond float16 has those of the values.
+    """Return `peaks` in which a selection between values and constants beyond float16 has the peak of the values.
 
-    The constants are clamped: the answer to a Where of -3.4e38 is the largest number of float16, and no overflow.
+    These constants are clamped: a Where of -3.4e38 does not overflow.
     """
     found, masked = dict(peaks), set[ir.Value]()
     for node in nodes:
@@ -67,20 +66,20 @@ def _without_masks(nodes: Iterable[ir.Node], peaks: Mapping[str, float]) -> dict
 
 def _is_beyond(value: ir.Value) -> bool:
     tensor = value.const_value
-    return tensor is not None and tensor.size <= _SMALL and bool(np.any(np.abs(tensor.numpy()) > _LARGEST))
+    return tensor is not None and tensor.size <= _SMALL and bool(np.any(np.abs(tensor.numpy()) > LARGEST))
 
 
 def _becomes_integers(node: ir.Node, peaks: Mapping[str, float]) -> str:
-    """Why a Cast to whole numbers that float16 does not tell apart reads float32."""
+    """Return why a Cast to integers needs float32: float16 does not hold them; empty if it does."""
     source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
     if node.op_type != "Cast" or source is None or result.dtype is None or result.dtype.is_floating_point():
         return ""
-    beyond = peaks.get(source.name or "", 0.0) > _INTEGERS and result.dtype != ir.DataType.BOOL
+    beyond = peaks.get(source.name or "", 0.0) > LARGEST_INTEGER and result.dtype != ir.DataType.BOOL
     return "becomes integers beyond 2048" if beyond else ""
 
 
 def _join(nodes: Iterable[ir.Node], found: dict[ir.Node, str]) -> None:
-    """Adds nodes that get all they read from these and the inputs, and give all to these and the outputs."""
+    """Add nodes whose float inputs and results all belong to such nodes, the inputs and the outputs."""
     waiting = [node for node in nodes if node not in found and _is_light(node)]
     while joined := [node for node in waiting if _is_between(node, found)]:
         found |= dict.fromkeys(joined, JOINED)

@@ -1,6 +1,6 @@
-"""The pre-flight of a float16 conversion: how far every value of the model goes on samples, measured by ONNX Runtime.
+"""The pre-flight of a float16 conversion: the magnitude of every value on samples, measured with ONNX Runtime.
 
-Runs in a process of its own, which ends before the conversion starts: the two would lie in memory together.
+It runs in a subprocess that ends before the conversion starts, so that the two do not share memory.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from onnxport.samples.sizes import OpenSizes
 
 _MOST_TRIES = 40  # sizes of open dimensions
 _PATIENCE = 20.0  # seconds of trying
-_MOST_BYTES = 1_000_000_000  # that the values of one run may take at sizes that nobody asked for
+_MOST_BYTES = 1_000_000_000  # for the values of one run at sizes that the user did not give
 
 
 class Preflight:
-    """Answers `measure`; made once per child."""
+    """The measuring object of the subprocess."""
 
     def measure(self, path: Path, shapes: Mapping[str, GivenShape], given: Sequence[Feeds] = ()) -> Measured:
-        """Runs the prepared model at `path`, on the `given` inputs or generated ones.
+        """Run the prepared model at `path` on the `given` inputs, or on generated ones.
 
         Args:
             shapes: the user's sizes.
@@ -47,7 +47,7 @@ class Preflight:
             return Measured(failure=_first_line(error))
         peaks: dict[str, float] = {}
         sets, failure = 0, "no sizes were found that the model accepts"
-        for feeds in given or _generated(model, shapes, session):
+        for feeds in given or _generate(model, shapes, session):
             try:
                 found = session.run(None, dict(feeds))
             except Exception as error:
@@ -60,7 +60,7 @@ class Preflight:
 
 
 def _session(model: Model, path: Path) -> tuple[onnxruntime.InferenceSession, list[str]]:
-    """The model with the peaks of its float values as its only outputs, and which values these are."""
+    """Open the model with the peaks of its float values as its only outputs; return the values' names, too."""
     graph = model.graph
     peaks = tap(graph, model.opset)
     graph.outputs.clear()
@@ -76,7 +76,7 @@ def _session(model: Model, path: Path) -> tuple[onnxruntime.InferenceSession, li
 
 
 def _lend_weights(model: Model, folder: Path, options: onnxruntime.SessionOptions) -> None:
-    """Hands over the weights in files of other folders, which ONNX Runtime does not open: mapped, not read."""
+    """Pass mapped weights from other folders to ONNX Runtime, which does not open these files."""
     lent = {
         name: onnxruntime.OrtValue.ortvalue_from_numpy(value.const_value.numpy())
         for name, value in model.graph.initializers.items()
@@ -86,8 +86,9 @@ def _lend_weights(model: Model, folder: Path, options: onnxruntime.SessionOption
         options.add_external_initializers(list(lent), list(lent.values()))
 
 
-def _generated(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> Iterator[Feeds]:
-    """One set of each kind, at the first sizes that the model accepts; no adversarial ones, which overflow anything."""
+def _generate(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> Iterator[Feeds]:
+    """Generate one input set of each kind at the first sizes that the model accepts; no adversarial ones, which
+    overflow."""
     inputs = [spec for spec in model.inputs if spec.name in {each.name for each in session.get_inputs()}]
     known = domains(model)
     sizes = OpenSizes(inputs, apply_shapes(inputs, {}), limits(inputs, _present(shapes, inputs)))
@@ -107,7 +108,7 @@ def _generated(model: Model, shapes: Mapping[str, GivenShape], session: Any) -> 
 
 
 def _fits(estimate: Estimate, sizes: OpenSizes) -> bool:
-    """Whether sizes are worth a try; those of a model that leaves none open are."""
+    """Return whether a run at these sizes is within bounds; always for a model without open sizes."""
     return not sizes.untold or (estimate.graph <= _MOST_BYTES and not estimate.contradiction)
 
 

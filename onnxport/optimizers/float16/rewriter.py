@@ -1,7 +1,7 @@
-"""float16 put into a graph: types of values, constants, and a Cast wherever the two precisions meet.
+"""The rewriting of a graph to float16: types, constants, and a Cast wherever the two precisions meet.
 
-Every value keeps its name in the precision that its node computes in; an output of the model that is float32 and comes
-from a float16 node is that node's result cast, and the result is called `<name>/half`.
+Every value keeps its name in its node's precision. A float32 output of a float16 node is a Cast of its result,
+which is named `<name>/half`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,23 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.float16.constants import beyond_range, half_tensor
-from onnxport.optimizers.float16.operator_support import CONTROL_FLOW, ONNX, Held, held, is_float
+from onnxport.optimizers.float16.operator_support import (
+    CONTROL_FLOW,
+    ONNX,
+    Float16Ports,
+    float16_ports,
+    is_float,
+)
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _SUFFIXES = {_HALF: "half", _FLOAT: "float32"}
-# A constant of no more elements stands in the file twice where both precisions read it; larger ones once, as float16.
+# A constant that both precisions read is stored twice up to so many elements; a larger one once, as float16.
 _TWICE = 1024
 
 
 @dataclass
-class Rewritten:
-    """What was done.
+class Counts:
+    """Counts of the rewriting.
 
     Attributes:
         casts: how many were put in.
@@ -34,68 +40,69 @@ class Rewritten:
     clamped: dict[str, float] = field(default_factory=dict)
 
 
-def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Rewritten:
-    """Makes `model` float16 in place, but for the nodes `kept`.
+def rewrite(model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> Counts:
+    """Rewrite `model` to float16 in place, except the nodes `kept`.
 
     Args:
         model: with types, constants as initializers, without functions.
-        io: whether float32 inputs and outputs of the model become float16 as well.
+        io: convert float32 inputs and outputs of the model, too.
     """
     return _Rewriting(model, kept, io=io).run()
 
 
 class _Rewriting:
     def __init__(self, model: ir.Model, kept: Collection[ir.Node], *, io: bool) -> None:
-        self._model, self._io, self._done = model, io, Rewritten()
+        self._model, self._io, self._counts = model, io, Counts()
         self._nodes = [node for graph in model.graphs() for node in graph]
-        self._held = {
-            node: Held() if node in kept else held(node, model.opset_imports) for node in self._nodes
+        self._ports = {
+            node: Float16Ports() if node in kept else float16_ports(node, model.opset_imports)
+            for node in self._nodes
         }
         self._owners = {graph: node for node in self._nodes for graph in _graphs_of(node)}
-        self._becoming = self._values()
+        self._halves = self._values()
         self._names = {value.name for graph in model.graphs() for value in _all_values(graph)}
         self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self._constants: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
 
-    def run(self) -> Rewritten:
+    def run(self) -> Counts:
         self._store_constants()
         for node in self._nodes:
             for position, value in enumerate(node.inputs):
-                wanted = _HALF if position in self._held[node].operands else _FLOAT
-                if value is not None and self._is_ours(value, wanted):
-                    node.replace_input_with(position, self._as(value, wanted))
+                wanted = _HALF if position in self._ports[node].operands else _FLOAT
+                if value is not None and self._is_converted(value, wanted):
+                    node.replace_input_with(position, self._in_precision(value, wanted))
         for graph in list(self._model.graphs()):
-            self._settle_outputs(graph)
+            self._convert_outputs(graph)
         for node in self._nodes:
-            self._settle_attributes(node)
-        for value in self._becoming:
+            self._convert_type_attributes(node)
+        for value in self._halves:
             value.type = ir.TensorType(_HALF)  # a new one: clones of a model share theirs
         for node in self._nodes:
-            _drop_if_idle(node)
-        return self._done
+            _drop_needless_cast(node)
+        return self._counts
 
     def _values(self) -> set[ir.Value]:
-        """The values that become float16, constants aside."""
-        found = {node.outputs[i] for node, what in self._held.items() for i in what.results}
+        """Return the values that become float16, except constants."""
+        found = {node.outputs[i] for node, what in self._ports.items() for i in what.results}
         for graph in self._model.graphs():
-            if self._are_halves(graph):
+            if self._is_half_graph(graph):
                 found.update(v for v in graph.inputs if is_float(v) and v.name not in graph.initializers)
         return found
 
-    def _are_halves(self, graph: ir.Graph) -> bool:
-        """Whether what enters and leaves a graph is float16."""
+    def _is_half_graph(self, graph: ir.Graph) -> bool:
+        """Return whether inputs and outputs of a graph are float16."""
         owner = self._owners.get(graph)
-        return self._io if owner is None else bool(self._held[owner])
+        return self._io if owner is None else bool(self._ports[owner])
 
-    def _is_ours(self, value: ir.Value, wanted: ir.DataType) -> bool:
-        """Whether it is, or was, a float32 tensor."""
-        return is_float(value) or value in self._becoming or (value, wanted) in self._constants
+    def _is_converted(self, value: ir.Value, wanted: ir.DataType) -> bool:
+        """Return whether a value is, or was, a float32 tensor."""
+        return is_float(value) or value in self._halves or (value, wanted) in self._constants
 
-    def _as(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
-        """`value` in the precision that is wanted: itself, or a Cast of it."""
+    def _in_precision(self, value: ir.Value, wanted: ir.DataType) -> ir.Value:
+        """Return `value` in the wanted precision: itself, or a Cast of it."""
         if value.const_value is not None:
             return self._constants.get((value, wanted), value)
-        if (value in self._becoming) == (wanted == _HALF):
+        if (value in self._halves) == (wanted == _HALF):
             return value
         return self._cast(value, wanted)
 
@@ -105,9 +112,9 @@ class _Rewriting:
             result = node.outputs[0]
             node.name = result.name = self._free_name(f"{value.name}/{_SUFFIXES[to]}")
             result.type, result.shape = ir.TensorType(to), value.shape
-            _put_behind(value, node)
+            _insert_after(value, node)
             self._casts[value, to] = result
-            self._done.casts += 1
+            self._counts.casts += 1
         return self._casts[value, to]
 
     def _free_name(self, wanted: str) -> str:
@@ -118,10 +125,10 @@ class _Rewriting:
         self._names.add(name)
         return name
 
-    def _settle_outputs(self, graph: ir.Graph) -> None:
-        wanted = _HALF if self._are_halves(graph) else _FLOAT
+    def _convert_outputs(self, graph: ir.Graph) -> None:
+        wanted = _HALF if self._is_half_graph(graph) else _FLOAT
         for position, value in enumerate(graph.outputs):
-            given = self._as(value, wanted) if self._is_ours(value, wanted) else value
+            given = self._in_precision(value, wanted) if self._is_converted(value, wanted) else value
             if given is value:
                 continue
             graph.outputs[position] = given
@@ -130,16 +137,16 @@ class _Rewriting:
                 given.name = name
 
     def _store_constants(self) -> None:
-        """Puts initializers into the precision of those that read them."""
+        """Convert initializers to the precision of their readers."""
         for graph in self._model.graphs():
             for value in list(graph.initializers.values()):
                 if is_float(value) and value.const_value is not None:
                     self._store(graph, value, self._readers(value))
 
     def _readers(self, value: ir.Value) -> set[ir.DataType]:
-        found = {_HALF if place in self._held[node].operands else _FLOAT for node, place in value.uses()}
+        found = {_HALF if place in self._ports[node].operands else _FLOAT for node, place in value.uses()}
         leaving = [graph for graph in self._model.graphs() if value in graph.outputs]
-        return found | {_HALF if self._are_halves(graph) else _FLOAT for graph in leaving}
+        return found | {_HALF if self._is_half_graph(graph) else _FLOAT for graph in leaving}
 
     def _store(self, graph: ir.Graph, value: ir.Value, readers: set[ir.DataType]) -> None:
         tensor = value.const_value
@@ -148,11 +155,11 @@ class _Rewriting:
             return
         most = beyond_range(tensor)
         if most:
-            self._done.clamped[value.name or ""] = most
+            self._counts.clamped[value.name or ""] = most
         halves = half_tensor(tensor, value.name or "")
         if _FLOAT in readers and (most or tensor.size <= _TWICE or value.is_graph_output()):
             name = self._free_name(f"{value.name}/half")
-            twin = ir.Value(name=name, shape=value.shape, type=ir.TensorType(_HALF), const_value=halves)
+            twin = ir.val(name, const_value=halves)
             graph.register_initializer(twin)
             self._constants[value, _HALF] = twin
             return
@@ -160,9 +167,9 @@ class _Rewriting:
         if _FLOAT in readers:
             self._constants[value, _FLOAT] = self._cast(value, _FLOAT)
 
-    def _settle_attributes(self, node: ir.Node) -> None:
-        """Has a node that names its result's type name float16."""
-        if 0 not in self._held[node].results or node.domain not in ONNX:
+    def _convert_type_attributes(self, node: ir.Node) -> None:
+        """Set float16 in attributes that name the result's type."""
+        if 0 not in self._ports[node].results or node.domain not in ONNX:
             return
         if node.op_type == "Cast":
             node.attributes["to"] = ir.AttrInt64("to", int(_HALF))
@@ -186,8 +193,8 @@ def _other(dtype: ir.DataType) -> ir.DataType:
     return _FLOAT if dtype == _HALF else _HALF
 
 
-def _put_behind(value: ir.Value, node: ir.Node) -> None:
-    """Inserts `node` where `value` begins to be."""
+def _insert_after(value: ir.Value, node: ir.Node) -> None:
+    """Insert `node` behind the producer of `value`."""
     producer, graph = value.producer(), value.graph
     assert graph is not None
     if producer is not None:
@@ -198,8 +205,8 @@ def _put_behind(value: ir.Value, node: ir.Node) -> None:
         graph.append(node)
 
 
-def _drop_if_idle(node: ir.Node) -> None:
-    """Removes a Cast that has become one to the type that it reads."""
+def _drop_needless_cast(node: ir.Node) -> None:
+    """Remove a Cast that has become one to the type that it reads."""
     if node.op_type != "Cast" or node.domain not in ONNX or node.inputs[0] is None:
         return
     source, result = node.inputs[0], node.outputs[0]

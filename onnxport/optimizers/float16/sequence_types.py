@@ -1,4 +1,4 @@
-"""Which values are sequences, where onnx-ir's inference takes them for the tensors in them (1.1)."""
+"""Sequence types, where onnx-ir's inference (1.1) assigns the type of the tensors in them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _MAKING = frozenset(
 
 
 def mark_sequences(graph: ir.Graph) -> None:
-    """Gives what makes sequences, and what hands them on, the type of one, in place."""
+    """Set the type of values that are sequences, in place."""
     for node in graph:
         if node.op_type in _MAKING and node.domain in ("", "ai.onnx"):
             _mark(node.outputs[0])
         elif node.op_type == "Identity":
-            _hand_on(node.inputs[:1], node.outputs)
+            _propagate(node.inputs[:1], node.outputs)
         elif node.op_type == "If":
             for name in ("then_branch", "else_branch"):
                 branch = node.attributes[name].as_graph()
                 mark_sequences(branch)
-                _hand_on(branch.outputs, node.outputs)
+                _propagate(branch.outputs, node.outputs)
         elif node.op_type == "Loop":
             body = node.attributes["body"].as_graph()
-            _hand_on(node.inputs[2:], body.inputs[2:])
+            _propagate(node.inputs[2:], body.inputs[2:])
             mark_sequences(body)
-            _hand_on(body.outputs[1:], node.outputs)
+            _propagate(body.outputs[1:], node.outputs)
 
 
-def _hand_on(sources: Iterable[ir.Value | None], results: Iterable[ir.Value]) -> None:
+def _propagate(sources: Iterable[ir.Value | None], results: Iterable[ir.Value]) -> None:
     for source, result in zip(sources, results, strict=False):
         if source is not None and isinstance(source.type, ir.SequenceType):
             _mark(result)

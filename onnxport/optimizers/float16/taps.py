@@ -1,7 +1,7 @@
-"""The largest magnitude of every float value of a graph, as scalars that leave it: branches and loop bodies included.
+"""Nodes that compute the largest magnitude of every float value in a graph, branches and loop bodies included.
 
-A branch or a body gives the peaks of its values as further results: an If has zeros for those of the branch not taken,
-a Loop and a Scan gather one of every step.
+A branch or body returns the peaks as further results: zeros for the branch not taken, one per step for Loop and
+Scan.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Peaks = list[tuple[str, ir.Value]]
 
 
 def tap(graph: ir.Graph, opset: int) -> Peaks:
-    """Adds to `graph` what computes the peaks; gives each with its value's name, which branches may share."""
-    return _Taps(opset).of(graph)
+    """Append nodes to `graph` that compute the peaks; return each with its value's name, which branches may
+    share."""
+    return _Taps(opset).add(graph)
 
 
 class _Taps:
@@ -28,7 +29,7 @@ class _Taps:
         self._opset = opset
         self._names = (f"/peak/{number}" for number in count())
 
-    def of(self, graph: ir.Graph) -> Peaks:
+    def add(self, graph: ir.Graph) -> Peaks:
         values = [value for value in graph.inputs if value.name not in graph.initializers]
         found: Peaks = []
         for node in list(graph):
@@ -41,23 +42,23 @@ class _Taps:
         return self._put(graph, "ReduceMax", [magnitude], {"keepdims": 0}, ir.Shape(()))
 
     def _inside(self, graph: ir.Graph, node: ir.Node) -> Iterator[tuple[str, ir.Value]]:
-        """The peaks in the node's own graphs, as values of `graph`."""
+        """Yield the peaks inside the node's own graphs, as values of `graph`."""
         if node.op_type == "If":
             branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
-            tapped = [self.of(branch) for branch in branches]
+            tapped = [self.add(branch) for branch in branches]
             for branch, other, peaks in zip(branches, branches[::-1], tapped, strict=True):
                 other.outputs.extend(self._zero(other, peak, ir.Shape(())) for _, peak in peaks)
-                yield from self._handed_out(node, branch, peaks)
+                yield from self._return_peaks(node, branch, peaks)
         elif self._opset >= _BODIES.get(node.op_type, self._opset + 1):
             body = node.attributes["body"].as_graph()
-            for name, steps in self._handed_out(node, body, self.of(body)):
+            for name, steps in self._return_peaks(node, body, self.add(body)):
                 steps.shape = ir.Shape([None])
                 zero = self._zero(graph, steps, ir.Shape((1,)))  # there may be no step
                 every = self._put(graph, "Concat", [steps, zero], {"axis": 0}, steps.shape)
                 yield name, self._put(graph, "ReduceMax", [every], {"keepdims": 0}, ir.Shape(()))
 
-    def _handed_out(self, node: ir.Node, body: ir.Graph, peaks: Peaks) -> Iterator[tuple[str, ir.Value]]:
-        """Makes the peaks of one of the node's graphs results of the node."""
+    def _return_peaks(self, node: ir.Node, body: ir.Graph, peaks: Peaks) -> Iterator[tuple[str, ir.Value]]:
+        """Make the peaks of one of the node's graphs results of the node."""
         body.outputs.extend(peak for _, peak in peaks)
         before = len(node.outputs)
         node.resize_outputs(before + len(peaks))
@@ -84,7 +85,7 @@ class _Taps:
         attributes: dict[str, ir.TensorProtocol | int],
         shape: ir.Shape | None,
     ) -> ir.Value:
-        """Appends a node; gives its result, of its operand's type."""
+        """Append a node and return its result, of its operand's type."""
         node = ir.node(op, inputs, attributes)
         result = node.outputs[0]
         node.name = result.name = next(self._names)

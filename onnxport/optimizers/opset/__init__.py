@@ -1,21 +1,18 @@
-"""Brings models to another opset, newer (`lift`) or older (`lower`); `brought_to` is the whole step.
+"""Conversion of a model to another opset, newer (`lift`) or older (`lower`); `brought_to` is the whole step.
 
-Adapters of our own and not `onnx.version_converter`: that one serializes the weights, and of 111 old forms in our
-tests it refused 7, got 11 wrong and wrote 8 that do not load (version 1.23: Hardmax, Resize-10, Clip and Pad of other
-types than float32, BatchNormalization with `spatial=0`, GroupNormalization, Scan and more).
+Not `onnx.version_converter` (1.23): it serializes the weights, and of 111 old forms in our tests it refuses 7,
+converts 11 wrongly and writes 8 that do not load.
 """
 
-from onnxport.optimizers.opset.conversion import Brought, brought_to
+from onnxport.optimizers.opset.conversion import brought_to
 from onnxport.optimizers.opset.downgrade import lower
 from onnxport.optimizers.opset.errors import LiftError
-from onnxport.optimizers.opset.functions import inline_functions
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, OLDEST_OPSET
-from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.opset.upgrade import inline_functions, lift
+from onnxport.optimizers.params import CANONICAL_OPSET, OLDEST_OPSET
 
 __all__ = [
     "CANONICAL_OPSET",
     "OLDEST_OPSET",
-    "Brought",
     "LiftError",
     "brought_to",
     "inline_functions",

@@ -1,9 +1,8 @@
-"""The whole step: a model brought to the opset asked for, as far as ONNX Runtime can run it there."""
+"""Conversion of a model to the requested opset, as far as ONNX Runtime runs it there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import onnx
@@ -13,26 +12,17 @@ import onnxruntime
 from onnxport.formats.model import Model
 from onnxport.optimizers.opset.downgrade import lower
 from onnxport.optimizers.opset.errors import LiftError, refusal
-from onnxport.optimizers.opset.functions import inline_functions
-from onnxport.optimizers.opset.ort_support import lacking, newest_opset
+from onnxport.optimizers.opset.ort_support import find_unsupported, newest_opset
 from onnxport.optimizers.opset.schemas import default_domain, since
-from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.opset.upgrade import inline_functions, lift
 from onnxport.optimizers.params import NEWEST_OPSET
+from onnxport.optimizers.passes import Rewritten
 
 
-@dataclass(frozen=True)
-class Brought:
-    """The model at its opset, and what the report should say of the way there."""
+def brought_to(model: Model, opset: int | Literal["latest"]) -> Rewritten:
+    """Return a copy of `model` at `opset`; "latest" is the newest at which ONNX Runtime runs its nodes.
 
-    model: Model
-    notes: tuple[str, ...] = ()
-
-
-def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
-    """A copy of `model` at `opset`, newer or older; "latest" is the newest at which ONNX Runtime runs its nodes.
-
-    The weights are shared. A file's own functions are inlined unless nothing changes; imports of other domains stay
-    as they are.
+    The weights are shared. The file's own functions are inlined if anything changes; imports of other domains stay.
 
     Raises:
         LiftError: nodes that have no form there, or none that ONNX Runtime runs.
@@ -40,7 +30,7 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
     copy = model.clone()
     own = default_domain(copy.ir.opset_imports)
     if own is None and not copy.ir.functions:
-        return Brought(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
+        return Rewritten(copy, ("it uses no operator of ONNX's own domain, so there is no opset to change",))
     newest = newest_opset(NEWEST_OPSET)
     to = newest if opset == "latest" else opset
     if to > newest:
@@ -50,32 +40,34 @@ def brought_to(model: Model, opset: int | Literal["latest"]) -> Brought:
             fix=f"give --opset {newest}, or install newer ones",
         )
     if own == to:
-        return Brought(copy)
+        return Rewritten(copy)
     notes = []
     if inlined := inline_functions(copy.ir):
-        notes.append(f"its functions were written out where they are called: {', '.join(inlined)}")
+        notes.append(f"its functions were inlined: {', '.join(inlined)}")
     if opset == "latest":
-        brought, why = _newest_that_runs(copy, to)
-        return Brought(brought, (*notes, *why))
-    brought, remarks = _at(copy, to)
-    if refused := _newly_lacking(brought, copy):
+        converted, why = _newest_that_runs(copy, to)
+        return Rewritten(converted, (*notes, *why))
+    converted, remarks = _convert(copy, to)
+    if refused := _find_newly_unsupported(converted, copy):
         raise LiftError(
-            f"{len(refused)} of {_count(brought)} nodes would not run at opset {to}, so nothing could prove them",
+            f"{len(refused)} of {_count(converted)} nodes do not run at opset {to}, so they cannot be proven",
             refusals=[refusal(node, node.op_type, why) for node, why in refused.items()],
             fix="give --opset latest for the newest at which all do" if to > copy.opset else "",
         )
-    return Brought(brought, (*notes, *remarks))
+    return Rewritten(converted, (*notes, *remarks))
 
 
 def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]]:
-    """The model at the newest opset up to `newest` at which ONNX Runtime runs its nodes, and why it is none newer."""
+    """Return the model at the newest opset up to `newest` that ONNX Runtime runs, and a note if it is older."""
     to = newest
     why: tuple[str, ...] = ()
     while to > model.opset:
-        brought, _ = _at(model, to)
-        refused = {node.op_type: since(node.op_type, to) for node in _newly_lacking(brought, model)}
+        converted, _ = _convert(model, to)
+        refused = {
+            node.op_type: since(node.op_type, to) for node in _find_newly_unsupported(converted, model)
+        }
         if not refused:
-            return brought, why
+            return converted, why
         # None of its versions between the two opsets: that is what makes it lack a kernel.
         named = ", ".join(f"{op}-{first}" for op, first in sorted(refused.items()))
         to = max(min(refused.values()) - 1, model.opset)
@@ -84,21 +76,21 @@ def _newest_that_runs(model: Model, newest: int) -> tuple[Model, tuple[str, ...]
         )
     if to >= model.opset:
         return model, why
-    lowered, remarks = _at(model, to)
+    lowered, remarks = _convert(model, to)
     return lowered, (*why, *remarks)
 
 
-def _at(model: Model, opset: int) -> tuple[Model, list[str]]:
-    """A copy at the opset, and what the user should know of it."""
+def _convert(model: Model, opset: int) -> tuple[Model, list[str]]:
+    """Return a copy at the opset, and notes for the user."""
     copy = model.clone()
     lift(copy.ir, opset)
     return copy, lower(copy.ir, opset)
 
 
-def _newly_lacking(brought: Model, model: Model) -> Mapping[ir.Node, str]:
-    """The nodes that ONNX Runtime would refuse, but for those of operators that it refuses in `model` as well."""
-    refused = lacking(brought.ir)
-    before = {node.op_type for node in lacking(model.ir)} if refused else set()
+def _find_newly_unsupported(converted: Model, model: Model) -> Mapping[ir.Node, str]:
+    """Return nodes that ONNX Runtime would refuse, except operators that it refuses in `model` as well."""
+    refused = find_unsupported(converted.ir)
+    before = {node.op_type for node in find_unsupported(model.ir)} if refused else set()
     return {node: why for node, why in refused.items() if node.op_type not in before}
 
 

@@ -1,8 +1,8 @@
-"""Lowers a model to an older opset, one version after another, from the newest down.
+"""Lowering of a model to an older opset, version by version, from the newest down.
 
-A node whose operator changed with a version is rewritten by a lowering of ours (`downward/`) or held against the
-older schema, which drops what says nothing new. An operator that is not there before is replaced by ONNX's own
-definition of it, whose nodes are then lowered in turn; so is one whose older form cannot say what the node does.
+A node whose operator changed is rewritten by a lowering (downgrades/) or checked against the older schema. An
+operator that the older version lacks, or whose older form cannot express the node, is replaced by ONNX's definition
+of it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.errors import Refusal
-from onnxport.optimizers import definitions
+from onnxport.optimizers.decomposition import complete_node, own_definition, shared_definition
 from onnxport.optimizers.opset import downgrades  # noqa: F401 - fills the registry
 from onnxport.optimizers.opset.downgrades.registry import LOWERINGS
 from onnxport.optimizers.opset.errors import PART_OF, WHY, LiftError, part_of, refusal_of_part
-from onnxport.optimizers.opset.formulas import REFUSED, rewrite_beyond
+from onnxport.optimizers.opset.formulas import rewrite_beyond
 from onnxport.optimizers.opset.node import Change, Node, NoForm
-from onnxport.optimizers.opset.schema_check import fit
-from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, since, state
-from onnxport.optimizers.opset.type_inference import inferred
+from onnxport.optimizers.opset.schema_check import convert_to_older
+from onnxport.optimizers.opset.schemas import default_domain, is_default, schema, set_opset, since
+from onnxport.optimizers.opset.type_inference import infer_types
+from onnxport.optimizers.rewrites.registry import REASON
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OLDEST_IR = 4  # below, every initializer is an input as well
 
 
 def lower(model: ir.Model, to: int) -> list[str]:
-    """Brings the default domain's opset of `model` down to `to`, in place, subgraphs included.
+    """Lower the default domain's opset of `model` to `to`, in place, subgraphs included.
 
-    A model that is at `to` or older, or uses no ONNX operator, is left as it is. Values keep their names and weights
-    are not touched. The IR version falls to the oldest that holds what the model imports. After a LiftError the model
-    is half lowered and good for nothing.
+    Names and weights stay. A model at `to` or older, or without ONNX operators, is left alone. The IR version falls
+    to the oldest that holds the imports. After a LiftError the model is unusable.
 
     Returns:
-        What the user should know of the result.
+        Notes for the user.
 
     Raises:
         LiftError: nodes that have no form at `to`, each with the reason.
@@ -49,13 +49,13 @@ def lower(model: ir.Model, to: int) -> list[str]:
         lowering.step(version)
     if refusals := list(dict.fromkeys(lowering.refused.values())):
         raise LiftError(
-            f"{len(refusals)} of {count} nodes cannot be brought from opset {opset} down to {to}",
+            f"{len(refusals)} of {count} nodes cannot be lowered from opset {opset} to {to}",
             refusals=refusals,
         )
     for node in model.graph.all_nodes():
-        for name in (PART_OF, WHY, REFUSED):
+        for name in (PART_OF, WHY, REASON):
             node.metadata_props.pop(name, None)
-    state(model, to)
+    set_opset(model, to)
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.opset_imports.items()]
     oldest = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)
     model.ir_version = min(model.ir_version, max(oldest, _OLDEST_IR))
@@ -63,11 +63,11 @@ def lower(model: ir.Model, to: int) -> list[str]:
 
 
 class _Lowering:
-    """The model on its way down, and the nodes that cannot go on."""
+    """A model under lowering, and the nodes that have no older form."""
 
     def __init__(self, model: ir.Model, to: int) -> None:
         self._model = model
-        self._change = Change(model, to, inferred(model))
+        self._change = Change(model, to, infer_types(model))
         self._definitions = 0
         self.refused: dict[ir.Node, Refusal] = {}
 
@@ -76,8 +76,8 @@ class _Lowering:
         return list(self._change.remarks)
 
     def step(self, version: int) -> None:
-        """From the forms of `version` to those of the version before."""
-        state(self._model, version)
+        """Convert nodes from the form of `version` to that of the version before."""
+        set_opset(self._model, version)
         done: set[ir.Node] = set()
         self._change.made.clear()
         while pending := self._changing(version, done):
@@ -98,7 +98,7 @@ class _Lowering:
                 self._inline(functions)
 
     def _changing(self, version: int, done: set[ir.Node]) -> list[ir.Node]:
-        """The nodes whose operator changed with `version`, and that are in its form still."""
+        """Return the nodes still in the form of `version`, which changed their operator."""
         settled = done | self._change.made | set(self.refused)
         return [
             node
@@ -114,20 +114,22 @@ class _Lowering:
             if node.graph is None or node.op_type != op:
                 return
         if older is None:
-            reason = node.metadata_props.get(REFUSED)
-            raise NoForm(reason or f"ONNX has it since opset {version}, and it is made of no other operators")
+            reason = node.metadata_props.get(REASON)
+            raise NoForm(
+                reason or f"ONNX has it since opset {version}, without a definition in other operators"
+            )
         assert newer is not None
-        fit(view, newer, older)
+        convert_to_older(view, newer, older)
 
     def _definition(self, node: ir.Node, version: int) -> ir.Function | None:
-        """ONNX's own definition of the node, under a name that it alone calls; None where there is none."""
+        """Return ONNX's definition of the node, under a name that it alone calls; None if there is none."""
         if any(each.type in _GRAPHS for each in node.attributes.values()):
             return None
-        function = definitions.shared_definition(node.op_type, version)
-        function = function or definitions.own_definition(node, version, self._type_of)
+        function = shared_definition(node.op_type, version)
+        function = function or own_definition(node, version, self._type_of)
         if function is None:
             return None
-        definitions.fit(node, function, version)
+        complete_node(node, function, version)
         self._definitions += 1
         node.overload = function.overload = f"lowered {self._definitions}"
         node.metadata_props.setdefault(PART_OF, part_of(node))
@@ -146,9 +148,9 @@ class _Lowering:
     def _inline(self, functions: list[ir.Function]) -> None:
         self._model.functions.update({function.identifier(): function for function in functions})
         common.InlinePass()(self._model)
-        self._change.known = inferred(self._model)
+        self._change.known = infer_types(self._model)
 
     def _refuse(self, node: ir.Node, why: str) -> None:
         whole = refusal_of_part(node, why)
-        told = (each for each in self.refused.values() if (each.op, each.node) == (whole.op, whole.node))
-        self.refused[node] = next(told, whole)  # one reason for a node of the user's
+        same = (each for each in self.refused.values() if (each.op, each.node) == (whole.op, whole.node))
+        self.refused[node] = next(same, whole)  # one reason for a node of the user's

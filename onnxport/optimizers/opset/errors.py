@@ -1,4 +1,4 @@
-"""How a node that cannot be brought to an opset is named: as the user knows it."""
+"""Refusals of nodes that have no form at an opset, named as the user knows them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ PART_OF, WHY = "onnxport.part_of", "onnxport.why_not"
 
 
 class LiftError(CannotConvertError):
-    """The model cannot be brought to the opset asked for; `refusals` lists every node in the way."""
+    """A model that cannot be converted to the opset; `refusals` lists the nodes in the way."""
 
 
 def refusal(node: ir.Node, op_type: str, why: str) -> Refusal:
-    """Names the node as Netron shows it: its own name, else that of what it makes."""
+    """Name the node as Netron shows it: by its own name, else by its first result's."""
     return Refusal(op_type, node.name or next((o.name for o in node.outputs if o.name), "") or "", why)
 
 
 def part_of(node: ir.Node) -> str:
-    """What the nodes that take its place carry as PART_OF."""
+    """Return the PART_OF note for the nodes that replace this one."""
     named = refusal(node, node.op_type, "")
     return f"{named.op} {named.node}"
 
 
 def refusal_of_part(node: ir.Node, why: str) -> Refusal:
-    """In the words for the user's node, if this one is a part of it."""
+    """Name the user's node of which this one is a part, if it is one."""
     if PART_OF not in node.metadata_props:
         return refusal(node, node.op_type, why)
     op, _, name = node.metadata_props[PART_OF].partition(" ")

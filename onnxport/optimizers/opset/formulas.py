@@ -1,4 +1,4 @@
-"""Operators that were not there at an older opset, written in formulas: the rewritings that converters use."""
+"""Operators that an older opset lacks, written as formulas by the rewritings that converters use."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.formats.model import Model
-from onnxport.optimizers import shape_inference
+from onnxport.optimizers import rewrites, shape_inference  # noqa: F401 - rewrites fills its registry
 from onnxport.optimizers.opset.errors import PART_OF, part_of
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET, is_default, schema
+from onnxport.optimizers.opset.schemas import is_default, schema
 from onnxport.optimizers.opset.upgrade import lift
+from onnxport.optimizers.params import CANONICAL_OPSET
+from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
 
-# Where a rewriting says why it could not (rewritings/registry.py).
-REFUSED = "onnxport.refused"
 _HALF_PIXEL_ROIS = 16  # the opset since which RoiAlign counts from the pixels' centres
 
 
 def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
-    """Writes in formulas what was not there at `to`, where there is one; gives the opset of the model afterwards.
+    """Rewrite operators that `to` lacks as formulas, where there are such; return the model's opset afterwards.
 
-    Formulas are in the forms of the canonical opset, to which an older model is lifted for them.
+    Formulas use the canonical opset, to which an older model is lifted first.
     """
-    from onnxport.optimizers import rewrites  # noqa: F401 - fills its registry, and needs this package
-    from onnxport.optimizers.rewrites.registry import rewrite, rewritten_ops
-
     beyond = {
         node.op_type for node in model.graph.all_nodes() if is_default(node) and _is_beyond(node, opset, to)
     }
@@ -49,7 +46,7 @@ def rewrite_beyond(model: ir.Model, opset: int, to: int) -> int:
 
 
 def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
-    """Whether the operator was not there at `to`, or not in this form."""
+    """Return whether `to` lacks the operator, or this form of it."""
     if schema(node.op_type, opset) and not schema(node.op_type, to):
         return True
     if node.op_type != "RoiAlign" or not to < _HALF_PIXEL_ROIS <= opset:
@@ -60,7 +57,7 @@ def _is_beyond(node: ir.Node, opset: int, to: int) -> bool:
 
 @contextmanager
 def _declared_shapes(model: ir.Model) -> Iterator[None]:
-    """Keeps the shapes that the file declares: what is inferred in the block is forgotten after."""
+    """Restore the declared shapes at exit of the block."""
     inside = {value: value.shape for node in model.graph.all_nodes() for value in node.outputs}
     ports = {value.name: value.shape for graph in model.graphs() for value in (*graph.inputs, *graph.outputs)}
     yield

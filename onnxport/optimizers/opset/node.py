@@ -1,4 +1,4 @@
-"""A node on its way to another opset: what an adapter may read of it, and the few ways in which it may change it."""
+"""A node under conversion to another opset: what an adapter may read and change."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.type_inference import Known
+from onnxport.optimizers.opset.type_inference import InferredTypes
 
 _CAST_LIKE_SINCE = 15
 
 
 class NoForm(Exception):
-    """The node has no form at the opset asked for; the text says why."""
+    """The node has no form at the requested opset; the text gives the reason."""
 
 
 class Change:
-    """What all adapters of one change of opset share: where it goes, what is known of values, which names are taken.
+    """The state that all adapters of one conversion share: target opset, inferred types, used names.
 
     Attributes:
-        holds_constants: whether the graph may have initializers, as a function's may not.
+        holds_constants: the graph may have initializers; a function's may not.
         changed: the nodes that an adapter touched.
         made: the nodes that adapters made.
-        remarks: what the user should know of the result, each once.
+        remarks: notes for the user, each once.
     """
 
-    def __init__(self, model: ir.Model, to: int, known: Known, *, holds_constants: bool = True) -> None:
+    def __init__(
+        self, model: ir.Model, to: int, known: InferredTypes, *, holds_constants: bool = True
+    ) -> None:
         self.graph = model.graph
         self.to = to
         self.known = known
@@ -47,7 +49,7 @@ class Change:
 
 
 def _names(model: ir.Model) -> set[str]:
-    """Names of all values and nodes: a value in a subgraph may not shadow one outside (ONNX IR, Graphs)."""
+    """Return the names of all values and nodes: a subgraph's value may not shadow one outside (ONNX IR, Graphs)."""
     names: set[str] = set()
     for graph in model.graphs():
         names.update(value.name for value in graph.inputs if value.name)
@@ -58,7 +60,7 @@ def _names(model: ir.Model) -> set[str]:
 
 
 class Node:
-    """A node, with the few ways in which an adapter reads and changes it."""
+    """A node with the reads and edits of an adapter."""
 
     def __init__(self, node: ir.Node, change: Change) -> None:
         self.ir = node
@@ -66,7 +68,7 @@ class Node:
 
     @property
     def x(self) -> ir.Value:
-        """The first input."""
+        """Return the first input."""
         value = self.input(0)
         if value is None:
             raise NoForm("its first input is missing")
@@ -83,7 +85,7 @@ class Node:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         attribute = self.ir.attributes.get(name)
-        return default if attribute is None else _settled(attribute).value
+        return default if attribute is None else _resolve(attribute).value
 
     def type(self, value: ir.Value) -> ir.TypeProtocol | None:
         return self._change.known.type(value)
@@ -92,31 +94,31 @@ class Node:
         return self._change.known.dtype(value)
 
     def shape(self, value: ir.Value) -> list[int | None] | None:
-        """Sizes that hold whatever is fed, None for an open one; None when not even the rank is known."""
+        """Return sizes that hold for every input, None for an open one; None if the rank is unknown."""
         return self._change.known.shape(value)
 
     def array(self, value: ir.Value | None) -> npt.NDArray[Any] | None:
-        """The value of a constant; None for what a run decides."""
+        """Return the value of a constant; None for a computed value."""
         if value is None or value.is_graph_input():
             return None
         tensor = ir.convenience.get_const_tensor(value)
         return None if tensor is None else tensor.numpy()
 
     def take(self, name: str, default: Any = None) -> Any:
-        """The attribute's value; the node has it no more."""
+        """Remove an attribute and return its value."""
         if name not in self.ir.attributes:
             return default
         self._change.changed.add(self.ir)
-        return _settled(self.ir.attributes.pop(name)).value
+        return _resolve(self.ir.attributes.pop(name)).value
 
     def demand(self, name: str) -> Any:
-        """The value of an attribute that must be there; the node has it no more."""
+        """Remove a required attribute and return its value."""
         if name not in self.ir.attributes:
-            raise NoForm(f"its attribute {name!r} is missing, which the model's opset demands")
+            raise NoForm(f"its attribute {name!r} is missing, which the model's opset requires")
         return self.take(name)
 
     def put(self, **attributes: Any) -> None:
-        """Sets attributes; one that has its value already changes nothing."""
+        """Set attributes; one that already has its value changes nothing."""
         for name, value in attributes.items():
             if name not in self.ir.attributes or self.ir.attributes[name].value != value:
                 self.ir.attributes.add(ir.convenience.convert_attribute(name, value))
@@ -129,7 +131,7 @@ class Node:
         self.ir.replace_input_with(index, value)
 
     def become(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> None:
-        """Another operator, with the outputs that this node has."""
+        """Turn the node into another operator with the same outputs."""
         self._change.changed.add(self.ir)
         self.ir.op_type = op_type
         self.ir.resize_inputs(len(inputs))
@@ -139,13 +141,13 @@ class Node:
         self.put(**attributes)
 
     def before(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """The output of a new node, put in front of this one."""
+        """Insert a node in front of this one and return its output."""
         node, value = self._new(op_type, inputs, attributes)
         self.ir.prepend(node)
         return value
 
     def after(self, index: int, op_type: str, *more: ir.Value, **attributes: Any) -> None:
-        """Puts a new node between output `index` and its consumers; the name goes to what they now read."""
+        """Insert a node between output `index` and its readers; these then read the name from the new node."""
         value = self.ir.outputs[index]
         node, result = self._new(op_type, (), attributes)
         self.hand_over(index, result)
@@ -155,7 +157,7 @@ class Node:
         self.ir.append(node)
 
     def hand_over(self, index: int, value: ir.Value) -> None:
-        """Gives output `index`'s name, type, place among the graph's outputs and consumers to `value`."""
+        """Transfer output `index`'s name, type, readers and place among the graph's outputs to `value`."""
         old = self.ir.outputs[index]
         self._change.known.hand_over(old, value)
         name, value.type, value.shape = old.name, old.type, old.shape
@@ -169,43 +171,38 @@ class Node:
         self._change.remarks[text] = None
 
     def trim(self) -> None:
-        """Drops absent inputs at the end."""
+        """Drop absent inputs at the end."""
         while self.ir.inputs and self.ir.inputs[-1] is None:
             self.ir.resize_inputs(len(self.ir.inputs) - 1)
 
     def name_output(self, index: int, what: str) -> None:
-        """Gives an output a name of its own unless it has one."""
+        """Name an output unless it has a name."""
         value = self.ir.outputs[index]
         value.name = value.name or self._wish(what)
 
     def remove(self) -> None:
-        """Takes the node out of the graph; its outputs must be handed over."""
+        """Remove the node from the graph; its outputs must be handed over."""
         assert self.ir.graph is not None
         self._change.changed.add(self.ir)
         self.ir.graph.remove(self.ir, safe=True)
 
     def drop_outputs(self, count: int) -> None:
-        """Keeps the first `count` outputs; the others must be unused."""
+        """Keep the first `count` outputs; the others must be unused."""
         if len(self.ir.outputs) > count:
             self._change.changed.add(self.ir)
             self.ir.resize_outputs(count)
 
     def constant(self, values: npt.ArrayLike, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
-        """A new constant: an initializer, or a Constant node in a subgraph."""
+        """Add a constant: an initializer, or a Constant node in a subgraph."""
         tensor = ir.tensor(np.asarray(values).astype(dtype.numpy()))
         if self.ir.graph is not self._change.graph or not self._change.holds_constants:
             return self.before("Constant", value=tensor)
-        value = ir.Value(
-            name=self._wish("constant"),
-            shape=ir.Shape(tensor.shape.numpy()),
-            type=ir.TensorType(dtype),
-            const_value=tensor,
-        )
+        value = ir.val(self._wish("constant"), const_value=tensor)
         self._change.graph.register_initializer(value)
         return value
 
     def scalar(self, number: float, like: ir.Value) -> ir.Value:
-        """A 0-D constant of the type that `like` has."""
+        """Add a 0-D constant of the type of `like`."""
         dtype = self.dtype(like)
         if dtype is not None:
             return self.constant(number, dtype)
@@ -214,12 +211,12 @@ class Node:
         return self.before("CastLike", self.constant(number, ir.DataType.FLOAT), like)
 
     def twin(self, value: ir.Value) -> ir.Value:
-        """A new value of the same type and an open shape."""
+        """Return a new value of the same type and open shape."""
         dtype = None if value.dtype is None else ir.TensorType(value.dtype)
         return ir.Value(name=self._wish(f"{value.name}"), type=dtype)
 
     def forget(self, value: ir.Value) -> None:
-        """Removes a constant that nobody reads any more."""
+        """Remove a constant without readers."""
         if value.uses() or value.is_graph_output() or value.is_graph_input():
             return
         if value.is_initializer() and value.graph is not None and value.name is not None:
@@ -242,7 +239,7 @@ class Node:
         return self._change.free_name(f"{self.ir.outputs[0].name}_{what}")
 
 
-def _settled(attribute: ir.Attr) -> ir.Attr:
+def _resolve(attribute: ir.Attr) -> ir.Attr:
     if attribute.is_ref():
         raise NoForm(f"its attribute {attribute.name!r} is a parameter of the function around it")
     return attribute

@@ -1,8 +1,7 @@
-"""Which nodes of a model ONNX Runtime would refuse to load.
+"""Nodes that ONNX Runtime would refuse to load.
 
-It is asked, not looked up: new versions of operators get kernels late (1.31 has none for RoiAlign-22), and which is
-another matter in every release. What it is asked about is a graph of one node for every kind of node there is, without
-a weight.
+Each release lacks other kernels of new operator versions (1.31 lacks RoiAlign-22), so ONNX Runtime loads a probe:
+one node of each kind, without weights.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 import onnx_ir as ir
 
-from onnxport.optimizers.opset.schemas import OLDEST_OPSET, default_domain, is_default, since, type_name
-from onnxport.optimizers.opset.type_inference import Known, inferred
+from onnxport.optimizers.opset.schemas import default_domain, is_default, since, type_name
+from onnxport.optimizers.opset.type_inference import InferredTypes, infer_types
+from onnxport.optimizers.params import OLDEST_OPSET
 
 # An operator, and the types of its inputs and outputs; empty for an absent one.
 _Kind = tuple[str, tuple[bytes, ...], tuple[bytes, ...]]
@@ -23,7 +23,7 @@ _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def newest_opset(limit: int) -> int:
-    """The newest opset up to `limit` of which ONNX Runtime loads models, and onnx knows the schemas."""
+    """Return the newest opset up to `limit` that ONNX Runtime loads and whose schemas onnx knows."""
     for opset in range(min(limit, onnx.defs.onnx_opset_version()), OLDEST_OPSET, -1):
         node = onnx.helper.make_node("Relu", ["x"], ["y"])
         ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
@@ -34,14 +34,13 @@ def newest_opset(limit: int) -> int:
     return OLDEST_OPSET
 
 
-def lacking(model: ir.Model) -> dict[ir.Node, str]:
-    """The nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
+def find_unsupported(model: ir.Model) -> dict[ir.Node, str]:
+    """Return the nodes of ONNX's own domain that ONNX Runtime would refuse, and why.
 
-    Nodes whose types cannot be told are taken for good, and so are those that hold graphs: there are kernels for
-    If, Loop and Scan of every opset and type.
+    Nodes of unknown types pass, and nodes with subgraphs: If, Loop and Scan have kernels for every opset and type.
     """
     opset = default_domain(model.opset_imports)
-    kinds = _kinds(model, inferred(model)) if opset is not None else {}
+    kinds = _kinds(model, infer_types(model)) if opset is not None else {}
     if opset is None or not kinds:
         return {}
     header = onnx.ModelProto(ir_version=model.ir_version)
@@ -55,7 +54,7 @@ def lacking(model: ir.Model) -> dict[ir.Node, str]:
     return found
 
 
-def _kinds(model: ir.Model, known: Known) -> Mapping[_Kind, Sequence[ir.Node]]:
+def _kinds(model: ir.Model, known: InferredTypes) -> Mapping[_Kind, Sequence[ir.Node]]:
     kinds: dict[_Kind, list[ir.Node]] = {}
     for node in model.graph.all_nodes():
         has_graphs = any(each.type in _GRAPHS for each in node.attributes.values())
@@ -67,22 +66,22 @@ def _kinds(model: ir.Model, known: Known) -> Mapping[_Kind, Sequence[ir.Node]]:
     return kinds
 
 
-def _types(values: Sequence[ir.Value | None], known: Known) -> tuple[bytes, ...] | None:
-    """The values' types, serialized; None where one cannot be told."""
+def _types(values: Sequence[ir.Value | None], known: InferredTypes) -> tuple[bytes, ...] | None:
+    """Return the values' types, serialized; None if one is unknown."""
     found = []
     for value in values:
         proto = onnx.TypeProto()
         if value is not None and value.name:
-            told = known.type(value)
-            if told is None or told.dtype == ir.DataType.UNDEFINED:
+            kind = known.type(value)
+            if kind is None or kind.dtype == ir.DataType.UNDEFINED:
                 return None
-            ir.serde.serialize_type_into(proto, told)
+            ir.serde.serialize_type_into(proto, kind)
         found.append(proto.SerializeToString(deterministic=True))
     return tuple(found)
 
 
 def _probe(header: onnx.ModelProto, kinds: Sequence[tuple[_Kind, ir.Node]]) -> onnx.ModelProto:
-    """A model of these nodes side by side, whose inputs and outputs are the graph's, of their types and any shape."""
+    """Return a model of these nodes side by side; its inputs and outputs have their types and any shape."""
     model = onnx.ModelProto()
     model.CopyFrom(header)
     model.graph.name = "probe"
@@ -101,7 +100,7 @@ def _probe(header: onnx.ModelProto, kinds: Sequence[tuple[_Kind, ir.Node]]) -> o
 
 
 def _failure(model: onnx.ModelProto) -> Exception | None:
-    """What ONNX Runtime says against the model."""
+    """Return ONNX Runtime's error on the model; None if it loads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -116,7 +115,7 @@ def _failure(model: onnx.ModelProto) -> Exception | None:
 
 
 def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
-    """Why ONNX Runtime has no use for the one node; empty where it has, or where it is a value that decides."""
+    """Return why ONNX Runtime refuses the node; empty if it does not, or if it depends on a value."""
     import onnxruntime
     from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph, NotImplemented
 
@@ -125,13 +124,13 @@ def _refusal(model: onnx.ModelProto, node: str, types: Iterable[bytes]) -> str:
         kernel = re.search(r"implementation for (\w+)\((\d+)\)", str(failure))
         lacked = "-".join(kernel.groups()) if kernel else node
         inside = f", of which {node} is made" if lacked != node else ""
-        return f"{runtime} has no kernel for {lacked} of {_named(types)}{inside}"
+        return f"{runtime} has no kernel for {lacked} of {_type_names(types)}{inside}"
     if isinstance(failure, InvalidGraph):
         return f"{runtime} says: {str(failure).rpartition('INVALID_GRAPH : ')[2]}"
     return ""
 
 
-def _named(types: Iterable[bytes]) -> str:
+def _type_names(types: Iterable[bytes]) -> str:
     protos = (onnx.TypeProto.FromString(each) for each in types if each)
     return ", ".join(
         dict.fromkeys(

@@ -1,4 +1,5 @@
-"""A node held against an operator's older schema: what says nothing new is dropped, what does is refused."""
+"""A newer node checked against an older schema: attributes with default values are dropped, other news is
+refused."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from onnxport.optimizers.opset.schemas import type_name
 _SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
 
 
-def fit(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:
-    """Brings a node of the form `newer` to `older`.
+def convert_to_older(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:
+    """Convert a node of the form `newer` to `older`.
 
     Raises:
         NoForm: it has an attribute, an input, an output or a type that came with `newer`; the node is as it was.
@@ -23,7 +24,7 @@ def fit(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> Non
     new_attributes = [name for name in node.ir.attributes if name not in older.attributes]
     for name in new_attributes:
         if node.attribute(name) != _default(newer, name):
-            raise NoForm(f"its {name}={_shown(node.attribute(name))} came with opset {newer.since_version}")
+            raise NoForm(f"its {name}={_format(node.attribute(name))} came with opset {newer.since_version}")
     node.trim()
     if len(node.ir.inputs) > older.max_input:
         name = newer.inputs[older.max_input].name
@@ -45,12 +46,12 @@ def _default(schema: onnx.defs.OpSchema, name: str) -> Any:
     return ir.serde.deserialize_attribute(default).value if default is not None and default.name else None
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return str(value) if isinstance(value, int | float | str) else str(list(value))
 
 
 def _widen(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> None:
-    """Has the node compute in a wider type where the older form does not take its types (WIDER)."""
+    """Compute in a wider type where the older form does not take the node's types (WIDER)."""
     table = WIDER.get((newer.name, newer.since_version), {})
     casts: dict[int, ir.DataType] = {}
     names: dict[str, tuple[ir.DataType, ir.DataType]] = {}  # type parameter: from and to
@@ -80,5 +81,5 @@ def _widen(node: Node, newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> 
 
 
 def _parameter(parameters: Any, index: int) -> Any:
-    """Of the input or output at `index`; a variadic one, the last, is all that follow."""
+    """Return the schema's input or output at `index`; a variadic one, the last, covers all that follow."""
     return parameters[min(index, len(parameters) - 1)]

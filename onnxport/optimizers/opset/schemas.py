@@ -1,4 +1,4 @@
-"""What ONNX's schemas say of operators at an opset, and the opsets between which models can be brought."""
+"""Facts from ONNX's operator schemas at an opset."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from collections.abc import Mapping
 import onnx
 import onnx_ir as ir
 
-# The form that every converter takes (canonical_form.py).
-CANONICAL_OPSET = 21
-# ONNX Runtime promises nothing below, so nothing could prove what a lift from there did.
-OLDEST_OPSET = 7
-
 
 def default_domain(opset_imports: Mapping[str, int]) -> int | None:
-    """The default domain's version; "ai.onnx" is its other spelling (ONNX IR, Operator Sets)."""
+    """Return the default domain's version; "ai.onnx" is its other spelling (ONNX IR, Operator Sets)."""
     return opset_imports.get("", opset_imports.get("ai.onnx"))
 
 
-def state(model: ir.Model, opset: int) -> None:
-    """Has the model say that its default domain is at `opset`."""
+def set_opset(model: ir.Model, opset: int) -> None:
+    """Set the version of the model's default domain."""
     model.opset_imports.pop("ai.onnx", None)
     model.opset_imports[""] = opset
 
@@ -29,7 +24,7 @@ def is_default(node: ir.Node) -> bool:
 
 
 def schema(op: str, opset: int) -> onnx.defs.OpSchema | None:
-    """The schema that a model of `opset` uses; None when the operator is unknown, not yet there or gone."""
+    """Return the schema that a model of `opset` uses; None for an operator that is unknown, newer or removed."""
     try:
         found = onnx.defs.get_schema(op, opset, "")
     except onnx.defs.SchemaError:
@@ -38,7 +33,7 @@ def schema(op: str, opset: int) -> onnx.defs.OpSchema | None:
 
 
 def since(op: str, opset: int) -> int:
-    """The version of the operator that a model of `opset` uses, 0 when there is none."""
+    """Return the operator version that a model of `opset` uses, 0 if there is none."""
     try:
         return int(onnx.defs.get_schema(op, opset, "").since_version)
     except onnx.defs.SchemaError:
@@ -46,7 +41,7 @@ def since(op: str, opset: int) -> int:
 
 
 def type_name(found: ir.TypeProtocol) -> str:
-    """As ONNX's schemas spell it: tensor(float16), seq(tensor(int64))."""
+    """Spell a type as ONNX's schemas do: tensor(float16), seq(tensor(int64))."""
     if isinstance(found, ir.SequenceType):
         return f"seq({type_name(found.elem_type)})"
     if isinstance(found, ir.OptionalType):

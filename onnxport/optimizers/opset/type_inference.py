@@ -1,4 +1,4 @@
-"""Types and shapes of a model's values, inferred from its inputs on without touching a weight."""
+"""Types and shapes of a model's values, inferred from its inputs without reading weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import onnx_ir as ir
 from onnxport.formats.weightless import bare
 
 
-class Known:
-    """What is known of values: nothing at first, see `inferred`."""
+class InferredTypes:
+    """Types and shapes of values; see `infer_types`."""
 
     def __init__(self, found: dict[ir.Value, tuple[ir.TypeProtocol | None, ir.Shape | None]]) -> None:
         self._found = found
 
     def type(self, value: ir.Value) -> ir.TypeProtocol | None:
-        """As the file declares it, where it does."""
+        """Return the declared type, else the inferred one."""
         if value.type is not None and value.dtype != ir.DataType.UNDEFINED:
             return value.type
         if value.const_value is not None:
@@ -26,40 +26,40 @@ class Known:
         return self._found.get(value, (None, None))[0]
 
     def dtype(self, value: ir.Value) -> ir.DataType | None:
-        """Of a tensor's elements, or of those of a sequence's tensors."""
+        """Return the element type of a tensor, or of a sequence's tensors."""
         found = self.type(value)
         return None if found is None or found.dtype == ir.DataType.UNDEFINED else found.dtype
 
     def shape(self, value: ir.Value) -> list[int | None] | None:
-        """Sizes that hold whatever is fed, None for an open one; None when not even the rank is known."""
+        """Return sizes that hold for every input, None for an open one; None if the rank is unknown."""
         if value.is_initializer() and value.const_value is not None:
             return [int(dim) for dim in value.const_value.shape.numpy()]
         shape = self._found.get(value, (None, None))[1]
         return None if shape is None else [dim if isinstance(dim, int) else None for dim in shape]
 
     def hand_over(self, old: ir.Value, new: ir.Value) -> None:
-        """What was known of `old` is known of `new` instead."""
+        """Move the knowledge of `old` to `new`."""
         if old in self._found:
             self._found[new] = self._found.pop(old)
 
 
-def inferred(model: ir.Model) -> Known:
-    """Types and shapes of all values, inferred from the graph's inputs on.
+def infer_types(model: ir.Model) -> InferredTypes:
+    """Infer types and shapes of all values from the graph's inputs.
 
-    The shapes that a file declares for its intermediates are often wrong, and a rewrite that relied on one
-    would be too. Declared types stay: after an operator that ONNX does not know they are all there is.
+    Declared shapes of intermediates are often wrong and not used. Declared types are: behind an unknown operator
+    there is nothing else.
     """
     proto = ir.to_proto(bare(model))
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-        return Known({})  # every adapter has a form for the unknown
+        return InferredTypes({})  # every adapter has a form for the unknown
     pairs = zip(_values(model), _values(ir.from_proto(proto)), strict=True)
-    return Known({value: (twin.type, twin.shape) for value, twin in pairs})
+    return InferredTypes({value: (twin.type, twin.shape) for value, twin in pairs})
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
-    """Every value that a graph takes in or a node makes, in an order that a copy of the model shares."""
+    """Iterate over graph inputs and node results, in an order that a copy of the model shares."""
     for graph in model.graphs():
         yield from graph.inputs
     for node in model.graph.all_nodes():

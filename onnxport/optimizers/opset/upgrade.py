@@ -1,4 +1,4 @@
-"""Lifts a model to a newer opset, so that every later pass and converter knows one form of each operator."""
+"""Lift of a model to a newer opset, so that later passes and converters know one form of each operator."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Iterator
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes import common
 
 from onnxport.optimizers.opset.errors import LiftError, refusal
 from onnxport.optimizers.opset.node import Change, Node, NoForm
 from onnxport.optimizers.opset.schemas import (
-    CANONICAL_OPSET,
-    OLDEST_OPSET,
     default_domain,
     is_default,
+    set_opset,
     since,
-    state,
 )
-from onnxport.optimizers.opset.type_inference import Known, inferred
+from onnxport.optimizers.opset.type_inference import InferredTypes, infer_types
 from onnxport.optimizers.opset.upgrade_adapters import ADAPTERS, NEED_TYPES
-from onnxport.optimizers.params import NEWEST_OPSET
+from onnxport.optimizers.params import CANONICAL_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
-# Below IR 4 every initializer had to be an input as well; ONNX Runtime lets nobody override those.
+# Below IR 4 every initializer had to be an input as well; ONNX Runtime does not let callers override these.
 _IR_WITH_FREE_INITIALIZERS = 4
 
 # ONNX 1.5 (opset 10) removed these experimental operators without a successor.
@@ -38,17 +37,16 @@ _EXPERIMENTAL = {
     "Scale",
     "ScaledTanh",
 }
-# ONNX Runtime knew these in the default domain before ONNX did, and they meant what ONNX then made of them;
-# MeanVarianceNormalization did not and has an adapter.
+# ONNX Runtime had these in the default domain before ONNX, with the later meaning; only MeanVarianceNormalization
+# differed and has an adapter.
 _KNOWN_EARLIER = {"LayerNormalization", "MeanVarianceNormalization", "ThresholdedRelu"}
 
 
 def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
-    """Brings the default domain's opset of `model` up to `to`, in place, subgraphs included.
+    """Raise the default domain's opset of `model` to `to`, in place, subgraphs included.
 
-    A model that is at `to` or newer, or uses no ONNX operator, is left as it is. Values keep their names and
-    weights are not touched. The IR version rises to the oldest that holds the opset. After a LiftError the
-    model is half lifted and good for nothing.
+    Names and weights stay. A model at `to` or newer, or without ONNX operators, is left alone. The IR version rises
+    to the oldest that holds the opset. After a LiftError the model is unusable.
 
     Returns:
         The op types that were rewritten, as the model spelled them, sorted, each once.
@@ -67,16 +65,16 @@ def lift(model: ir.Model, to: int = CANONICAL_OPSET) -> list[str]:
         raise LiftError(f"the model functions {', '.join(sorted(old))} must be inlined before a lift")
     changed = lift_graph(model, opset, to)
     _raise_ir_version(model, to)
-    state(model, to)
+    set_opset(model, to)
     return changed
 
 
 def lift_graph(model: ir.Model, opset: int, to: int, *, of_function: bool = False) -> list[str]:
-    """As `lift`, for the nodes alone; `of_function` where the graph is a function's, which holds no constants."""
+    """Lift the nodes alone; `of_function` for a function's graph, which holds no initializers."""
     _refuse_oldest(opset)
     refused = dict(_foreign_nodes(model, opset, to))
     op_types = {node: node.op_type for node in model.graph.all_nodes()}
-    known = inferred(model) if _needs_types(model, opset, to) else Known({})
+    known = infer_types(model) if _needs_types(model, opset, to) else InferredTypes({})
     change = Change(model, to, known, holds_constants=not of_function)
     for version in range(opset + 1, to + 1):
         for node in _nodes_that_change(model, version):
@@ -98,15 +96,15 @@ def _refuse_oldest(opset: int) -> None:
     if opset < OLDEST_OPSET:
         raise LiftError(
             f"the model has opset {opset}, older than {OLDEST_OPSET}",
-            why="ONNX Runtime promises nothing for such models, so no lift could be proven",
+            why="ONNX Runtime does not support such models, so the conversion cannot be proven",
             fix="export it again with a newer opset",
         )
 
 
 def _foreign_nodes(model: ir.Model, opset: int, to: int) -> Iterator[tuple[ir.Node, str]]:
-    """Nodes in the default domain that ONNX did not define at `opset`, but does at `to`, or that are gone.
+    """Yield default-domain nodes that ONNX did not define at `opset` but does at `to`, or that were removed.
 
-    A name that ONNX never had, as ONNX Runtime's SimplifiedLayerNormalization, means the same at any opset.
+    A name that ONNX never had, as SimplifiedLayerNormalization, means the same at any opset.
     """
     for node in model.graph.all_nodes():
         op = node.op_type
@@ -126,7 +124,7 @@ def _nodes_that_change(model: ir.Model, version: int) -> list[ir.Node]:
 
 
 def _raise_ir_version(model: ir.Model, opset: int) -> None:
-    """The oldest IR version that holds `opset`; constants that IR 3 lists as inputs stop being inputs."""
+    """Set the oldest IR version for `opset`; constants that IR 3 lists as inputs stop being inputs."""
     if model.ir_version < _IR_WITH_FREE_INITIALIZERS:
         for value in [v for v in model.graph.inputs if v.name in model.graph.initializers]:
             model.graph.inputs.remove(value)
@@ -136,3 +134,38 @@ def _raise_ir_version(model: ir.Model, opset: int) -> None:
 def _needs_types(model: ir.Model, opset: int, to: int) -> bool:
     wanted = {op for op, version in NEED_TYPES if opset < version <= to}
     return any(is_default(node) and node.op_type in wanted for node in model.graph.all_nodes())
+
+
+def inline_functions(model: ir.Model) -> list[str]:
+    """Inline the file's own functions, in place; model and functions get the newest opset among them.
+
+    Returns:
+        The functions' names, sorted.
+
+    Raises:
+        LiftError: a body has no form at the newest opset among them, or versions of another domain differ.
+    """
+    functions = list(model.functions.values())
+    if not functions:
+        return []
+    imports = [model.opset_imports, *(function.opset_imports for function in functions)]
+    newest = max((opset for opset in map(default_domain, imports) if opset is not None), default=None)
+    for function in functions:
+        own = default_domain(function.opset_imports)
+        if own is not None and newest is not None and own < newest:
+            lift_graph(ir.Model(function.graph, ir_version=model.ir_version), own, newest, of_function=True)
+        if own is not None and newest is not None:
+            function.opset_imports.pop("ai.onnx", None)
+            function.opset_imports[""] = newest
+    if default_domain(model.opset_imports) is not None and newest is not None:
+        lift(model, newest)
+    try:
+        common.InlinePass()(model)
+    except (ValueError, ir.passes.PassError) as error:
+        raise LiftError(
+            "the model's functions cannot be inlined",
+            why=str(error.__cause__ or error),
+            fix="export the model without functions",
+        ) from error
+    model.functions.clear()  # also uncalled ones
+    return sorted({function.name for function in functions})

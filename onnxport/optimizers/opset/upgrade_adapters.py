@@ -1,11 +1,8 @@
-"""How each operator's old form becomes its newer one: an adapter per version in which form or meaning changed.
+"""Adapters from each operator's old form to the newer one, one per version that changed form or meaning.
 
-`lift` applies them in the order of versions, so an adapter writes the form of its own version, and later ones
-take that further. Most changes of ONNX only add types or options and need none; the test walks through the
-schemas of all versions and says of each change who takes care of it, or why nobody must.
-
-Where the specification is silent (Resize-10's nearest, Dropout's mask), ONNX Runtime's answer decides: every
-artefact is compared with the original model under ONNX Runtime.
+`lift` applies them in the order of versions. Changes that only add types or options need none; a test checks that
+every change of ONNX's schemas is covered. Where the specification is silent (Resize-10's nearest, Dropout's mask),
+ONNX Runtime's answer decides.
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 Adapter = Callable[[Node], None]
 ADAPTERS: dict[tuple[str, int], Adapter] = {}
-# Adapters that ask for types or shapes of values.
+# Adapters that need types or shapes of values.
 NEED_TYPES: set[tuple[str, int]] = set()
 
 
 def adapts(*op_types: str, version: int, needs_types: bool = False) -> Callable[[Adapter], Adapter]:
-    """Registers the adapter from the last form before `version` of the operators to that of `version`."""
+    """Register the adapter of the operators from their last form before `version` to that of `version`."""
 
     def register(adapter: Adapter) -> Adapter:
         for op_type in op_types:
@@ -66,7 +63,7 @@ def _moves(op_type: str, version: int, places: dict[str, int]) -> None:
         for name, index in places.items():
             required = schema.attributes[name].required
             values = node.demand(name) if required else node.take(name)
-            if values or required:  # an empty optional list says what its absence says: all axes
+            if values or required:  # an empty optional list means the same as none: all axes
                 dtype = ir.DataType.FLOAT if name == "scales" else ir.DataType.INT64
                 node.put_input(index, node.constant(np.atleast_1d(values), dtype))
 
@@ -77,7 +74,7 @@ for (_op_type, _version), _places in MOVED.items():
 
 @adapts("BatchNormalization", version=9)
 def batch_normalization_spatial(node: Node) -> None:
-    """`spatial=0`, statistics per element, is gone: (x - mean) / sqrt(var + eps) * scale + b, written out."""
+    """Write `spatial=0`, statistics per element, out: (x - mean) / sqrt(var + eps) * scale + b."""
     if node.attribute("spatial", 1) == 1:
         node.take("spatial")
         return
@@ -93,9 +90,9 @@ def batch_normalization_spatial(node: Node) -> None:
 
 @adapts("BatchNormalization", version=14)
 def batch_normalization_training(node: Node) -> None:
-    """More outputs than y meant training; now `training_mode` does, and saved_mean and saved_var are gone."""
+    """Set `training_mode` where there are more outputs than y; saved_mean and saved_var are gone."""
     if any(node.uses_output(index) for index in (3, 4)):
-        raise NoForm("its outputs saved_mean and saved_var are read, which opset 14 has no more")
+        raise NoForm("its outputs saved_mean and saved_var have readers; opset 14 removed them")
     if any(value.name for value in node.ir.outputs[1:]):
         node.drop_outputs(3)
         node.put(training_mode=1)
@@ -105,7 +102,7 @@ def batch_normalization_training(node: Node) -> None:
 
 @adapts("MeanVarianceNormalization", version=9)
 def mean_variance_normalization(node: Node) -> None:
-    """The experimental form had `across_channels` and `normalize_variance`; version 9 has `axes`."""
+    """Convert `across_channels` and `normalize_variance` of the experimental form to `axes`."""
     axes = [0, 1, 2, 3] if node.take("across_channels", 0) else [0, 2, 3]
     if node.take("normalize_variance", 1):
         node.put(axes=axes)
@@ -115,9 +112,9 @@ def mean_variance_normalization(node: Node) -> None:
 
 @adapts("Scan", version=9)
 def scan_batch(node: Node) -> None:
-    """Scan-8 had a batch in front: now a Scan over the batch, whose body is the Scan over the sequence."""
+    """Write the batch of Scan-8 as a Scan over the batch, whose body is the Scan over the sequence."""
     if node.input(0) is not None:
-        raise NoForm("it has sequence_lens, and so a length of its own for each entry of the batch")
+        raise NoForm("its sequence_lens give each batch entry its own length")
     body = node.attribute("body")
     options = {"body": body, "num_scan_inputs": node.attribute("num_scan_inputs")}
     if directions := node.attribute("directions"):
@@ -133,20 +130,20 @@ def scan_batch(node: Node) -> None:
 
 @adapts("Dropout", version=10, needs_types=True)
 def dropout_mask_type(node: Node) -> None:
-    """The mask had the data's type and is boolean since."""
+    """Cast the boolean mask to the data's type, which it had."""
     if not node.uses_output(1):
         node.drop_outputs(1)
         return
     dtype = node.dtype(node.x)
     if dtype is None:
-        raise NoForm(f"its mask is read and the type of its input {node.x.name!r} is not known")
+        raise NoForm(f"its mask has a reader and the type of its input {node.x.name!r} is unknown")
     node.after(1, "Cast", to=int(dtype))
     node.ir.outputs[1].type = ir.TensorType(ir.DataType.BOOL)
 
 
 @adapts("Dropout", version=12)
 def dropout_inference(node: Node) -> None:
-    """Version 12 can train. Before, `ratio` had no effect and ONNX Runtime's mask was False (now: True)."""
+    """Drop `ratio`, which had no effect; ONNX Runtime's mask was False, and is True since version 12."""
     node.take("ratio")
     if node.uses_output(1):
         shape = node.before("Shape", node.x)
@@ -156,7 +153,7 @@ def dropout_inference(node: Node) -> None:
 
 @adapts("Upsample", version=10)
 def upsample(node: Node) -> None:
-    """Upsample is Resize that never shrinks."""
+    """Rewrite Upsample as a Resize that never shrinks."""
     node.become("Resize", *node.ir.inputs, mode=node.attribute("mode", "nearest"))
     node.ir.meta[_NEVER_SHRINKS] = True
 
@@ -166,10 +163,11 @@ _NEVER_SHRINKS = "onnxport.opset: scales are 1 or more"
 
 @adapts("Resize", version=11)
 def resize_coordinates(node: Node) -> None:
-    """Version 11 names what was fixed: asymmetric coordinates; nearest rounds down, up where an axis shrinks.
+    """Write the fixed rules of version 10 as attributes: asymmetric coordinates; nearest rounds down, up where an
+    axis shrinks.
 
-    The rounding is ONNX Runtime's (NearestMode::SIMPLE in upsamplebase.h), the specification had none. Axes
-    are independent, so a Resize that may shrink some and grow others becomes two.
+    The rounding is ONNX Runtime's (NearestMode::SIMPLE in upsamplebase.h). A Resize that may shrink some axes and
+    grow others becomes two.
     """
     x, scales = node.x, required(node.input(1))
     roi = node.constant([], ir.DataType.FLOAT)
@@ -188,7 +186,7 @@ def resize_coordinates(node: Node) -> None:
 
 @adapts("Resize", version=13)
 def resize_optional_inputs(node: Node) -> None:
-    """Empty `roi`, `scales` and `sizes` may be left out, and a mode is gone. Scales beside sizes had to be empty."""
+    """Drop empty `roi`, `scales` and `sizes`; scales beside sizes had to be empty."""
     resize_half_pixel_for_nn(node)
     for index in range(1, len(node.ir.inputs)):
         value, array = node.input(index), node.array(node.input(index))
@@ -201,18 +199,16 @@ def resize_optional_inputs(node: Node) -> None:
 
 @adapts("Resize", version=19)
 def resize_half_pixel_for_nn(node: Node) -> None:
-    """Only Resize-11 has tf_half_pixel_for_nn, but tf2onnx writes it into newer models, and ONNX Runtime takes it.
+    """Rewrite tf_half_pixel_for_nn, which only Resize-11 has, but tf2onnx writes into newer models.
 
-    Its coordinate (i + 0.5) / scale is half_pixel's and 0.5 more: what is rounded down there is rounded half up
-    here, and what is rounded half down there is rounded up here. Two modes have no such twin.
+    Its coordinate (i + 0.5) / scale is half_pixel's plus 0.5: floor becomes round_prefer_ceil, and
+    round_prefer_floor ceil. The other two rounding modes have no equivalent.
     """
     if node.attribute("coordinate_transformation_mode") != "tf_half_pixel_for_nn":
         return
     rounding = _HALF_A_PIXEL_BEFORE.get(node.attribute("nearest_mode", "round_prefer_floor"))
     if rounding is None or node.attribute("mode", "nearest") != "nearest":
-        raise NoForm(
-            "it has tf_half_pixel_for_nn, which newer opsets can say for floor and round_prefer_floor only"
-        )
+        raise NoForm("newer opsets have tf_half_pixel_for_nn for floor and round_prefer_floor only")
     node.put(coordinate_transformation_mode="half_pixel", nearest_mode=rounding)
 
 
@@ -221,7 +217,7 @@ _HALF_A_PIXEL_BEFORE = {"floor": "round_prefer_ceil", "round_prefer_floor": "cei
 
 @adapts("Clip", version=11, needs_types=True)
 def clip(node: Node) -> None:
-    """Bounds became inputs; the old default, the largest float32, means no bound."""
+    """Move bounds to inputs; the old default, the largest float32, means no bound."""
     x = node.x
     for index, (name, no_bound) in enumerate((("min", -_FLOAT_MAX), ("max", _FLOAT_MAX)), start=1):
         bound = node.take(name, no_bound)
@@ -231,7 +227,7 @@ def clip(node: Node) -> None:
 
 @adapts("Pad", version=11, needs_types=True)
 def pad(node: Node) -> None:
-    """`pads` and `value` became inputs; without the second the padding is zero."""
+    """Move `pads` and `value` to inputs; the default padding is zero."""
     node.put_input(1, node.constant(node.demand("pads")))
     if value := node.take("value", 0.0):
         node.put_input(2, node.scalar(value, like=node.x))
@@ -239,17 +235,17 @@ def pad(node: Node) -> None:
 
 @adapts("Scatter", version=11)
 def scatter(node: Node) -> None:
-    """Renamed."""
+    """Rename to ScatterElements."""
     axis = node.attribute("axis", 0)
     node.become("ScatterElements", *node.ir.inputs, axis=axis)
 
 
 @adapts("Softmax", "LogSoftmax", "Hardmax", version=13, needs_types=True)
 def softmax(node: Node) -> None:
-    """Worked on all axes from `axis` (default 1) on, taken as one; works on `axis` (default -1) alone.
+    """Convert from all axes from `axis` (default 1) on, taken as one, to `axis` (default -1) alone.
 
-    That is the same when at most one of those axes is longer than 1. Else the tensor is flattened to two
-    dimensions, as Softmax-11 has it, and brought back to its shape after.
+    The forms are equal when at most one of those axes is longer than 1. Otherwise the tensor is flattened to two
+    dimensions and reshaped back.
     """
     axis = node.attribute("axis", 1)
     shape = node.shape(node.x)
@@ -269,7 +265,7 @@ def softmax(node: Node) -> None:
 
 @adapts("RoiAlign", version=16)
 def roi_align(node: Node) -> None:
-    """The pixel's corner was its coordinate; the default is now its centre."""
+    """Set the old default of the coordinate mode: the pixel's corner."""
     node.put(
         coordinate_transformation_mode=node.attribute("coordinate_transformation_mode", "output_half_pixel")
     )
@@ -277,14 +273,14 @@ def roi_align(node: Node) -> None:
 
 @adapts("Split", version=18)
 def split_evenly(node: Node) -> None:
-    """A split without sizes says into how many."""
+    """Set the number of parts of a split without sizes."""
     if node.input(1) is None:
         node.put(num_outputs=len(node.ir.outputs))
 
 
 @adapts("GridSample", version=20)
 def grid_sample(node: Node) -> None:
-    """Renamed modes, since the grid may have any rank."""
+    """Rename modes."""
     renamed = {"bilinear": "linear", "bicubic": "cubic"}
     if (mode := node.attribute("mode")) in renamed:
         node.put(mode=renamed[mode])
@@ -292,13 +288,13 @@ def grid_sample(node: Node) -> None:
 
 @adapts("DFT", version=20)
 def dft(node: Node) -> None:
-    """`axis` became an input, and its default moved from 1 to the last before the complex pair."""
+    """Move `axis` to an input; its default was 1, and is the last before the complex pair."""
     node.put_input(2, node.constant(node.take("axis", 1)))
 
 
 @adapts("GroupNormalization", version=21, needs_types=True)
 def group_normalization(node: Node) -> None:
-    """Scale and bias were per group and are per channel: each is repeated for the channels of its group."""
+    """Repeat scale and bias, which were per group, for the channels of each group."""
     x, scale, bias = (required(value) for value in node.ir.inputs)
     groups = node.attribute("num_groups")
     shape = node.shape(x)

@@ -1,6 +1,7 @@
-"""Operators rewritten into simpler ones of ONNX, a module or package a family; importing this fills the registry."""
+"""Rewritings of operators into simpler ONNX operators, a module or package per family; importing this fills the
+registry."""
 
-from onnxport.optimizers.rewrites import (
+from onnxport.optimizers.rewrites import (  # noqa: F401
     batch_statistics,
     determinant,
     fourier,
@@ -13,17 +14,3 @@ from onnxport.optimizers.rewrites import (
     sorting,
     vision,
 )
-
-__all__ = [
-    "batch_statistics",
-    "determinant",
-    "fourier",
-    "integer",
-    "kv_cache",
-    "microsoft",
-    "ml",
-    "ngrams",
-    "qoperators",
-    "sorting",
-    "vision",
-]

@@ -1,4 +1,4 @@
-"""BatchNormalization in training, which no target holds."""
+"""BatchNormalization in training mode, which no target has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _trains(node: ir.Node) -> bool:
 
 @formula("BatchNormalization", _trains)
 def batch_normalization_in_training(draft: Draft) -> list[Term | None]:
-    """By the batch's own mean and variance, which also move the running ones (ONNX BatchNormalization-15)."""
+    """Normalize by the batch's mean and variance, and update the running ones (ONNX BatchNormalization-15)."""
     draft.ignore("training_mode")
     x = draft.input(0)
     scale, bias, mean, variance = (draft.input(index).cast(np.float32) for index in range(1, 5))

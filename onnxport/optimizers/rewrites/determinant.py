@@ -1,4 +1,4 @@
-"""Det: elimination with partial pivoting, one column after the other."""
+"""Det by elimination with partial pivoting, column by column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_COLUMNS = 32  # each takes some twenty operators
 
 @formula("Det")
 def determinant(draft: Draft) -> list[Term]:
-    """The determinant of square matrices (ONNX Det-22), as LU decomposition has it: the pivots' product."""
+    """Compute determinants of square matrices (ONNX Det-22) as the product of LU decomposition's pivots."""
     x = draft.input(0)
     size = x.shape[-1] if x.shape[-1] is not None else x.shape[-2]
     if size is None or not 0 < size <= _MOST_COLUMNS:
@@ -21,15 +21,15 @@ def determinant(draft: Draft) -> list[Term]:
     left = x.cast(np.float32).reshape(-1, size, size)
     result: Term | None = None
     for column in range(size - 1):
-        left, pivot = _eliminated(draft, left, size - column)
+        left, pivot = _eliminate(draft, left, size - column)
         result = pivot if result is None else result * pivot
     last = left.reshape(-1, 1)
     result = last if result is None else result * last
     return [result.reshape(*(x.size(axis) for axis in range(x.rank - 2))).cast(x.dtype)]
 
 
-def _eliminated(draft: Draft, left: Term, size: int) -> tuple[Term, Term]:
-    """[n, size, size] without its first column and its pivot's row; and the pivot, [n, 1], signed for the exchange."""
+def _eliminate(draft: Draft, left: Term, size: int) -> tuple[Term, Term]:
+    """Return [n, size, size] without its first column and its pivot's row, and the signed pivot [n, 1]."""
     column = left.cut(2, 0, 1).reshape(-1, size)
     place = column.call("Abs").call("ArgMax", dtype=np.int64, axis=1, keepdims=1)
     is_pivot = place.cast(np.int32).is_equal(np.arange(size, dtype=np.int32)[None])

@@ -9,20 +9,20 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
-from onnxport.optimizers.rewrites.sizes import counted, cut, integers, quotient, size_of
+from onnxport.optimizers.rewrites.sizes import arange, divide, integers, size_of, slice_axis
 
 _FLOAT, _INT32, _INT64 = (kind.value for kind in (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64))
 
 
 @rewrites("DFT")
 def fourier_transform(node: Rewrite) -> None:
-    """The transform along one axis of [..., 1 or 2], real or with imaginary parts (ONNX DFT-20)."""
+    """Transform one axis of [..., 1 or 2], real or with imaginary parts (ONNX DFT-20)."""
     x, given = node.input(0), node.optional(1)
     sizes = node.shape(x)
     axis = int(node.constant(2, "its axis").item()) if node.has_input(2) else -2
     inverse, one_sided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     if inverse and one_sided:
-        node.unsupported("is inverse and one-sided at once")
+        node.unsupported("is both inverse and one-sided")
     place, last = axis % len(sizes), len(sizes) - 2
     swap = list(range(last + 1))
     swap[place], swap[last] = last, place
@@ -32,16 +32,16 @@ def fourier_transform(node: Rewrite) -> None:
     parts = []
     for part in _parts(node, x, axis=-1):
         signal = part if place == last else node.op("Transpose", part, perm=swap)
-        parts.append(cut(node, signal, integers(0), used, -1))
-    pair = _transformed(node, parts, used, length, one_sided=one_sided, inverse=inverse)
+        parts.append(slice_axis(node, signal, integers(0), used, -1))
+    pair = _transform(node, parts, used, length, one_sided=one_sided, inverse=inverse)
     node.emit(
-        _paired(node, *(each if place == last else node.op("Transpose", each, perm=swap) for each in pair))
+        _pair(node, *(each if place == last else node.op("Transpose", each, perm=swap) for each in pair))
     )
 
 
 @rewrites("STFT")
 def short_time_fourier_transform(node: Rewrite) -> None:
-    """The transforms of frames of a signal [N, L, 1 or 2], weighed by a window (ONNX STFT-17)."""
+    """Transform windowed frames of a signal [N, L, 1 or 2] (ONNX STFT-17)."""
     signal, step, window, frame = node.input(0), _one(node, node.input(1)), node.optional(2), node.optional(3)
     if frame is not None:
         length = _one(node, frame)
@@ -50,34 +50,35 @@ def short_time_fourier_transform(node: Rewrite) -> None:
     else:
         node.unsupported("has neither a window nor a frame_length")
     span = node.op("Sub", size_of(node, signal, 1), length)
-    frames = node.op("Add", quotient(node, span, step), integers(1))
-    starts = node.op("Unsqueeze", node.op("Mul", counted(node, frames), step), integers(1))
-    places = node.op("Add", starts, node.op("Unsqueeze", counted(node, length), integers(0)))
+    frames = node.op("Add", divide(node, span, step), integers(1))
+    starts = node.op("Unsqueeze", node.op("Mul", arange(node, frames), step), integers(1))
+    places = node.op("Add", starts, node.op("Unsqueeze", arange(node, length), integers(0)))
     rows = _parts(node, signal, axis=2) if len(node.shape(signal)) == 3 else [signal]
     parts = [node.op("Gather", row, places, axis=1) for row in rows]
     if window is not None:
         parts = [node.op("Mul", part, window) for part in parts]
     one_sided = bool(node.attribute("onesided", 1))
-    node.emit(_paired(node, *_transformed(node, parts, length, length, one_sided=one_sided)))
+    node.emit(_pair(node, *_transform(node, parts, length, length, one_sided=one_sided)))
 
 
 def _one(node: Rewrite, size: ir.Value) -> ir.Value:
-    """A size as a vector of one int64."""
-    result: ir.Value = node.op("Cast", node.op("Reshape", size, integers(1)), to=_INT64)
-    return result
+    """Return a size as a vector of one int64."""
+    return node.op("Cast", node.op("Reshape", size, integers(1)), to=_INT64)
 
 
 def _parts(node: Rewrite, signal: ir.Value, *, axis: int) -> list[ir.Value]:
-    """The real part, and the imaginary one if there is one."""
+    """Return the real part, and the imaginary one if there is one."""
     count = node.shape(signal)[-1]
     if node.dtype(signal) != np.float32:
         node.unsupported(f"of {node.dtype(signal)}; only float32 is rewritten")
     if count is None:
-        node.unsupported("does not say whether it has imaginary parts; use --shape NAME=...")
+        node.unsupported(
+            "has a last axis of open size, which decides about imaginary parts; fix it with --shape NAME=..."
+        )
     return [node.op("Gather", signal, np.array(part), axis=axis) for part in range(count)]
 
 
-def _transformed(
+def _transform(
     node: Rewrite,
     parts: list[ir.Value],
     used: ir.Value,
@@ -86,10 +87,10 @@ def _transformed(
     one_sided: bool,
     inverse: bool = False,
 ) -> tuple[ir.Value, ir.Value]:
-    """Real and imaginary part of the transform of real, or real and imaginary, parts [..., used]."""
+    """Return real and imaginary part of the transform of parts [..., used]."""
     bins = length
     if one_sided:
-        bins = node.op("Add", quotient(node, length, integers(2)), integers(1))
+        bins = node.op("Add", divide(node, length, integers(2)), integers(1))
     cosine, sine = _waves(node, used, bins, length)
     real, imaginary = node.op("MatMul", parts[0], cosine), node.op("MatMul", parts[0], sine)
     if not inverse:
@@ -105,12 +106,12 @@ def _transformed(
 
 
 def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Cosine and sine of 2 pi n k / length as [used, bins].
+    """Return cosine and sine of 2 pi n k / length as [used, bins].
 
-    Angles are counted in quarters of 1 / length turns and brought into the first quadrant as integers: zeros
-    become exactly 0 there, and the angle of a large product would be lost in float32.
+    Angles are integers, in quarters of 1 / length turns, reduced to the first quadrant: zeros become exactly 0, and
+    float32 would lose the angle of a large product.
     """
-    rows, columns = (node.op("Cast", counted(node, limit), to=_INT32) for limit in (used, bins))
+    rows, columns = (node.op("Cast", arange(node, limit), to=_INT32) for limit in (used, bins))
     product = node.op(
         "Mul", node.op("Unsqueeze", rows, integers(1)), node.op("Unsqueeze", columns, integers(0))
     )
@@ -123,22 +124,19 @@ def _waves(node: Rewrite, used: ir.Value, bins: ir.Value, length: ir.Value) -> t
     angle = node.op("Where", is_left, node.op("Sub", half, angle), angle)
     sine = _sine(node, angle, right_angle)
     cosine = _sine(node, node.op("Sub", right_angle, angle), right_angle)
-    return _negated(node, cosine, is_left), _negated(node, sine, is_lower)
+    return _negate_where(node, cosine, is_left), _negate_where(node, sine, is_lower)
 
 
 def _sine(node: Rewrite, angle: ir.Value, right_angle: ir.Value) -> ir.Value:
     parts = node.op("Div", node.op("Cast", angle, to=_FLOAT), node.op("Cast", right_angle, to=_FLOAT))
     scale: Array = np.array(pi / 2, np.float32)
-    result: ir.Value = node.op("Sin", node.op("Mul", parts, scale))
-    return result
+    return node.op("Sin", node.op("Mul", parts, scale))
 
 
-def _negated(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
-    result: ir.Value = node.op("Where", where, node.op("Neg", value), value)
-    return result
+def _negate_where(node: Rewrite, value: ir.Value, where: ir.Value) -> ir.Value:
+    return node.op("Where", where, node.op("Neg", value), value)
 
 
-def _paired(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
+def _pair(node: Rewrite, real: ir.Value, imaginary: ir.Value) -> ir.Value:
     parts = [node.op("Unsqueeze", each, integers(-1)) for each in (real, imaginary)]
-    result: ir.Value = node.op("Concat", *parts, axis=-1)
-    return result
+    return node.op("Concat", *parts, axis=-1)

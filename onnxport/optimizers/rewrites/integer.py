@@ -1,4 +1,4 @@
-"""Operators on quantized integers, in float arithmetic that is exact."""
+"""Operators on quantized integers, in exact float arithmetic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LARGEST = 255
 
 @rewrites("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Rewrite) -> None:
-    """uint8 over the range of x and 0 (ONNX DynamicQuantizeLinear-11).
+    """Quantize to uint8 over the range of x and 0 (ONNX DynamicQuantizeLinear-11).
 
-    ONNX's definition divides by zero where x is 0 throughout; ONNX Runtime takes the scale 1 then.
+    For x = 0 ONNX's definition divides by zero; ONNX Runtime uses scale 1.
     """
     node.is_exact = True  # the scale and the zero point are of the range as it is
     x, zero = node.input(0), np.float32(0)
@@ -37,30 +37,30 @@ def dynamic_quantize_linear(node: Rewrite) -> None:
 
 @rewrites("ConvInteger")
 def conv_integer(node: Rewrite) -> None:
-    """Conv of (x - zero point) and (w - zero point) in int32 (ONNX ConvInteger-10).
+    """Convolve (x - zero point) with (w - zero point) in int32 (ONNX ConvInteger-10).
 
-    A float convolution is exact while no sum can pass 2^24. Where one could, x is taken in pieces of so few bits
-    that none does, and the results are put together as integers.
+    A float convolution is exact while no sum exceeds 2^24. Otherwise x is split into pieces of fewer bits, and the
+    results are added as integers.
     """
     node.is_exact = True
-    x = _centred(node, 0, 2)
+    x = _subtract_zero_point(node, 0, 2)
     w, bits = _weights(node)
     attributes = {name: node.attribute(name) for name in _CONV}
-    node.emit(_summed(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
+    node.emit(_sum_pieces(node, x, bits, lambda piece: node.op("Conv", piece, w, **attributes)))
 
 
 @rewrites("MatMulInteger")
 def matmul_integer(node: Rewrite) -> None:
-    """The product of (a - zero point) and (b - zero point) in int32 (ONNX MatMulInteger-10), as ConvInteger."""
+    """Multiply (a - zero point) by (b - zero point) in int32 (ONNX MatMulInteger-10), as ConvInteger."""
     node.is_exact = True
     if min(len(node.shape(node.input(index))) for index in (0, 1)) < 2:
         node.unsupported("multiplies a vector; reshape it to a matrix")
-    a, (b, bits) = _centred(node, 0, 2, column=True), _matrix(node)
-    node.emit(_summed(node, a, bits, lambda piece: node.op("MatMul", piece, b)))
+    a, (b, bits) = _subtract_zero_point(node, 0, 2, column=True), _matrix(node)
+    node.emit(_sum_pieces(node, a, bits, lambda piece: node.op("MatMul", piece, b)))
 
 
-def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    """The product with x in int32, piece by piece."""
+def _sum_pieces(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """Return the product with x in int32, piece by piece."""
     total = None
     for piece, weight in _pieces(node, x, bits):
         result = node.op("Cast", product(piece), to=ir.DataType.INT32)
@@ -74,8 +74,8 @@ def _summed(node: Rewrite, x: ir.Value, bits: int, product: Callable[[ir.Value],
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def _centred(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
-    """An operand less its zero point, of which there may be one a row: then it is a `column`."""
+def _subtract_zero_point(node: Rewrite, index: int, zero_point: int, *, column: bool = False) -> ir.Value:
+    """Subtract an operand's zero point; with one zero point per row it is a `column`."""
     value: ir.Value = node.op("Cast", node.input(index), to=ir.DataType.FLOAT)
     if not node.has_input(zero_point):
         return value
@@ -83,12 +83,11 @@ def _centred(node: Rewrite, index: int, zero_point: int, *, column: bool = False
     shape = node.shape(node.input(zero_point))
     if column and len(shape) == 1 and shape != (1,):
         points = node.op("Unsqueeze", points, np.array([1]))
-    centred: ir.Value = node.op("Sub", value, points)
-    return centred
+    return node.op("Sub", value, points)
 
 
 def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
-    """The second matrix less its zero points, in float32, and how many bits of the first it can be multiplied by."""
+    """Return the second matrix minus zero points in float32, and the most bits of a factor for an exact product."""
     value, zero_point = node.input(1), node.optional(3)
     if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
         matrix = value.const_value.numpy().astype(np.float32)
@@ -98,11 +97,11 @@ def _matrix(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
     size = node.shape(value)[-2]
     if size is None:
         node.unsupported("sums along an axis of open size; fix it with --shape NAME=...")
-    return _centred(node, 1, 3), _bits(node, float(_LARGEST * size))
+    return _subtract_zero_point(node, 1, 3), _bits(node, float(_LARGEST * size))
 
 
 def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
-    """The weights less their zero points, in float32, and how many bits of x they can be multiplied by."""
+    """Return the weights minus zero points in float32, and the most bits of x for an exact product."""
     value, zero_point = node.input(1), node.optional(3)
     rank = len(node.shape(value))
     if value.const_value is not None and (zero_point is None or zero_point.const_value is not None):
@@ -115,17 +114,17 @@ def _weights(node: Rewrite) -> tuple[ir.Value | np.ndarray, int]:
     sizes = node.shape(value)[1:]
     if None in sizes:
         node.unsupported("its weights have an open size; fix it with --shape NAME=...")
-    weights = node.op("Cast", value, to=ir.DataType.FLOAT)
+    computed = node.op("Cast", value, to=ir.DataType.FLOAT)
     if zero_point is not None:
-        points = node.op("Cast", zero_point, to=ir.DataType.FLOAT)
+        shift = node.op("Cast", zero_point, to=ir.DataType.FLOAT)
         if node.shape(zero_point) not in ((), (1,)):
-            points = node.op("Reshape", points, np.array([-1, *[1] * (rank - 1)]))
-        weights = node.op("Sub", weights, points)
-    return weights, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes)))
+            shift = node.op("Reshape", shift, np.array([-1, *[1] * (rank - 1)]))
+        computed = node.op("Sub", computed, shift)
+    return computed, _bits(node, float(_LARGEST * math.prod(size or 0 for size in sizes)))
 
 
 def _bits(node: Rewrite, largest: float) -> int:
-    """The most bits of a number that, times `largest`, float32 holds exactly."""
+    """Return the most bits of a number whose product with `largest` is exact in float32."""
     if largest * _LARGEST <= _EXACT:
         return 8
     bits = int(math.log2(_EXACT / largest))
@@ -135,7 +134,7 @@ def _bits(node: Rewrite, largest: float) -> int:
 
 
 def _pieces(node: Rewrite, x: ir.Value, bits: int) -> list[tuple[ir.Value, int]]:
-    """x as a sum of pieces times powers of two; each piece has at most `bits` bits."""
+    """Split x into pieces of at most `bits` bits, each with the power of two that it counts for."""
     if bits >= 8:
         return [(x, 1)]
     pieces, weight, rest = [], 1, x

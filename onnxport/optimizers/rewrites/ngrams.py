@@ -10,14 +10,14 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
-from onnxport.optimizers.rewrites.sizes import cut, integers, size_of
+from onnxport.optimizers.rewrites.sizes import integers, size_of, slice_axis
 
 _FLOAT, _INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
 
 
 @rewrites("TfIdfVectorizer")
 def count_ngrams(node: Rewrite) -> None:
-    """How often each n-gram of a pool of integers occurs in [C] or [N, C], weighed (ONNX TfIdfVectorizer-9)."""
+    """Count each n-gram of a pool of integers in [C] or [N, C], weighted (ONNX TfIdfVectorizer-9)."""
     pool = node.attribute("pool_int64s")
     if not pool:
         node.unsupported("counts n-grams of strings, which no target has; do this outside of the model")
@@ -29,15 +29,15 @@ def count_ngrams(node: Rewrite) -> None:
         if not len(grams):
             continue
         # Skipping means nothing to single elements, which are counted once.
-        found = [_found(node, x, grams, step) for step in (skips if length > 1 else range(1, 2))]
+        found = [_count_matches(node, x, grams, step) for step in (skips if length > 1 else range(1, 2))]
         total = reduce(lambda a, b: node.op("Add", a, b), found)
         counts.append(total if length in lengths else node.op("Mul", total, np.float32(0)))
     joined = counts[0] if len(counts) == 1 else node.op("Concat", *counts, axis=-1)
-    node.emit(_arranged(node, joined))
+    node.emit(_arrange_columns(node, joined))
 
 
 def _pools(pool: tuple[int, ...], starts: tuple[int, ...]) -> list[tuple[int, Array]]:
-    """The n-grams of each length, as rows."""
+    """Return the n-grams of each length, as rows."""
     bounds = pairwise([*starts, len(pool)])
     return [
         (length, np.array(pool[start:end], np.int64).reshape(-1, length))
@@ -45,23 +45,22 @@ def _pools(pool: tuple[int, ...], starts: tuple[int, ...]) -> list[tuple[int, Ar
     ]
 
 
-def _found(node: Rewrite, x: ir.Value, grams: Array, step: int) -> ir.Value:
-    """The number of places in x from which on every `step`-th element is the next of an n-gram; [..., n-grams]."""
+def _count_matches(node: Rewrite, x: ir.Value, grams: Array, step: int) -> ir.Value:
+    """Count the places in x where every `step`-th element matches an n-gram; [..., n-grams]."""
     length = grams.shape[1]
     windows = node.op("Sub", size_of(node, x, -1), integers((length - 1) * step))
     windows = node.op("Max", windows, integers(0))
     matches = []
     for place in range(length):
         start = integers(place * step)
-        part = cut(node, x, start, node.op("Add", windows, start), -1)
+        part = slice_axis(node, x, start, node.op("Add", windows, start), -1)
         matches.append(node.op("Equal", node.op("Unsqueeze", part, integers(-1)), grams[:, place]))
     every = reduce(lambda a, b: node.op("And", a, b), matches)
-    result: ir.Value = node.op("ReduceSum", node.op("Cast", every, to=_FLOAT), integers(-2), keepdims=0)
-    return result
+    return node.op("ReduceSum", node.op("Cast", every, to=_FLOAT), integers(-2), keepdims=0)
 
 
-def _arranged(node: Rewrite, counts: ir.Value) -> ir.Value:
-    """The counts in the columns that the node gives them, as its mode weighs them."""
+def _arrange_columns(node: Rewrite, counts: ir.Value) -> ir.Value:
+    """Put the counts into the columns that the node names, weighted by its mode."""
     indexes, mode = node.attribute("ngram_indexes", ()), node.attribute("mode", "TF")
     if len(set(indexes)) < len(indexes):
         node.unsupported("counts several n-grams in one column")
@@ -70,8 +69,7 @@ def _arranged(node: Rewrite, counts: ir.Value) -> ir.Value:
         counts = node.op("Min", counts, np.float32(1)) if mode == "IDF" else counts
         counts = node.op("Mul", counts, weights)
     # Columns that no n-gram has are taken from one of zeros behind the others.
-    empty = node.op("Mul", cut(node, counts, integers(0), integers(1), -1), np.float32(0))
+    empty = node.op("Mul", slice_axis(node, counts, integers(0), integers(1), -1), np.float32(0))
     places = np.full(max(indexes) + 1, len(indexes))
     places[list(indexes)] = np.arange(len(indexes))
-    result: ir.Value = node.op("Gather", node.op("Concat", counts, empty, axis=-1), places, axis=-1)
-    return result
+    return node.op("Gather", node.op("Concat", counts, empty, axis=-1), places, axis=-1)

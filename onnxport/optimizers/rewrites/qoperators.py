@@ -1,7 +1,7 @@
-"""Operators on quantized tensors (QLinearConv, QLinearAdd, ...) as their float ones between pairs of Q and DQ.
+"""Operators on quantized tensors (QLinearConv, QLinearAdd, ...) as float ones between pairs of Q and DQ.
 
-ONNX and com.microsoft define each as: its operands dequantized, the float operator, the result quantized. Said so, one
-form of quantized models is left for every target (quantization.py), which finds the integer kernels in it again.
+That is how ONNX and com.microsoft define them. Targets then have one form of quantized models (qdq.py), in which
+they find the integer kernels.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 @rewrites("QLinearConv", "com.microsoft::QLinearConv")
 def qlinear_conv(node: Rewrite) -> None:
-    """Conv of int8 or uint8 x and w, with an int32 bias at the scale of their product (ONNX QLinearConv-10)."""
+    """Convolve int8 or uint8 x and w, with an int32 bias at the scale of their product (ONNX QLinearConv-10)."""
     if node.attribute("channels_last", 0):
-        node.unsupported("images with channels last (channels_last); its float model has them as ONNX does")
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
     x, w = _floats(node, 0), _floats(node, 3, axis=0)
     operands = [x, w]
     if node.has_input(8):
@@ -29,17 +31,17 @@ def qlinear_conv(node: Rewrite) -> None:
 
 @rewrites("QLinearMatMul")
 def qlinear_matmul(node: Rewrite) -> None:
-    """The product of two quantized matrices; scales of B may be one a column (ONNX QLinearMatMul-21)."""
+    """Multiply quantized matrices; B may have a scale per column (ONNX QLinearMatMul-21)."""
     rank = len(node.shape(node.input(3)))
     for index in (1, 2):
         if node.shape(node.input(index)) not in ((), (1,)):
-            node.unsupported("the rows of its first operand have scales of their own")
+            node.unsupported("the rows of its first operand have separate scales")
     _emit(node, node.op("MatMul", _floats(node, 0), _floats(node, 3, axis=rank - 1)), 6)
 
 
 @rewrites("com.microsoft::QGemm")
 def qgemm(node: Rewrite) -> None:
-    """alpha * A' * B' + C, with an int32 C at the scale alpha * a * b; floats where no output scale is given."""
+    """Compute alpha * A' * B' + C with an int32 C at scale alpha * a * b; float without an output scale."""
     transposed = node.attribute("transB", 0)
     alpha = float(node.attribute("alpha", 1.0))
     operands = [_floats(node, 0), _floats(node, 3, axis=0 if transposed else 1)]
@@ -69,32 +71,36 @@ def unary(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::QLinearSoftmax")
 def softmax(node: Rewrite) -> None:
-    """Softmax as the operator of version `opset` has it: before 13 over all axes from `axis` on."""
+    """Compute Softmax of version `opset`: before 13 over all axes from `axis` on."""
     x, axis = _floats(node, 0), node.attribute("axis", -1)
     rank = len(node.shape(node.input(0)))
     if node.attribute("opset", 13) < 13 and axis % rank != rank - 1:
-        node.unsupported("sums over several axes; lift the float model to opset 13 before it is quantized")
+        node.unsupported("sums over several axes; lift the float model to opset 13 before quantizing")
     _emit(node, node.op("Softmax", x, axis=axis), 3)
 
 
 @rewrites("com.microsoft::QLinearGlobalAveragePool")
 def global_average_pool(node: Rewrite) -> None:
     if node.attribute("channels_last", 0):
-        node.unsupported("images with channels last (channels_last); its float model has them as ONNX does")
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
     _emit(node, node.op("GlobalAveragePool", _floats(node, 0)), 3)
 
 
 @rewrites("com.microsoft::QLinearAveragePool")
 def average_pool(node: Rewrite) -> None:
     if node.attribute("channels_last", 0):
-        node.unsupported("images with channels last (channels_last); its float model has them as ONNX does")
+        node.unsupported(
+            "images with channels last (channels_last); quantize a float model with channels first"
+        )
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     _emit(node, node.op("AveragePool", _floats(node, 0), **{name: node.attribute(name) for name in names}), 3)
 
 
 @rewrites("com.microsoft::QLinearConcat")
 def concat(node: Rewrite) -> None:
-    """Concat whose operands come as (x, scale, zero point), behind the scale and the zero point of the result."""
+    """Concatenate operands given as (x, scale, zero point), behind scale and zero point of the result."""
     operands = [_floats(node, index) for index in range(2, len(node.node.inputs), 3)]
     result = node.op("Concat", *operands, axis=node.attribute("axis"))
     node.emit(node.op("QuantizeLinear", result, node.input(0), node.input(1)))
@@ -113,14 +119,13 @@ def _float_op(node: Rewrite) -> str:
 
 
 def _floats(node: Rewrite, index: int, axis: int | None = None) -> ir.Value:
-    """The floats of the operand at `index`, whose scale and zero point follow it."""
-    given = {} if axis is None or node.shape(node.input(index + 1)) in ((), (1,)) else {"axis": axis}
-    value: ir.Value = node.op(
-        "DequantizeLinear", node.input(index), node.input(index + 1), node.optional(index + 2), **given
-    )
-    return value
+    """Dequantize the operand at `index`, whose scale and zero point follow it."""
+    operands = node.input(index), node.input(index + 1), node.optional(index + 2)
+    if node.shape(operands[1]) in ((), (1,)):
+        axis = None
+    return node.op("DequantizeLinear", *operands, axis=axis)
 
 
 def _emit(node: Rewrite, result: ir.Value, scale: int) -> None:
-    """Quantizes the result with the scale and zero point at inputs `scale` and the next."""
+    """Quantize the result with the scale and zero point at inputs `scale` and the next."""
     node.emit(node.op("QuantizeLinear", result, node.input(scale), node.optional(scale + 1)))

@@ -1,50 +1,49 @@
-"""A node rewritten into ONNX operators: the registry of rewritings, and the node as a rewriting sees it.
+"""The registry of rewritings into ONNX operators, and the node as a rewriting sees it.
 
-ONNX's own function definitions serve most composite operators (decomposition.py). Written here are those of other
-domains and of ONNX's own that have no definition (vision/ and others), and those whose definition is worse than what
-can be said with more knowledge of the node. Formulas are written with terms.py. Every target shares them, and ONNX
-Runtime's own kernels are what they are tested against.
+Rewritings exist for operators of other domains, for ONNX's own without a function definition, and where a
+definition can be improved on. Formulas are written with terms.py. Tests compare them with ONNX Runtime's kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, overload
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers.opset.schemas import CANONICAL_OPSET
+from onnxport.optimizers.params import CANONICAL_OPSET
 
 Rewriting = Callable[["Rewrite"], None]
+Operand = ir.Value | Array | np.generic | None
 
-# Where a node that cannot be rewritten keeps the reason, for the converter that refuses it.
+# Metadata key for the reason why a node cannot be rewritten; the converter that refuses the node reads it.
 REASON = "onnxport.refused"
 
-# Marks a node whose integers are computed in float32, which is exact; in fewer bits it would not be.
+# Metadata key for nodes that compute integers in float32: fewer bits would not be exact.
 EXACT = "onnxport.exact"
 
 _CANONICAL_IR = 10  # the IR version that came with the canonical opset
 
 _REWRITINGS: dict[str, Rewriting] = {}
-# Of operators that targets hold: which of their forms no target does.
+# Operator that targets have -> predicate for the forms that none has.
 _FORMS: dict[str, Callable[[ir.Node], bool]] = {}
 
 
 class CannotRewrite(Exception):
-    """Why a node has no form in ONNX's own operators, and what would help."""
+    """The reason why a node has no form in ONNX's own operators, and what would help."""
 
 
 class NotYet(Exception):
-    """A type or rank is not known that a later round of shape inference may tell."""
+    """A type or rank is unknown, but a later round of shape inference may find it."""
 
 
 def rewrites(*ops: str, form: Callable[[ir.Node], bool] | None = None) -> Callable[[Rewriting], Rewriting]:
-    """Registers the decorated function for `ops`; other domains than ONNX's own are written "domain::Op".
+    """Register the decorated function for `ops`; other domains than ONNX's own are written "domain::Op".
 
-    With a `form` it is for the nodes alone that have it, even where the target holds the operator.
+    With a `form` it applies only to nodes of that form, even if the target has the operator.
     """
 
     def register(function: Rewriting) -> Rewriting:
@@ -60,17 +59,17 @@ def rewrites(*ops: str, form: Callable[[ir.Node], bool] | None = None) -> Callab
 
 
 def rewritten_ops() -> frozenset[str]:
-    """The operators that have a rewriting."""
+    """Return the operators that have a rewriting."""
     return frozenset(_REWRITINGS)
 
 
 def rewrite(model: Model, native: Collection[str], only: Collection[str] | None = None) -> list[str]:
-    """Rewrites, once, the nodes outside `native` that have a rewriting; returns their operators, sorted.
+    """Rewrite, once, the nodes outside `native` that have a rewriting; return their operators, sorted.
 
-    A node that cannot be rewritten stays, and notes the reason.
+    A node that cannot be rewritten stays and carries the reason.
 
     Args:
-        only: leaves all other operators alone, whatever their form.
+        only: leave all other operators alone, whatever their form.
     """
     found = set()
     for node in list(model.graph.all_nodes()):
@@ -96,19 +95,19 @@ def rewrite(model: Model, native: Collection[str], only: Collection[str] | None 
 
 
 def _import_default_domain(model: Model) -> None:
-    """A model of nothing but foreign operators need not say which version of ONNX's own it would use."""
+    """Import ONNX's own domain into a model of foreign operators alone."""
     if not {"", "ai.onnx"} & set(model.ir.opset_imports):
         model.ir.opset_imports[""] = CANONICAL_OPSET
         model.ir.ir_version = max(model.ir.ir_version or 0, _CANONICAL_IR)
 
 
 class Rewrite:
-    """One node, what it has, and the nodes that are to take its place.
+    """A node and the new nodes that will replace it.
 
     Operands of `op` are values of the graph or arrays, which become constants; None is an absent one.
 
     Attributes:
-        is_exact: whether the nodes made from here on are to compute in no fewer bits than they say.
+        is_exact: nodes added from here on must not compute in fewer bits.
     """
 
     def __init__(self, model: Model, node: ir.Node) -> None:
@@ -128,7 +127,7 @@ class Rewrite:
     # ---- what the node has
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The attribute's Python value (int, float, str, tuple, ndarray), or `default` if absent."""
+        """Return the attribute's Python value (int, float, str, tuple, ndarray), or `default` if absent."""
         self._read_attributes.add(name)
         attribute = self.node.attributes.get(name)
         if attribute is None:
@@ -147,7 +146,7 @@ class Rewrite:
         return value
 
     def ignore(self, *attributes: str) -> None:
-        """Declares attributes that change nothing; the caller says why in a comment."""
+        """Mark attributes as read that change nothing; the caller gives the reason in a comment."""
         self._read_attributes.update(attributes)
 
     def optional(self, index: int) -> ir.Value | None:
@@ -155,7 +154,7 @@ class Rewrite:
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def wants_output(self, index: int) -> bool:
-        """Whether output `index` exists and anything uses it."""
+        """Return whether output `index` exists and has a reader."""
         if index >= len(self.node.outputs):
             return False
         value = self.node.outputs[index]
@@ -167,21 +166,21 @@ class Rewrite:
         return np.dtype(value.dtype.numpy())
 
     def shape(self, value: ir.Value) -> tuple[int | None, ...]:
-        """The inferred dimensions, None where open."""
+        """Return the inferred dimensions, None where open."""
         if value.shape is None:
             raise NotYet
         return tuple(dim if isinstance(dim, int) else None for dim in dims_of(value))
 
     def constant(self, index: int, what: str) -> Array:
-        """The constant input at `index`; refuses the node where it is computed at run time."""
+        """Return the constant input at `index`; refuse the node where it is computed at run time."""
         value = self.input(index)
         if value.const_value is None:
-            self.unsupported(f"{what} (input {index}) is computed at run time, and has to be constant")
+            self.unsupported(f"{what} (input {index}) is computed at run time; it must be constant")
         array: Array = value.const_value.numpy()
         return array
 
     def opset(self, domain: str) -> int:
-        """The version of a domain's operators that the model uses."""
+        """Return the version of a domain's operators in the model."""
         return self._model.ir.opset_imports.get(domain, 1)
 
     def unsupported(self, why: str) -> NoReturn:
@@ -189,10 +188,14 @@ class Rewrite:
 
     # ---- what takes its place
 
+    @overload
+    def op(self, op: str, *operands: Operand, outputs: Literal[1] = 1, **attributes: Any) -> ir.Value: ...
+    @overload
+    def op(self, op: str, *operands: Operand, outputs: int, **attributes: Any) -> list[ir.Value]: ...
     def op(
-        self, op: str, *operands: ir.Value | Array | np.generic | None, outputs: int = 1, **attributes: Any
-    ) -> Any:
-        """A node of ONNX's own domain; its result, or the list of its results if `outputs` are more."""
+        self, op: str, *operands: Operand, outputs: int = 1, **attributes: Any
+    ) -> ir.Value | list[ir.Value]:
+        """Add a node of ONNX's own domain; return its result, or the list of its results if `outputs` are more."""
         inputs = [
             self.array(operand) if isinstance(operand, np.ndarray | np.generic) else operand
             for operand in operands
@@ -207,14 +210,9 @@ class Rewrite:
         return node.outputs[0] if outputs == 1 else list(node.outputs)
 
     def array(self, array: Array | np.generic) -> ir.Value:
-        """A constant."""
+        """Add a constant."""
         data = np.asarray(array)
-        value = ir.Value(
-            name=self._fresh("constant"),
-            shape=ir.Shape(data.shape),
-            type=ir.TensorType(ir.DataType.from_numpy(data.dtype)),
-            const_value=ir.Tensor(data),
-        )
+        value = ir.val(self._fresh("constant"), const_value=ir.Tensor(data))
         self._constants.append(value)
         return value
 
@@ -223,13 +221,13 @@ class Rewrite:
         return f"{self._name}/{what}.{self._named}"
 
     def emit(self, value: ir.Value, index: int = 0) -> None:
-        """Binds `value` to output `index`."""
+        """Bind `value` to output `index`."""
         if value.producer() not in self._nodes or value in self._results.values():
             value = self.op("Identity", value)
         self._results[index] = value
 
     def check_consumed(self) -> None:
-        """Refuses the node if its rewriting left an attribute or an input unread, or a wanted output unbound."""
+        """Refuse the node if an attribute or input is unread, or a wanted output unbound."""
         attributes = set(self.node.attributes) - self._read_attributes
         inputs = {i for i, value in enumerate(self.node.inputs) if value is not None} - self._read_inputs
         outputs = {i for i in range(len(self.node.outputs)) if self.wants_output(i)} - set(self._results)
@@ -238,7 +236,7 @@ class Rewrite:
                 self.unsupported(f"its {kind} {sorted(left)} is not handled")
 
     def replace(self) -> None:
-        """Puts the new nodes in the old one's place."""
+        """Replace the node by the new ones."""
         graph = self.node.graph
         assert graph is not None
         for value in self._constants:

@@ -1,4 +1,4 @@
-"""Sizes and positions that a rewriting has computed at run time: vectors of one int64."""
+"""Sizes and positions computed at run time: vectors of one int64."""
 
 from __future__ import annotations
 
@@ -14,28 +14,24 @@ def integers(*values: int) -> Array:
 
 
 def size_of(node: Rewrite, value: ir.Value, axis: int) -> ir.Value:
-    """One dimension; no shape but the rank need be known."""
-    result: ir.Value = node.op("Shape", value, start=axis, end=None if axis == -1 else axis + 1)
-    return result
+    """Return one dimension; only the rank must be known."""
+    return node.op("Shape", value, start=axis, end=None if axis == -1 else axis + 1)
 
 
-def counted(node: Rewrite, limit: ir.Value) -> ir.Value:
-    """0, 1, ... below `limit`."""
+def arange(node: Rewrite, limit: ir.Value) -> ir.Value:
+    """Return 0, 1, ... below `limit`."""
     end = node.op("Squeeze", limit, integers(0))
-    result: ir.Value = node.op("Range", np.array(0), end, np.array(1))
-    return result
+    return node.op("Range", np.array(0), end, np.array(1))
 
 
-def cut(
+def slice_axis(
     node: Rewrite, value: ir.Value, start: ir.Value | Array, end: ir.Value | Array, axis: int
 ) -> ir.Value:
-    """The slice along one axis."""
-    result: ir.Value = node.op("Slice", value, start, end, integers(axis))
-    return result
+    """Slice one axis."""
+    return node.op("Slice", value, start, end, integers(axis))
 
 
-def quotient(node: Rewrite, number: ir.Value, divisor: ir.Value | Array) -> ir.Value:
-    """Divided as the int32 that more targets divide."""
+def divide(node: Rewrite, number: ir.Value, divisor: ir.Value | Array) -> ir.Value:
+    """Divide as int32, which more targets support."""
     parts = [node.op("Cast", each, to=ir.DataType.INT32.value) for each in (number, divisor)]
-    result: ir.Value = node.op("Cast", node.op("Div", *parts), to=ir.DataType.INT64.value)
-    return result
+    return node.op("Cast", node.op("Div", *parts), to=ir.DataType.INT64.value)

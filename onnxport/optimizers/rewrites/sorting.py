@@ -1,4 +1,4 @@
-"""Operators over the elements or slices of an axis in their order: Unique, CumProd."""
+"""Operators over an axis in sorted or running order: Unique, CumProd."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
-from onnxport.optimizers.rewrites.sizes import counted, cut, integers, size_of
+from onnxport.optimizers.rewrites.sizes import arange, integers, size_of, slice_axis
 
 _INT32, _INT64 = ir.DataType.INT32.value, ir.DataType.INT64.value
 _TO_THE_END = integers(2**31 - 1)
@@ -18,10 +18,10 @@ _MOST_COMPARISONS = 2**26
 
 @rewrites("Unique")
 def unique(node: Rewrite) -> None:
-    """The different elements, or slices along an axis, with where they are and how often (ONNX Unique-11).
+    """Find the distinct elements, or slices along an axis, with positions and counts (ONNX Unique-11).
 
-    Sorted, equal ones lie together: where one differs from that before it a group starts. A stable sort keeps
-    the first occurrence first in its group.
+    After sorting, a group starts where an element differs from the one before. A stable sort keeps the first
+    occurrence first.
     """
     source, axis = node.input(0), node.attribute("axis")
     sizes = node.shape(source)
@@ -32,7 +32,7 @@ def unique(node: Rewrite) -> None:
     else:
         count = sizes[axis]
         if None not in sizes and prod(size or 0 for size in sizes) * (count or 0) > _MOST_COMPARISONS:
-            node.unsupported(f"of {count} slices, which would be compared pair by pair")
+            node.unsupported(f"of {count} slices; comparing all pairs is too much")
         keys = _lexicographic(node, source, axis % len(sizes), len(sizes))
     if count == 0:
         node.unsupported("of nothing")
@@ -41,7 +41,7 @@ def unique(node: Rewrite) -> None:
     starts = _starts(node, values, total, count)
     places = node.op("Squeeze", node.op("NonZero", starts), integers(0))
     firsts = node.op("Gather", order, places)
-    ends = node.op("Concat", cut(node, places, integers(1), _TO_THE_END, 0), total, axis=0)
+    ends = node.op("Concat", slice_axis(node, places, integers(1), _TO_THE_END, 0), total, axis=0)
     counts = node.op("Sub", ends, places)
     groups = node.op("CumSum", node.op("Cast", starts, to=_INT64), np.array(0))
     inverse = node.op("ScatterElements", order, order, node.op("Sub", groups, np.array(1)), axis=0)
@@ -53,28 +53,27 @@ def unique(node: Rewrite) -> None:
 
 
 def _starts(node: Rewrite, values: ir.Value, total: ir.Value, count: int | None) -> ir.Value:
-    """Whether each of the sorted values is the first of its group."""
+    """Return whether each sorted value is the first of its group."""
     if count == 1:
         return node.array(np.array([True]))
-    later = cut(node, values, integers(1), _TO_THE_END, 0)
-    earlier = cut(node, values, integers(0), node.op("Sub", total, integers(1)), 0)
+    later = slice_axis(node, values, integers(1), _TO_THE_END, 0)
+    earlier = slice_axis(node, values, integers(0), node.op("Sub", total, integers(1)), 0)
     differs = node.op("Not", node.op("Equal", later, earlier))
-    result: ir.Value = node.op("Concat", np.array([True]), differs, axis=0)
-    return result
+    return node.op("Concat", np.array([True]), differs, axis=0)
 
 
 def _by_occurrence(
     node: Rewrite, firsts: ir.Value, counts: ir.Value, inverse: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The groups in the order of their first elements instead of their values."""
+    """Reorder the groups by first occurrence instead of value."""
     total = size_of(node, firsts, 0)
     firsts, order = node.op("TopK", firsts, total, outputs=2, largest=0, sorted=1)
-    moved = node.op("ScatterElements", order, order, counted(node, total), axis=0)
+    moved = node.op("ScatterElements", order, order, arange(node, total), axis=0)
     return firsts, node.op("Gather", counts, order), node.op("Gather", moved, inverse)
 
 
 def _lexicographic(node: Rewrite, source: ir.Value, axis: int, rank: int) -> ir.Value:
-    """For each slice the number of slices that come before it, element by element."""
+    """Return, for each slice, the number of slices that precede it element by element."""
     front = [axis, *(place for place in range(rank) if place != axis)]
     rows = node.op("Transpose", source, perm=front)
     rows = node.op("Reshape", rows, node.op("Concat", size_of(node, rows, 0), integers(-1), axis=0))
@@ -87,17 +86,16 @@ def _lexicographic(node: Rewrite, source: ir.Value, axis: int, rank: int) -> ir.
     signs = node.op("Mul", node.op("Sub", greater, less), is_decided)
     sign = node.op("ReduceSum", signs, integers(2), keepdims=0)
     is_after = node.op("Cast", node.op("Greater", sign, zero), to=_INT32)
-    result: ir.Value = node.op("ReduceSum", is_after, integers(1), keepdims=0)
-    return result
+    return node.op("ReduceSum", is_after, integers(1), keepdims=0)
 
 
 @rewrites("CumProd")
 def cumulative_product(node: Rewrite) -> None:
-    """Running products along an axis (ONNX CumProd-26): of what the axis' lower triangle leaves, 1 elsewhere."""
+    """Compute running products along an axis (ONNX CumProd-26) by masking with a triangle."""
     x = node.input(0)
     rank = len(node.shape(x))
     place = int(node.constant(1, "its axis").item()) % rank
-    numbers = counted(node, size_of(node, x, place))
+    numbers = arange(node, size_of(node, x, place))
     own, others = (node.op("Unsqueeze", numbers, integers(each)) for each in (1, 0))
     comparison = "Greater" if node.attribute("reverse", 0) else "Less"
     comparison += "" if node.attribute("exclusive", 0) else "OrEqual"

@@ -1,11 +1,8 @@
-"""Fewer nodes that compute the same: a list of named passes (passes.yaml), run until nothing changes.
+"""Simplification: named passes (passes.yaml) that reduce nodes and keep the answers, run until nothing changes.
 
-registry.py says what a pass is, graph.py what it works on; each family of passes has a file.
-pass_lists.py reads the lists,
-manager.py runs them: it has every pass that changed something checked, undoes one that changed the answers, the
-signature or the size, and counts.
+graph.py holds what passes read and edit; each family of passes has a module, which registers them (registry.py).
 """
 
-from onnxport.optimizers.simplification.manager import Simplified, simplified
+from onnxport.optimizers.simplification.manager import simplify
 
-__all__ = ["Simplified", "simplified"]
+__all__ = ["simplify"]

@@ -1,4 +1,4 @@
-"""Activations: bounds that follow on bounds, and formulas that are one operator."""
+"""Activations: merged bounds, and formulas that are one operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxport.optimizers.gelu_fusion import fuse_gelu
 from onnxport.optimizers.simplification.graph import (
-    Scene,
+    ModelEditor,
     array,
     axes_of,
     bypass,
@@ -19,51 +19,52 @@ from onnxport.optimizers.simplification.graph import (
     producer,
     rank_of,
     rewrite,
+    scalar_operand,
 )
 from onnxport.optimizers.simplification.registry import simplification
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
 
-@simplification(
-    "merge-activations",
-    "Makes one Relu or Clip of several in a row; Relu of what is never negative goes.",
-    keeps="Bounds that are computed.",
-)
-def merge_activations(scene: Scene) -> int:
+@simplification("merge-activations")
+def merge_activations(editor: ModelEditor) -> int:
+    """Replace a chain of Relu and Clip by one; remove Relu of a value that is never negative.
+
+    Keeps: Computed bounds.
+    """
     merged = 0
-    for node in scene.nodes("Relu", "Clip"):
+    for node in editor.nodes("Relu", "Clip"):
         before = producer(node.inputs[0])
         bounds, had = _bounds(node), _range(before)
         if before is None or bounds is None or had is None or node.outputs[0].dtype not in _FLOATS:
-            continue  # of integers the least has no absolute value
+            continue  # the least integer has no absolute value
         if bounds[0] <= had[0] and bounds[1] >= had[1]:
             merged += bypass(node, node.inputs[0])
         elif is_op(before, "Relu", "Clip") and only_use(node.inputs[0]):
-            merged += _both(scene, node, before, bounds, had)
+            merged += _merge_bounds(editor, node, before, bounds, had)
     return merged
 
 
-def _both(
-    scene: Scene, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
+def _merge_bounds(
+    editor: ModelEditor, node: ir.Node, before: ir.Node, bounds: tuple[float, float], had: tuple[float, float]
 ) -> int:
-    """Clip of Relu, or of another Clip: one Clip, as operands since opset 11."""
+    """Make one Clip of Clip(Relu) or Clip(Clip); bounds are operands since opset 11."""
     low, high = (min(max(bound, had[0]), had[1]) for bound in bounds)
     dtype = node.outputs[0].dtype
-    if dtype not in _FLOATS or scene.opset < 11 or low > high:
+    if dtype not in _FLOATS or editor.opset < 11 or low > high:
         return 0
     result = node.outputs[0].name
     operands = [
         None
         if abs(bound) == inf
-        else scene.constant(node, np.array(bound, dtype.numpy()), f"{result}.{name}")
+        else editor.constant(node, np.array(bound, dtype.numpy()), f"{result}.{name}")
         for name, bound in (("min", low), ("max", high))
     ]
     return rewrite(node, "Clip", [before.inputs[0], *(operands if operands[1] is not None else operands[:1])])
 
 
 def _bounds(node: ir.Node) -> tuple[float, float] | None:
-    """What a Relu or Clip lets through."""
+    """Return the bounds of a Relu or Clip; None if computed."""
     if node.op_type == "Relu":
         return 0.0, inf
     found = []
@@ -80,7 +81,7 @@ def _bounds(node: ir.Node) -> tuple[float, float] | None:
     return found[0], found[1]
 
 
-# What an operator gives lies within; 0 and infinity are exact in every type.
+# Operator -> bounds of its result; 0 and infinity are exact in every type.
 _RANGES = {
     "Sigmoid": (0.0, 1.0),
     "Softmax": (0.0, 1.0),
@@ -97,67 +98,68 @@ def _range(node: ir.Node | None) -> tuple[float, float] | None:
     return _RANGES.get(node.op_type) if node is not None and node.domain == "" else None
 
 
-@simplification(
-    "fuse-hard-swish",
-    "Makes one HardSigmoid of Clip(x + 3, 0, 6) / 6, and one HardSwish, where the opset has it, of x times that.",
-)
-def fuse_hard_swish(scene: Scene) -> int:
-    fused = sum(_hard_sigmoid(node) for node in scene.nodes("Div", "Mul"))
-    fused += sum(_scaled_product(scene, node) for node in scene.nodes("Div", "Mul"))
-    if scene.opset >= 14:
-        fused += sum(_hard_swish(node) for node in scene.nodes("Mul"))
+@simplification("fuse-hard-swish")
+def fuse_hard_swish(editor: ModelEditor) -> int:
+    """Replace Clip(x + 3, 0, 6) / 6 by HardSigmoid, and x times that by HardSwish where the opset has it (14).
+
+    Keeps: Constants that raise the rank.
+    """
+    fused = sum(_hard_sigmoid(node) for node in editor.nodes("Div", "Mul"))
+    fused += sum(_scaled_product(editor, node) for node in editor.nodes("Div", "Mul"))
+    if editor.opset >= 14:
+        fused += sum(_hard_swish(node) for node in editor.nodes("Mul"))
     return fused
 
 
 def _hard_sigmoid(node: ir.Node) -> int:
-    """Clip(x + 3, 0, 6) / 6."""
-    value, factor = _by_number(node)
-    found = _clipped_sum(value)
+    """Fuse Clip(x + 3, 0, 6) / 6."""
+    value, factor = _split_scale(node)
+    found = _clipped_operand(value)
     if found is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6):
         return 0
     return rewrite(node, "HardSigmoid", [found], {"alpha": 1 / 6, "beta": 0.5})
 
 
-def _scaled_product(scene: Scene, node: ir.Node) -> int:
-    """x * Clip(x + 3, 0, 6) / 6: the division goes into what x is multiplied by."""
-    value, factor = _by_number(node)
+def _scaled_product(editor: ModelEditor, node: ir.Node) -> int:
+    """Fuse x * Clip(x + 3, 0, 6) / 6."""
+    value, factor = _split_scale(node)
     product = producer(value, "Mul")
     if product is None or factor is None or not isclose(factor, 1 / 6, rel_tol=1e-6) or not only_use(value):
         return 0
     for x, clipped in (product.inputs, reversed(product.inputs)):
-        if x is not None and _clipped_sum(clipped) is x and only_use(clipped):
-            if scene.opset >= 14:
+        if x is not None and _clipped_operand(clipped) is x and only_use(clipped):
+            if editor.opset >= 14:
                 return rewrite(node, "HardSwish", [x])
-            gate = scene.insert(
+            gate = editor.insert(
                 node, "HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}, node.outputs[0].shape
             )
             return rewrite(node, "Mul", [x, gate])
     return 0
 
 
-def _by_number(node: ir.Node) -> tuple[ir.Value | None, float | None]:
-    """What a Mul or Div scales, and by how much."""
+def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+    """Return the operand and the factor of a Mul or Div by one number."""
     first, second = node.inputs
-    factor = number(second)
+    factor = scalar_operand(node, 1)
     if node.op_type == "Div":
         return first, None if not factor else 1 / factor
-    return (first, factor) if factor is not None else (second, number(first))
+    return (first, factor) if factor is not None else (second, scalar_operand(node, 0))
 
 
-def _clipped_sum(value: ir.Value | None) -> ir.Value | None:
-    """The x of Clip(x + 3, 0, 6)."""
+def _clipped_operand(value: ir.Value | None) -> ir.Value | None:
+    """Return x of Clip(x + 3, 0, 6)."""
     clip = producer(value, "Clip")
     total = None if clip is None or _bounds(clip) != (0.0, 6.0) else producer(clip.inputs[0], "Add")
     if total is None or total.outputs[0].dtype not in _FLOATS:
         return None
     first, second = total.inputs
-    if number(second) == 3.0:
+    if scalar_operand(total, 1) == 3.0:
         return first
-    return second if number(first) == 3.0 else None
+    return second if scalar_operand(total, 0) == 3.0 else None
 
 
 def _hard_swish(node: ir.Node) -> int:
-    """x * HardSigmoid(x) with HardSwish's own slope and offset."""
+    """Fuse x * HardSigmoid(x) with HardSwish's slope and offset."""
     for x, gate in (node.inputs, reversed(node.inputs)):
         sigmoid = producer(gate, "HardSigmoid")
         if sigmoid is None or sigmoid.inputs[0] is not x or not only_use(gate):
@@ -168,48 +170,52 @@ def _hard_swish(node: ir.Node) -> int:
     return 0
 
 
-@simplification("fuse-gelu", "Makes one Gelu of x * (1 + erf(x / sqrt 2)) / 2, where the opset has it.")
-def gelu(scene: Scene) -> int:
-    if scene.opset < 20:
+@simplification("fuse-gelu")
+def fuse_gelu_pattern(editor: ModelEditor) -> int:
+    """Replace x * (1 + erf(x / sqrt 2)) / 2 by Gelu where the opset has it (20).
+
+    Keeps: Constants that raise the rank.
+    """
+    if editor.opset < 20:
         return 0
-    before = sum(1 for _ in scene.model.graph)
-    fuse_gelu(scene.model)
-    return int(sum(1 for _ in scene.model.graph) != before)
+    before = sum(1 for _ in editor.model.graph)
+    fuse_gelu(editor.model)
+    return int(sum(1 for _ in editor.model.graph) != before)
 
 
-@simplification(
-    "fuse-layer-normalization",
-    "Makes one LayerNormalization of its formula over the last axis, where the opset has it (17).",
-    keeps="Float16, in which the formula and the operator round otherwise.",
-)
-def fuse_layer_normalization(scene: Scene) -> int:
-    if scene.opset < 17:
+@simplification("fuse-layer-normalization")
+def fuse_layer_normalization(editor: ModelEditor) -> int:
+    """Replace the formula of LayerNormalization over the last axis by the operator where the opset has it (17).
+
+    Keeps: Float16, in which formula and operator round differently; constants that raise the rank.
+    """
+    if editor.opset < 17:
         return 0
-    return sum(_layer_normalization(scene, node) for node in scene.nodes("Div"))
+    return sum(_layer_normalization(editor, node) for node in editor.nodes("Div"))
 
 
-def _layer_normalization(scene: Scene, node: ir.Node) -> int:
-    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), times scale and plus bias where such follow."""
+def _layer_normalization(editor: ModelEditor, node: ir.Node) -> int:
+    """Fuse (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), with a scale and a bias behind it."""
     centered, root = producer(node.inputs[0], "Sub"), producer(node.inputs[1], "Sqrt")
     total = None if root is None else producer(root.inputs[0], "Add")
     if centered is None or total is None:
         return 0
     x = centered.inputs[0]
     average = producer(centered.inputs[1], "ReduceMean")
-    epsilon = next((each for value in total.inputs if (each := number(value)) is not None), None)
+    epsilon = next((each for index in (0, 1) if (each := scalar_operand(total, index)) is not None), None)
     variance = next((found for value in total.inputs if (found := producer(value, "ReduceMean"))), None)
     square = None if variance is None else producer(variance.inputs[0], "Pow", "Mul")
     if x is None or average is None or variance is None or square is None or epsilon is None:
         return 0
     squared = square.inputs[0] is node.inputs[0] and (
-        square.inputs[1] is node.inputs[0] if square.op_type == "Mul" else number(square.inputs[1]) == 2.0
+        square.inputs[1] is node.inputs[0] if square.op_type == "Mul" else scalar_operand(square, 1) == 2.0
     )
     rank = rank_of(x)
     if average.inputs[0] is not x or not squared or rank is None or x.dtype != ir.DataType.FLOAT:
         return 0
     if not all(_is_over_last(each, rank) for each in (average, variance)):
         return 0
-    last, scale, bias = _scale_and_bias(scene, node, x)
+    last, scale, bias = _scale_and_bias(editor, node, x)
     if scale is None:
         return 0
     operands = [x, scale] if bias is None else [x, scale, bias]
@@ -221,24 +227,24 @@ def _is_over_last(mean: ir.Node, rank: int) -> bool:
 
 
 def _scale_and_bias(
-    scene: Scene, node: ir.Node, x: ir.Value
+    editor: ModelEditor, node: ir.Node, x: ir.Value
 ) -> tuple[ir.Node, ir.Value | None, ir.Value | None]:
-    """The last node of the formula, its scale, which the operator has to have, and its bias."""
+    """Return the last node of the formula, its scale, which the operator requires, and its bias."""
     size = None if x.shape is None else x.shape[-1]
-    last, scale = _step(node, "Mul", size)
+    last, scale = _affine_step(node, "Mul", size)
     if scale is None:
         ones = (
             None
             if not isinstance(size, int)
-            else scene.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
+            else editor.constant(node, np.ones(size, np.float32), f"{x.name}.ones")
         )
         return node, ones, None
-    end, bias = _step(last, "Add", size)
+    end, bias = _affine_step(last, "Add", size)
     return end, scale, bias
 
 
-def _step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:
-    """The only reader of a node, if it is `op` with a constant of `size` elements in one row, and that constant."""
+def _affine_step(node: ir.Node, op: str, size: object) -> tuple[ir.Node, ir.Value | None]:
+    """Return the only reader of a node and its constant, if it is `op` with a vector of `size` elements."""
     result = node.outputs[0]
     if not only_use(result):
         return node, None

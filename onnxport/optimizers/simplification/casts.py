@@ -1,21 +1,21 @@
-"""Casts in a row."""
+"""Chains of Cast."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import Scene, bypass, producer, rewrite
+from onnxport.optimizers.simplification.graph import ModelEditor, bypass, producer, rewrite
 from onnxport.optimizers.simplification.registry import simplification
 
 
-@simplification(
-    "merge-casts",
-    "Makes one Cast of two where the first loses nothing, or none.",
-    keeps="A first Cast that rounds or cuts off: float32 to float16, int64 to int32.",
-)
-def merge_casts(scene: Scene) -> int:
+@simplification("merge-casts")
+def merge_casts(editor: ModelEditor) -> int:
+    """Replace two Casts by one, or by none, where the first loses nothing.
+
+    Keeps: A first Cast that rounds or truncates: float32 to float16, int64 to int32.
+    """
     merged = 0
-    for node in scene.nodes("Cast"):
+    for node in editor.nodes("Cast"):
         before = producer(node.inputs[0], "Cast")
         source = None if before is None else before.inputs[0]
         if before is None or source is None or not _widens(source.dtype, node.inputs[0].dtype):  # type: ignore[union-attr]
@@ -27,7 +27,7 @@ def merge_casts(scene: Scene) -> int:
     return merged
 
 
-# Type to those that hold each of its numbers, and give the same when they are cast on.
+# Type -> types that hold all its values and cast on to the same results.
 _WIDER = {
     ir.DataType.BOOL: "INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE",
     ir.DataType.INT8: "INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE",

@@ -1,7 +1,7 @@
-"""Simplifiers of others, as passes: ONNX Runtime's offline optimizer, and onnxsim where it is installed.
+"""Simplifiers of others as passes: ONNX Runtime's offline optimizer, and onnxsim if installed.
 
-Each reads a file and writes one. What comes back is held against what went in: nodes in their order, the signature, no
-domain that was not asked for, and fewer nodes, or else it is dropped.
+Each reads a file and writes one. The result is dropped unless it is sorted, has the signature, fewer nodes and no
+unexpected domain.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
 from onnxport.formats.model import Model
 from onnxport.optimizers import shape_inference
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.simplification.graph import ModelEditor
 from onnxport.optimizers.simplification.registry import simplification
-from onnxport.optimizers.simplification.size import size_of
+from onnxport.optimizers.simplification.size import measure_size
 
-# Of more, a tool would have to be handed a copy.
+# A larger model is not copied for a tool.
 _LARGEST = 2**30  # bytes
 _SILENT = 4  # log severity "fatal": failures come as exceptions
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
@@ -40,88 +40,89 @@ _SECONDS = 600
 _Level = onnxruntime.GraphOptimizationLevel
 
 
-@simplification(
-    "onnxruntime-basic",
-    "What ONNX Runtime's optimizer does at its level basic: in ONNX's own operators.",
-    keeps="Models with Q and DQ, which it would put elsewhere, and those with more than 1 GiB of weights.",
-)
-def onnxruntime_basic(scene: Scene) -> int:
-    return _by_onnxruntime(scene, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
+@simplification("onnxruntime-basic")
+def onnxruntime_basic(editor: ModelEditor) -> int:
+    """Run ONNX Runtime's optimizer at level basic, which writes ONNX's own operators.
+
+    Keeps: Models with Q and DQ, which it would move, and models with more than 1 GiB of weights.
+    """
+    return _run_onnxruntime(editor, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
 
 
-@simplification(
-    "onnxruntime-extended",
-    "What ONNX Runtime's optimizer does at its level extended: fused operators of its own domain, com.microsoft.",
-    keeps="As onnxruntime-basic.",
-)
-def onnxruntime_extended(scene: Scene) -> int:
-    return _by_onnxruntime(scene, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
+@simplification("onnxruntime-extended")
+def onnxruntime_extended(editor: ModelEditor) -> int:
+    """Run ONNX Runtime's optimizer at level extended, which writes fused operators of its domain com.microsoft.
+
+    Keeps: As onnxruntime-basic.
+    """
+    return _run_onnxruntime(editor, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
 
 
-@simplification(
-    "onnxruntime-all",
-    "All that ONNX Runtime's optimizer does, for the processor of this machine: its blocked layouts (NCHWc) as well.",
-    keeps="As onnxruntime-basic.",
-)
-def onnxruntime_all(scene: Scene) -> int:
-    changes = _by_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
+@simplification("onnxruntime-all")
+def onnxruntime_all(editor: ModelEditor) -> int:
+    """Run ONNX Runtime's optimizer at its highest level, for the processor of this machine: also blocked layouts
+    (NCHWc).
+
+    Keeps: As onnxruntime-basic.
+    """
+    changes = _run_onnxruntime(editor, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
     if changes:
-        scene.note(
-            "onnxruntime-all made the model for this processor: elsewhere it may be slower, or not load"
+        editor.note(
+            "onnxruntime-all optimized the model for this processor: on others it may be slower, or not load"
         )
     return changes
 
 
-def _by_onnxruntime(
-    scene: Scene, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
+def _run_onnxruntime(
+    editor: ModelEditor, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
 ) -> int:
-    source = _written(scene, name)
+    source = _save(editor, name)
     if source is None:
         return 0
-    path = scene.folder / "simplified-by-tool.onnx"
+    path = editor.folder / "simplified-by-tool.onnx"
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.optimized_model_filepath = str(path)
     options.log_severity_level = _SILENT
     options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.disable_prepacking", "1")  # it never runs
+    options.add_session_config_entry("session.disable_prepacking", "1")  # the session never runs
     try:
         onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
     except _REFUSALS as error:
-        scene.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
+        editor.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0
-    return _taken_over(scene, name, path, microsoft=microsoft)
+    return _adopt(editor, name, path, microsoft=microsoft)
 
 
-@simplification(
-    "onnxsim",
-    "What onnxsim does, if it is installed (pip install onnxsim): in a process of its own, which does not see torch.",
-    keeps="As onnxruntime-basic; results that cannot be sorted, or with operators that ONNX does not have.",
-)
-def onnxsim(scene: Scene) -> int:
+@simplification("onnxsim")
+def onnxsim(editor: ModelEditor) -> int:
+    """Run onnxsim, if it is installed (pip install onnxsim), in a subprocess that does not import torch.
+
+    Keeps: As onnxruntime-basic; results that cannot be sorted, or with operators that ONNX does not have.
+    """
     if importlib.util.find_spec("onnxsim") is None:
         raise MissingDependencyError(
             "the pass 'onnxsim' needs onnxsim, which is not installed", fix="pip install onnxsim"
         )
-    source = _written(scene, "onnxsim")
+    source = _save(editor, "onnxsim")
     if source is None:
         return 0
-    path = scene.folder / "simplified-by-tool.onnx"
+    path = editor.folder / "simplified-by-tool.onnx"
     command = [sys.executable, "-c", _ONNXSIM, str(source), str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise MachineError(
-            f"onnxsim was not ready after {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
+            f"onnxsim did not finish within {_SECONDS} s", fix="take the pass 'onnxsim' out of the list"
         ) from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        scene.note(f"pass 'onnxsim' did nothing: {said[:200]}")
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        editor.note(f"pass 'onnxsim' did nothing: {said[:200]}")
         return 0
-    return _taken_over(scene, "onnxsim", path, microsoft=False)
+    return _adopt(editor, "onnxsim", path, microsoft=False)
 
 
-# torch, which onnxsim imports where it finds it, takes seconds and is not used.
+# onnxsim imports torch if present, which takes seconds, and does not use it.
 _ONNXSIM = """
 import sys
 sys.modules["torch"] = None
@@ -131,30 +132,30 @@ onnx.save(model, sys.argv[2])
 """
 
 
-def _written(scene: Scene, name: str) -> Path | None:
-    """The model as a file; None, and a note, for one that the tool is not given."""
-    if scene.model.weight_bytes > _LARGEST:
-        scene.note(
-            f"pass {name!r} was left out: it would copy {scene.model.weight_bytes / 2**30:.1f} GiB of weights"
+def _save(editor: ModelEditor, name: str) -> Path | None:
+    """Save the model for a tool; return None, with a note, if the tool must not get it."""
+    if editor.model.weight_bytes > _LARGEST:
+        editor.note(
+            f"pass {name!r} was left out: it would copy {editor.model.weight_bytes / 2**30:.1f} GiB of weights"
         )
         return None
-    if any(node.op_type in _QUANTIZED for node in scene.model.graph.all_nodes()):
-        scene.note(f"pass {name!r} was left out: it would put the Q and DQ of this quantized model elsewhere")
+    if any(node.op_type in _QUANTIZED for node in editor.model.graph.all_nodes()):
+        editor.note(f"pass {name!r} was left out: it would move the Q and DQ of this quantized model")
         return None
-    path = scene.folder / "before-tool.onnx"
-    scene.model.save(path)
+    path = editor.folder / "before-tool.onnx"
+    editor.model.save(path)
     return path
 
 
-def _taken_over(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
-    """Puts what a tool wrote in the model's place, if it is smaller and sound; how many nodes it saves."""
+def _adopt(editor: ModelEditor, name: str, path: Path, *, microsoft: bool) -> int:
+    """Replace the model by a tool's result if that is smaller and valid; return how many nodes it saves."""
     try:
         made = Model.load(path)
     except OnnxportError as error:
-        scene.note(f"pass {name!r} did nothing: what it wrote is not valid: {error}")
+        editor.note(f"pass {name!r} did nothing: what it wrote is not valid: {error}")
         return 0
-    saved = size_of(scene.model).nodes - size_of(made).nodes
-    allowed = {"", "ai.onnx", *(node.domain for node in scene.model.graph.all_nodes())}
+    saved = measure_size(editor.model).nodes - measure_size(made).nodes
+    allowed = {"", "ai.onnx", *(node.domain for node in editor.model.graph.all_nodes())}
     if microsoft:
         allowed |= {"com.microsoft", "com.microsoft.nchwc"}
     foreign = {node.domain for node in made.graph.all_nodes()} - allowed
@@ -163,19 +164,19 @@ def _taken_over(scene: Scene, name: str, path: Path, *, microsoft: bool) -> int:
         return 0
     if foreign or unknown:
         what = unknown or f"operators of {', '.join(sorted(foreign))}"
-        scene.note(f"pass {name!r} was undone: it wrote {what}")
+        editor.note(f"pass {name!r} was undone: it wrote {what}")
         return 0
     for attribute in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
-        setattr(made.ir, attribute, getattr(scene.model.ir, attribute))
-    made.ir.metadata_props.update(scene.model.ir.metadata_props)
-    made.graph.name = scene.model.graph.name
-    made.path = scene.model.path
-    scene.model = made
-    scene.forget_names()
-    shape_inference.infer(scene.model)
+        setattr(made.ir, attribute, getattr(editor.model.ir, attribute))
+    made.ir.metadata_props.update(editor.model.ir.metadata_props)
+    made.graph.name = editor.model.graph.name
+    made.path = editor.model.path
+    editor.model = made
+    editor.forget_names()
+    shape_inference.infer(editor.model)
     return saved
 
 
 def _is_known(node: ir.Node, opset: int) -> bool:
-    """Whether ONNX has an operator of its own domain by that name; of other domains it is not ours to say."""
+    """Return whether ONNX has the operator; operators of other domains pass."""
     return bool(node.domain) or onnx.defs.has(node.op_type, opset, "")

@@ -1,4 +1,4 @@
-"""Gathering by counting indices: what transformers' masks become in exported graphs."""
+"""GatherND by counting indices, which exporters write for transformers' masks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import onnx_ir as ir
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.simplification.graph import (
-    Scene,
+    ModelEditor,
     bypass,
     is_op,
     number,
     producer,
+    rank_of,
     rewrite,
     same_shape,
 )
@@ -23,18 +24,18 @@ from onnxport.optimizers.simplification.registry import simplification
 _VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 
 
-@simplification(
-    "drop-counting-gathers",
-    "Makes a Reshape of a GatherND whose indices count through all of its operand (0, 1, 2 ... along each axis), and "
-    "takes such counts as not negative where they are compared with 0.",
-    keeps="Indices of another order or of a part, and a comparison whose result is larger without it.",
-)
-def drop_counting_gathers(scene: Scene) -> int:
-    dropped = sum(_gather(scene, node) for node in scene.nodes("GatherND"))
-    return dropped + sum(_compared(scene, node) for node in scene.nodes("GreaterOrEqual"))
+@simplification("drop-counting-gathers")
+def drop_counting_gathers(editor: ModelEditor) -> int:
+    """Replace a GatherND whose indices count through its whole operand (0, 1, 2 ... along each axis) by a
+    Reshape, and treat such counts as not negative where they are compared with 0.
+
+    Keeps: Indices in another order or of a part, and a comparison whose result is larger without it.
+    """
+    dropped = sum(_replace_gather(editor, node) for node in editor.nodes("GatherND"))
+    return dropped + sum(_drop_known_comparison(editor, node) for node in editor.nodes("GreaterOrEqual"))
 
 
-def _gather(scene: Scene, node: ir.Node) -> int:
+def _replace_gather(editor: ModelEditor, node: ir.Node) -> int:
     data, indices = node.inputs
     joined = producer(indices, "Concat")
     result = node.outputs[0]
@@ -57,13 +58,13 @@ def _gather(scene: Scene, node: ir.Node) -> int:
         0
         if target is None
         else rewrite(
-            node, "Reshape", [data, scene.constant(node, np.array(target, np.int64), f"{result.name}.shape")]
+            node, "Reshape", [data, editor.constant(node, np.array(target, np.int64), f"{result.name}.shape")]
         )
     )
 
 
 def _target(sizes: Sequence[Dim], dims: Sequence[Dim], axes: Sequence[int]) -> list[int] | None:
-    """A Reshape's target: 1s put between the operand's axes."""
+    """Return a Reshape's target: 1s between the operand's axes."""
     target: list[int] = []
     for axis, dim in enumerate(dims):
         same = axis < len(sizes) and axis in axes and axes.index(axis) == axis
@@ -72,7 +73,7 @@ def _target(sizes: Sequence[Dim], dims: Sequence[Dim], axes: Sequence[int]) -> l
 
 
 def _counted_axis(value: ir.Value | None) -> int | None:
-    """The axis along which a value counts 0, 1, 2 ... to the end, being the same along all others."""
+    """Return the axis along which a value counts 0, 1, 2 ... to the end, equal along all others."""
     node = producer(value, "Range", "Expand", *_VIEWS)
     if value is None or value.shape is None or node is None:
         return None
@@ -95,7 +96,7 @@ def _counted_axis(value: ir.Value | None) -> int | None:
 
 
 def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int | None:
-    """Where an axis went when only axes of one element came or went."""
+    """Return the new place of an axis when only axes of size 1 came or went."""
     kept = [other for other, dim in enumerate(before) if dim != 1]
     now = [other for other, dim in enumerate(dims) if dim != 1]
     if (
@@ -107,24 +108,27 @@ def _same_but_ones(before: Sequence[Dim], dims: Sequence[Dim], axis: int) -> int
     return now[kept.index(axis)]
 
 
-def _compared(scene: Scene, node: ir.Node) -> int:
-    """And of something with count >= 0, which is true everywhere."""
+def _drop_known_comparison(editor: ModelEditor, node: ir.Node) -> int:
+    """Replace And(x, count >= 0), whose second operand is always true, by x."""
     if number(node.inputs[1]) != 0 or not _counts(node.inputs[0]):
         return 0
     dropped = 0
     for user, index in list(node.outputs[0].uses()):
         if user.op_type == "And" and user.domain == "":
             other = user.inputs[1 - index]
-            if same_shape(other, user.outputs[0]) or _spreads_anyway(user, other):
+            if same_shape(other, user.outputs[0]) or _broadcasts_later(user, other):
                 dropped += bypass(user, other)
     return dropped
 
 
-def _spreads_anyway(node: ir.Node, narrow: ir.Value | None) -> bool:
-    """Whether a mask may be as narrow as `narrow`: it chooses between numbers added to what is wide."""
+def _broadcasts_later(node: ir.Node, narrow: ir.Value | None) -> bool:
+    """Return whether a mask may be as narrow as `narrow`: it selects numbers that are added to a wider value."""
     mask = node.outputs[0]
-    choices = [user.outputs[0] for user in mask.consumers() if _chooses_numbers(user, mask)]
-    if narrow is None or narrow.shape is None or mask.is_graph_output() or len(choices) != len(mask.uses()):
+    if narrow is None or narrow.shape is None or mask.is_graph_output():
+        return False
+    rank = len(narrow.shape)
+    choices = [user.outputs[0] for user in mask.consumers() if _chooses_numbers(user, mask, rank)]
+    if len(choices) != len(mask.uses()):
         return False
     for choice in choices:
         if choice.is_graph_output():
@@ -137,11 +141,12 @@ def _spreads_anyway(node: ir.Node, narrow: ir.Value | None) -> bool:
     return True
 
 
-def _chooses_numbers(node: ir.Node, mask: ir.Value) -> bool:
+def _chooses_numbers(node: ir.Node, mask: ir.Value, rank: int) -> bool:
     return (
         is_op(node, "Where")
         and node.inputs[0] is mask
         and all(number(each) is not None for each in node.inputs[1:])
+        and all((rank_of(each) or 0) <= rank for each in node.inputs[1:])
     )
 
 

@@ -1,7 +1,7 @@
-"""The model that the passes work on, and the few edits of which all of them are made.
+"""The model that passes edit, and the edits that they share.
 
-A rewriting mostly changes the last node of its pattern in place, which so keeps its results and their names; what the
-pattern's other nodes computed is removed when nothing reads it any more.
+A rewriting mostly changes the last node of its pattern in place, which keeps its results and their names; unused
+nodes are swept later.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
+from onnxport.formats.artifact import Dim
 from onnxport.formats.model import Model, dims_of
 
-# A constant of more bytes is no axis, no shape and no bias: a pass that would write a second one leaves it alone.
+# Passes do not copy constants of more bytes.
 LARGE = 64 * 2**10
+# Attribute types that are numbers and strings.
+PLAIN_ATTRIBUTES = frozenset(
+    getattr(ir.AttributeType, name) for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
+)
 
 
 @dataclass
-class Scene:
-    """A model under work.
+class ModelEditor:
+    """A model under simplification, and edits of it.
 
     Attributes:
-        original: the model as it came, whose signature holds.
-        folder: for files on the way.
+        original: the source model, whose signature must stay.
+        folder: for temporary files.
         notes: sentences for the report.
     """
 
@@ -41,11 +46,12 @@ class Scene:
         return self.model.opset
 
     def graphs(self) -> list[ir.Graph]:
-        """The main graph and those of branches and loop bodies."""
+        """Return the main graph and those of branches and loop bodies."""
         return list(self.model.ir.graphs())
 
     def nodes(self, *ops: str) -> Iterator[ir.Node]:
-        """Nodes of these operators of ONNX's own domain, all unless given; those that go meanwhile are left out."""
+        """Iterate over the nodes of these operators of ONNX's own domain, or over all; skip nodes removed
+        meanwhile."""
         for node in list(self.model.graph.all_nodes()):
             if node.graph is not None and is_op(node, *ops):
                 yield node
@@ -54,22 +60,18 @@ class Scene:
         self.notes[sentence] = None
 
     def constant(self, node: ir.Node, array: Array, base: str) -> ir.Value:
-        """A new constant in the graph of `node`, named after `base`."""
+        """Add a constant to the graph of `node`, named after `base`."""
         graph = node.graph
         assert isinstance(graph, ir.Graph)
-        value = ir.Value(
-            name=self._unused(base),
-            shape=ir.Shape(array.shape),
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-        )
-        value.const_value = ir.Tensor(array, name=value.name)
+        name = self._free_name(base)
+        value = ir.val(name, const_value=ir.Tensor(array, name=name))
         graph.register_initializer(value)
         return value
 
-    def moved(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
-        """A constant that was taken out of one graph, put into another under a name that is free there."""
+    def move_constant(self, constant: ir.Value, graph: ir.Graph) -> ir.Value:
+        """Move a constant into another graph, under a free name."""
         self._taken.discard(constant.name or "")
-        constant.name = self._unused(f"{constant.name}.shared")
+        constant.name = self._free_name(f"{constant.name}.shared")
         graph.register_initializer(constant)
         return constant
 
@@ -81,18 +83,18 @@ class Scene:
         attributes: Mapping[str, Any],
         shape: ir.Shape | None,
     ) -> ir.Value:
-        """The result of a new node in front of another, of that one's first result's type."""
+        """Insert a node in front of another and return its result, of the type of that one's first result."""
         made = ir.node(op, inputs, attributes)
         graph, model = before.graph, before.outputs[0]
         assert graph is not None
         value = made.outputs[0]
-        value.name, value.type = self._unused(f"{model.name}.{op.lower()}"), model.type
+        value.name, value.type = self._free_name(f"{model.name}.{op.lower()}"), model.type
         value.shape = shape
         made.name = value.name
         graph.insert_before(before, made)
         return value
 
-    def _unused(self, base: str) -> str:
+    def _free_name(self, base: str) -> str:
         if not self._taken:
             self._taken.update(_names(self.model))
         name, number = base, 0
@@ -103,7 +105,7 @@ class Scene:
         return name
 
     def forget_names(self) -> None:
-        """To be called when names have come that no pass of ours gave."""
+        """Forget the used names, after a change that was not made through this class."""
         self._taken.clear()
 
 
@@ -117,25 +119,25 @@ def _names(model: Model) -> Iterator[str]:
 
 
 def is_op(node: ir.Node | None, *ops: str) -> bool:
-    """Whether a node is one of these operators of ONNX's own domain, or any of that unless given."""
+    """Return whether a node is one of these operators of ONNX's own domain, or any of them if none is named."""
     return node is not None and node.domain == "" and (not ops or node.op_type in ops)
 
 
 def producer(value: ir.Value | None, *ops: str) -> ir.Node | None:
-    """The node that makes a value, if it is one of these operators, or any unless given."""
+    """Return the node that computes a value if it is one of these operators, or any if none is named."""
     node = None if value is None else value.producer()
     return node if is_op(node, *ops) else None
 
 
 def array(value: ir.Value | None) -> Array | None:
-    """The elements of a constant."""
+    """Return the elements of a constant."""
     if value is None or value.const_value is None or value.is_graph_input():
         return None
     return value.const_value.numpy()
 
 
 def number(value: ir.Value | None) -> float | None:
-    """The one element of a constant that has one."""
+    """Return the one element of a constant."""
     if value is None or value.const_value is None or value.const_value.size != 1:
         return None
     if value.const_value.dtype == ir.DataType.STRING:
@@ -143,8 +145,21 @@ def number(value: ir.Value | None) -> float | None:
     return float(value.const_value.numpy().item())
 
 
+def scalar_operand(node: ir.Node, index: int) -> float | None:
+    """Return the one element of a constant operand of a binary node; None if it raises the result's rank.
+
+    x of shape [3] and a constant of shape [1, 1, 1] make [1, 1, 3]: a rewriting without the constant makes [3].
+    """
+    constant, other = node.inputs[index], node.inputs[1 - index]
+    found = number(constant)
+    if found is None or constant is None or constant.const_value is None:
+        return None
+    dims = len(constant.const_value.shape)
+    return found if dims <= (rank_of(other) or 0) else None
+
+
 def integers(value: ir.Value | None) -> list[int] | None:
-    """The elements of a small constant of integers."""
+    """Return the elements of a small constant of integers."""
     if value is None or value.const_value is None or value.const_value.size > LARGE // 8:
         return None
     found = value.const_value.numpy()
@@ -152,9 +167,8 @@ def integers(value: ir.Value | None) -> list[int] | None:
 
 
 def axes_of(node: ir.Node, index: int = 1, name: str = "axes") -> list[int] | None:
-    """Axes that a node has as an attribute or, in newer opsets, as a constant operand; None where they are unknown.
-
-    An empty list where it has none of either.
+    """Return axes given as an attribute or, in newer opsets, as a constant operand; None if computed, empty if
+    absent.
     """
     if name in node.attributes:
         return [int(each) for each in node.attributes[name].as_ints()]
@@ -167,33 +181,33 @@ def rank_of(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
+def known_dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    """Return the dimensions of a value, also open ones; None if not even the rank is known."""
+    return None if value is None or value.shape is None else dims_of(value)
+
+
 def static(value: ir.Value | None) -> list[int] | None:
-    """The dimensions of a value whose dimensions are all numbers."""
-    if value is None or value.shape is None:
-        return None
-    dims = dims_of(value)
-    return (
-        [dim for dim in dims if isinstance(dim, int)] if all(isinstance(dim, int) for dim in dims) else None
-    )
+    """Return the dimensions of a value if all are numbers."""
+    dims = known_dims(value)
+    sizes = [dim for dim in dims or () if isinstance(dim, int)]
+    return sizes if dims is not None and len(sizes) == len(dims) else None
 
 
 def same_shape(a: ir.Value | None, b: ir.Value | None) -> bool:
-    """Whether two values are known to have the same dimensions; of two that are unknown nobody knows."""
-    if a is None or b is None or a.shape is None or b.shape is None:
-        return False
-    left, right = dims_of(a), dims_of(b)
-    return len(left) == len(right) and all(x is not None and x == y for x, y in zip(left, right, strict=True))
+    """Return whether two values are known to have the same dimensions."""
+    left, right = known_dims(a), known_dims(b)
+    return left is not None and left == right and None not in left
 
 
 def only_use(value: ir.Value | None) -> bool:
-    """Whether one operand of one node is all that reads a value."""
+    """Return whether a value has a single reader, which reads it once."""
     return value is not None and len(value.uses()) == 1 and not value.is_graph_output()
 
 
 def rewrite(
     node: ir.Node, op: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
 ) -> int:
-    """Makes another node of this one, with its results; returns 1, for the count of changes."""
+    """Turn a node into another, with the same results; return 1, for the count of changes."""
     node.op_type, node.version = op, None
     node.resize_inputs(len(inputs))
     for index, value in enumerate(inputs):
@@ -207,10 +221,10 @@ def rewrite(
 
 
 def bypass(node: ir.Node, source: ir.Value | None, index: int = 0) -> int:
-    """Takes a node out whose result `index` is `source`; the other results nobody may read.
+    """Remove a node whose result `index` is `source`; its other results must have no readers.
 
-    Returns 0 and changes nothing where the result is an output and `source` cannot take its name: another output, an
-    input, a constant, or a value of the graph around.
+    Returns 0 and changes nothing where the result is a graph output whose name `source` cannot take: it is another
+    output, an input, a constant, or a value of an outer graph.
     """
     result, graph = node.outputs[index], node.graph
     if source is None or source is result or not isinstance(graph, ir.Graph):

@@ -1,4 +1,4 @@
-"""Nodes that give back what they are given."""
+"""Nodes that return their operand, and operands that equal the default."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.formats.model import dims_of
+from onnxport.optimizers.simplification.constants import zeros
 from onnxport.optimizers.simplification.graph import (
-    Scene,
+    ModelEditor,
     array,
     axes_of,
     bypass,
     integers,
     is_op,
+    known_dims,
     number,
     producer,
     rank_of,
@@ -23,32 +25,33 @@ from onnxport.optimizers.simplification.graph import (
 )
 from onnxport.optimizers.simplification.registry import simplification
 
-# What stands for "to the end" in a Slice.
+# A Slice to here or beyond is a Slice to the end.
 _END = 2**31 - 1
 
 
-@simplification(
-    "drop-no-ops",
-    "Removes what gives back its operand: Identity, Dropout, Cast to the same type, Transpose that moves nothing, "
-    "Reshape and Expand to the same shape, Slice of everything, Pad by nothing, Concat and Split of one, x + 0, x * 1, "
-    "pooling of one element, and their like.",
-    keeps="A node between an input and an output of the graph, which need two names.",
-)
-def drop_no_ops(scene: Scene) -> int:
+@simplification("drop-no-ops")
+def drop_no_ops(editor: ModelEditor) -> int:
+    """Remove nodes that return their operand: Identity, Dropout, Cast to the same type, Transpose that moves
+    nothing, Reshape and Expand to the same shape, Slice of everything, Pad by nothing, Concat and Split of one, x
+    + 0, x * 1, pooling of one element, and the like.
+
+    Keeps: A node between an input and an output of the graph, which need two names; a constant that raises
+    the rank.
+    """
     dropped = 0
-    for node in scene.nodes():
+    for node in editor.nodes():
         same = _SAME.get(node.op_type)
         if same is not None and len(node.inputs) and (source := same(node)) is not None:
             dropped += bypass(node, source)
     return dropped
 
 
-def _first(node: ir.Node) -> ir.Value | None:
+def _operand(node: ir.Node) -> ir.Value | None:
     return node.inputs[0]
 
 
 def _dropout(node: ir.Node) -> ir.Value | None:
-    """Since opset 12 a third operand says whether it is training; without one it is not."""
+    """Since opset 12 a third operand enables training."""
     training = node.inputs[2] if len(node.inputs) > 2 else None
     return node.inputs[0] if training is None or number(training) == 0 else None
 
@@ -63,12 +66,12 @@ def _transpose(node: ir.Node) -> ir.Value | None:
     return node.inputs[0] if perm and perm == sorted(perm) else None
 
 
-def _of_same_shape(node: ir.Node) -> ir.Value | None:
+def _operand_of_same_shape(node: ir.Node) -> ir.Value | None:
     return node.inputs[0] if same_shape(node.inputs[0], node.outputs[0]) else None
 
 
 def _slice(node: ir.Node) -> ir.Value | None:
-    """All elements in their order."""
+    """Return the operand of a Slice of all elements in their order."""
     source = node.inputs[0]
     if source is None or "starts" in node.attributes or len(node.inputs) < 3:
         return None  # before opset 10
@@ -100,7 +103,7 @@ def _tile(node: ir.Node) -> ir.Value | None:
 
 
 def _concat(node: ir.Node) -> ir.Value | None:
-    """Of one operand; operands without elements are left out before."""
+    """Drop empty operands, and return the operand if one is left."""
     axis = node.attributes.get_int("axis")
     kept = [value for value in node.inputs if not _is_empty(value, axis)]
     if len(kept) == 1:
@@ -126,7 +129,7 @@ def _split(node: ir.Node) -> ir.Value | None:
 
 
 def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value | None]:
-    """Of a binary operator: the other operand, where one is all `element` and does not make the result larger."""
+    """Return a rule for a binary operator: the operand beside one that is all `element` and keeps the shape."""
 
     def same(node: ir.Node) -> ir.Value | None:
         first, second = node.inputs
@@ -148,7 +151,7 @@ def _neutral(element: float, *, commutes: bool) -> Callable[[ir.Node], ir.Value 
 
 
 def _pool(node: ir.Node) -> ir.Value | None:
-    """Over windows of one element each."""
+    """Return the operand of a pooling over windows of one element."""
     if is_op(node, "GlobalAveragePool", "GlobalMaxPool"):
         dims = static_tail(node.inputs[0])
         return node.inputs[0] if dims is not None and all(dim == 1 for dim in dims) else None
@@ -160,17 +163,14 @@ def _pool(node: ir.Node) -> ir.Value | None:
 
 
 def static_tail(value: ir.Value | None) -> list[int] | None:
-    """The sizes behind batch and channels, where they are numbers."""
-    if value is None or value.shape is None or len(value.shape) < 3:
-        return None
-    tail = dims_of(value)[2:]
-    return (
-        [dim for dim in tail if isinstance(dim, int)] if all(isinstance(dim, int) for dim in tail) else None
-    )
+    """Return the sizes behind batch and channels if they are numbers."""
+    tail = (known_dims(value) or ())[2:]
+    sizes = [dim for dim in tail if isinstance(dim, int)]
+    return sizes if sizes and len(sizes) == len(tail) else None
 
 
 def _reduce(node: ir.Node) -> ir.Value | None:
-    """Over axes of one element each, which stay."""
+    """Return the operand of a reduction over axes of size 1 with keepdims."""
     source, axes = node.inputs[0], axes_of(node)
     if source is None or source.shape is None or not axes or not node.attributes.get_int("keepdims", 1):
         return None
@@ -179,7 +179,7 @@ def _reduce(node: ir.Node) -> ir.Value | None:
 
 
 def _resize(node: ir.Node) -> ir.Value | None:
-    """By scales of 1, or to the same sizes where these are given: scales near 1 would read between elements."""
+    """Return the operand of a Resize by scales of 1 or to the same sizes; scales near 1 read between elements."""
     if node.attributes.get_string("coordinate_transformation_mode", "half_pixel").startswith("tf_"):
         return None
     source, scales = node.inputs[0], array(node.inputs[2]) if len(node.inputs) > 2 else None
@@ -199,15 +199,15 @@ def _clip(node: ir.Node) -> ir.Value | None:
     return None if bounded else node.inputs[0]
 
 
-# Operator to what finds the operand that a node gives back, if it does.
+# Operator -> function that finds the operand that a node returns, if it does.
 _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
-    "Identity": _first,
+    "Identity": _operand,
     "Dropout": _dropout,
     "Cast": _cast,
     "Transpose": _transpose,
-    "Reshape": _of_same_shape,
-    "Flatten": _of_same_shape,
-    "Expand": _of_same_shape,
+    "Reshape": _operand_of_same_shape,
+    "Flatten": _operand_of_same_shape,
+    "Expand": _operand_of_same_shape,
     "Slice": _slice,
     "Pad": _pad,
     "Tile": _tile,
@@ -227,3 +227,22 @@ _SAME: dict[str, Callable[[ir.Node], ir.Value | None]] = {
     "Div": _neutral(1, commutes=False),
     "Pow": _neutral(1, commutes=False),
 }
+
+
+_RECURRENT = ("GRU", "LSTM", "RNN")
+# B, the initial states and an LSTM's peepholes; the default is 0.
+_OPTIONAL = (3, 5, 6, 7)
+
+
+@simplification("drop-zero-states")
+def drop_zero_states(editor: ModelEditor) -> int:
+    """Drop initial states, biases and peepholes of recurrent layers that are 0, which is the default."""
+    dropped = 0
+    for node in editor.nodes(*_RECURRENT):
+        for index in _OPTIONAL:
+            if index < len(node.inputs) and zeros(node.inputs[index]):
+                node.replace_input_with(index, None)
+                dropped += 1
+        while node.inputs and node.inputs[-1] is None:
+            node.resize_inputs(len(node.inputs) - 1)
+    return dropped

@@ -1,4 +1,4 @@
-"""What only scales, shifts or pads, made part of the product before or behind it.
+"""Scales, shifts and pads folded into the product before or behind them.
 
 A product is Conv, ConvTranspose, Gemm or MatMul with constants of its own. Sums are taken in float64 and rounded once.
 """
@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnxport.core.arrays import Array
 from onnxport.optimizers.simplification.graph import (
     LARGE,
-    Scene,
+    ModelEditor,
     array,
     integers,
     only_use,
@@ -31,18 +31,18 @@ _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _AFFINE = ("Add", "BatchNormalization", "Div", "Mul", "Neg", "Sub")
 
 
-@simplification(
-    "fold-into-products",
-    "Makes BatchNormalization, and Add, Sub, Mul, Div and Neg by a number or one a channel, part of the weight and "
-    "bias of the Conv, ConvTranspose or Gemm before them.",
-    keeps="Weights that are quantized, above 256 MiB, or above 64 KiB and read by others as well; a product that "
-    "others read as well; types other than float32 and float64.",
-)
-def fold_into_products(scene: Scene) -> int:
-    return sum(_fold(scene, node) for node in scene.nodes(*_AFFINE))
+@simplification("fold-into-products")
+def fold_into_products(editor: ModelEditor) -> int:
+    """Fold BatchNormalization, and Add, Sub, Mul, Div and Neg by one number or one per channel, into weight and
+    bias of the Conv, ConvTranspose or Gemm before them.
+
+    Keeps: Weights that are quantized, above 256 MiB, or above 64 KiB with other readers; a product with other
+    readers; types other than float32 and float64.
+    """
+    return sum(_fold(editor, node) for node in editor.nodes(*_AFFINE))
 
 
-def _fold(scene: Scene, node: ir.Node) -> int:
+def _fold(editor: ModelEditor, node: ir.Node) -> int:
     data = _data(node)
     product = producer(data, "Conv", "ConvTranspose", "Gemm")
     if data is None or product is None or not only_use(data):
@@ -59,11 +59,11 @@ def _fold(scene: Scene, node: ir.Node) -> int:
     scale, shift = affine
     inputs = [product.inputs[0], product.inputs[1]]
     if not np.all(scale == 1):
-        scaled = _scaled(weight.astype(np.float64), scale, axis, groups)
-        inputs[1] = scene.constant(node, scaled.astype(weight.dtype), _name(product, 1))
+        scaled = _scale_weight(weight.astype(np.float64), scale, axis, groups)
+        inputs[1] = editor.constant(node, scaled.astype(weight.dtype), _name(product, 1))
     moved = bias * scale + shift
     if np.any(moved):
-        inputs.append(scene.constant(node, moved.astype(weight.dtype), _name(product, 2)))
+        inputs.append(editor.constant(node, moved.astype(weight.dtype), _name(product, 2)))
     attributes = {
         name: each for name, each in product.attributes.items() if name != "beta"
     }  # of no bias until now
@@ -76,13 +76,13 @@ def _name(product: ir.Node, index: int) -> str:
 
 
 def _channel_axis(product: ir.Node) -> int:
-    """The axis of the weight along which the result's channels lie."""
+    """Return the weight's axis that holds the result's channels."""
     if product.op_type == "Gemm":
         return 0 if product.attributes.get_int("transB", 0) else 1
     return 1 if product.op_type == "ConvTranspose" else 0
 
 
-def _scaled(weight: Array, scale: Array, axis: int, groups: int) -> Array:
+def _scale_weight(weight: Array, scale: Array, axis: int, groups: int) -> Array:
     if groups == 1:
         return weight * scale.reshape([-1 if each == axis else 1 for each in range(weight.ndim)])
     apart = weight.reshape(groups, -1, *weight.shape[1:])  # (group, its inputs, its channels, kernel)
@@ -90,7 +90,7 @@ def _scaled(weight: Array, scale: Array, axis: int, groups: int) -> Array:
 
 
 def _constants(product: ir.Node) -> tuple[Array | None, Array | None]:
-    """The weight, and the bias in float64 with a number for each channel."""
+    """Return the weight, and the bias as float64 with one number per channel."""
     given = product.inputs[1]
     if given is None or given.const_value is None or given.const_value.nbytes > _LARGEST:
         return None, None
@@ -116,7 +116,7 @@ def _constants(product: ir.Node) -> tuple[Array | None, Array | None]:
 
 
 def _data(node: ir.Node) -> ir.Value | None:
-    """What a node scales or shifts by constants."""
+    """Return the operand that a node scales or shifts by constants."""
     if node.op_type == "Neg":
         return node.inputs[0]
     if node.op_type == "BatchNormalization":
@@ -131,7 +131,7 @@ def _data(node: ir.Node) -> ir.Value | None:
 
 
 def _affine(node: ir.Node, data: ir.Value, channels: int, axis: int) -> tuple[Array, Array] | None:
-    """By what a node multiplies and what it adds, shape (channels,), float64; None where that is not by channel.
+    """Return a node's factors and shifts, each float64 of shape (channels,); None if they are not per channel.
 
     Args:
         axis: the data's axis of channels.
@@ -162,14 +162,14 @@ _PARTS: dict[str, Callable[[Array, Array, Array], tuple[Array, Array]]] = {
 }
 
 
-@simplification(
-    "fold-pads",
-    "Makes a Pad with zeros part of the Conv behind it.",
-    keeps="Pads of batch or channels, of other values, negative ones, and a Conv with auto_pad.",
-)
-def fold_pads(scene: Scene) -> int:
+@simplification("fold-pads")
+def fold_pads(editor: ModelEditor) -> int:
+    """Fold a Pad with zeros into the Conv behind it.
+
+    Keeps: Pads of batch or channels, with other values or negative, and a Conv with auto_pad.
+    """
     folded = 0
-    for node in scene.nodes("Conv"):
+    for node in editor.nodes("Conv"):
         pad = producer(node.inputs[0], "Pad")
         if pad is None or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
             continue
@@ -189,7 +189,7 @@ def fold_pads(scene: Scene) -> int:
 
 
 def _zeros_around(pad: ir.Node) -> list[int] | None:
-    """How many zeros a Pad puts before and behind each axis; None where it puts others."""
+    """Return how many zeros a Pad adds before and behind each axis; None if it adds others."""
     if pad.attributes.get_string("mode", "constant") != "constant":
         return None
     if "pads" in pad.attributes:  # before opset 11
@@ -205,14 +205,14 @@ def _zeros_around(pad: ir.Node) -> list[int] | None:
     return integers(pad.inputs[1])
 
 
-@simplification(
-    "fuse-gemm",
-    "Makes one Gemm of a MatMul of two matrices and the Add of a bias.",
-    keeps="Products of more than two dimensions, of other types than floats, and of what was quantized.",
-)
-def fuse_gemm(scene: Scene) -> int:
+@simplification("fuse-gemm")
+def fuse_gemm(editor: ModelEditor) -> int:
+    """Replace a MatMul of two matrices and the Add of a bias by one Gemm.
+
+    Keeps: Products of more than two dimensions, of types other than floats, and of quantized values.
+    """
     fused = 0
-    for node in scene.nodes("Add"):
+    for node in editor.nodes("Add"):
         for product, bias in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
             matmul = producer(product, "MatMul")
             if matmul is None or not only_use(product) or not _takes_bias(matmul, bias):
@@ -223,7 +223,7 @@ def fuse_gemm(scene: Scene) -> int:
 
 
 def _takes_bias(matmul: ir.Node, bias: ir.Value | None) -> bool:
-    """Whether a Gemm can add it: two matrices, and one row or number for the whole result, known to be no larger."""
+    """Return whether a Gemm can add the bias: two matrices, and one row or number, known to be no larger."""
     matrices = all(rank_of(value) == 2 for value in matmul.inputs)
     columns = static(matmul.inputs[1])
     dims = static(bias)

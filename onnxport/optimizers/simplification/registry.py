@@ -1,46 +1,32 @@
-"""The passes of simplification by name: each says in one sentence what it does and what it leaves alone.
+"""The passes of simplification by name; which run, and in which order, is data: passes.yaml.
 
-A pass changes the scene's model in place and returns how often it did; nothing it does may change what the model
-computes, its inputs or its outputs. Which run, and in which order, is data: passes.yaml.
+A pass changes the editor's model in place and returns how often it did. It may not change what the model computes, its
+inputs or its outputs. Its docstring says its rules, and in a last paragraph "Keeps: ..." what it leaves alone.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from onnxport.optimizers.simplification.graph import Scene
+from onnxport.optimizers.passes import Pass
+from onnxport.optimizers.simplification.graph import ModelEditor
 
-Run = Callable[[Scene], int]
+Run = Callable[[ModelEditor], int]
 
-
-@dataclass(frozen=True)
-class Pass:
-    """One rewriting.
-
-    Attributes:
-        says: what it does, for `docs/optimize.md` and for whoever edits a list.
-        keeps: what it leaves alone, and why.
-        required: the others rely on its form: it runs before them and before shapes are inferred, and is never skipped.
-    """
-
-    name: str
-    says: str
-    keeps: str
-    run: Run
-    required: bool = False
+PASSES: dict[str, Pass[ModelEditor]] = {}
 
 
-PASSES: dict[str, Pass] = {}
-
-
-def simplification(name: str, says: str, *, keeps: str = "", required: bool = False) -> Callable[[Run], Run]:
-    """Registers the decorated function as the pass `name`."""
+def simplification(name: str, *, first: bool = False) -> Callable[[Run], Run]:
+    """Register the decorated function as the pass `name`; see passes.Pass for `first`."""
 
     def register(run: Run) -> Run:
         if name in PASSES:
             raise ValueError(f"there is a pass {name} already: {PASSES[name].run}")
-        PASSES[name] = Pass(name, says, keeps, run, required)
+        rules, _, keeps = (
+            " ".join(part.split()) for part in (inspect.getdoc(run) or "").partition("Keeps: ")
+        )
+        PASSES[name] = Pass(name, run, rules, keeps, first)
         return run
 
     return register

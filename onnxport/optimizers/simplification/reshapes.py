@@ -1,4 +1,4 @@
-"""What moves no element: Reshape, Flatten, Squeeze and Unsqueeze are one operator with several spellings."""
+"""Reshape, Flatten, Squeeze and Unsqueeze, which are one operator in several spellings."""
 
 from __future__ import annotations
 
@@ -10,31 +10,39 @@ import onnx_ir as ir
 from onnxport.formats.artifact import Dim
 from onnxport.formats.model import dims_of
 from onnxport.optimizers.shape_arithmetic import Dimensions
-from onnxport.optimizers.simplification.graph import Scene, bypass, integers, producer, rewrite, same_shape
+from onnxport.optimizers.simplification.graph import (
+    ModelEditor,
+    bypass,
+    integers,
+    known_dims,
+    producer,
+    rewrite,
+    same_shape,
+)
 from onnxport.optimizers.simplification.registry import simplification
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
-@simplification(
-    "settle-shape-arithmetic",
-    "Gives a Reshape constant sizes (0 and -1 for open ones) where the shapes tell them, so that the nodes that "
-    "computed them go; Slice of Shape becomes Shape of a part.",
-    keeps="A Reshape with two open sizes that are not its operand's own.",
-)
-def settle_shape_arithmetic(scene: Scene) -> int:
-    settled = 0
-    for graph in scene.graphs():
+@simplification("settle-shape-arithmetic")
+def settle_shape_arithmetic(editor: ModelEditor) -> int:
+    """Give a Reshape constant sizes (0 and -1 for open ones) where the shapes determine them, so that the nodes
+    that compute them can go; replace Slice of Shape by Shape with start and end.
+
+    Keeps: A Reshape with two open sizes that are not its operand's own.
+    """
+    fixed = 0
+    for graph in editor.graphs():
         known = Dimensions(graph)
         for node in list(graph):
             if node.domain == "" and node.op_type == "Reshape" and len(node.inputs) == 2:
-                settled += _settle(scene, node, known)
+                fixed += _fix_target(editor, node, known)
             elif node.domain == "" and node.op_type == "Slice":
-                settled += _part_of_shape(scene, node)
-    return settled
+                fixed += _part_of_shape(editor, node)
+    return fixed
 
 
-def _settle(scene: Scene, node: ir.Node, known: Dimensions) -> int:
+def _fix_target(editor: ModelEditor, node: ir.Node, known: Dimensions) -> int:
     source, target = node.inputs
     if source is None or target is None or target.const_value is not None:
         return 0
@@ -47,14 +55,14 @@ def _settle(scene: Scene, node: ir.Node, known: Dimensions) -> int:
         wanted = target_for(source, dims_of(node.outputs[0]))
     if wanted is None:
         return 0
-    return rewrite(node, "Reshape", [source, _sizes(scene, node, wanted)])
+    return rewrite(node, "Reshape", [source, _sizes(editor, node, wanted)])
 
 
 def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -> list[int] | None:
-    """A Reshape's constant target for these dimensions; None where two are open.
+    """Return a Reshape's constant target for these dimensions; None where two are open.
 
     Args:
-        copies: whether `dims` are a target already, in which 0 and -1 mean what they mean there.
+        copies: `dims` are a target already, in which 0 copies and -1 takes the rest.
     """
     own = dims_of(source) if source.shape is not None else ()
     target: list[int] = []
@@ -72,13 +80,13 @@ def target_for(source: ir.Value, dims: Sequence[Dim], *, copies: bool = False) -
     return target if target.count(-1) <= 1 else None
 
 
-def _sizes(scene: Scene, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
-    return scene.constant(node, np.array(sizes, np.int64), f"{node.outputs[0].name}.shape")
+def _sizes(editor: ModelEditor, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
+    return editor.constant(node, np.array(sizes, np.int64), f"{node.outputs[0].name}.shape")
 
 
-def _part_of_shape(scene: Scene, node: ir.Node) -> int:
-    """Slice of Shape: since opset 15 Shape takes a start and an end itself."""
-    shape = producer(node.inputs[0], "Shape") if scene.opset >= 15 and len(node.inputs) > 2 else None
+def _part_of_shape(editor: ModelEditor, node: ir.Node) -> int:
+    """Replace Slice of Shape: since opset 15 Shape has start and end."""
+    shape = producer(node.inputs[0], "Shape") if editor.opset >= 15 and len(node.inputs) > 2 else None
     if shape is None or "start" in shape.attributes or "end" in shape.attributes:
         return 0
     starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
@@ -89,17 +97,17 @@ def _part_of_shape(scene: Scene, node: ir.Node) -> int:
     return rewrite(node, "Shape", [shape.inputs[0]], part)
 
 
-@simplification(
-    "merge-reshapes",
-    "Makes one Reshape of several Reshape, Flatten, Squeeze and Unsqueeze in a row, or none; a Transpose that moves "
-    "only axes of one element counts as one.",
-    keeps="What would need two open sizes.",
-)
-def merge_reshapes(scene: Scene) -> int:
-    return sum(_merge(scene, node) for node in scene.nodes(*VIEWS, "Transpose"))
+@simplification("merge-reshapes")
+def merge_reshapes(editor: ModelEditor) -> int:
+    """Replace a chain of Reshape, Flatten, Squeeze and Unsqueeze by one Reshape, or by none; a Transpose that
+    moves only axes of size 1 counts as one.
+
+    Keeps: A chain that would need two open sizes.
+    """
+    return sum(_merge(editor, node) for node in editor.nodes(*VIEWS, "Transpose"))
 
 
-def _merge(scene: Scene, node: ir.Node) -> int:
+def _merge(editor: ModelEditor, node: ir.Node) -> int:
     before = _view(producer(node.inputs[0], *VIEWS, "Transpose"))
     if before is None or _view(node) is None:
         return 0
@@ -108,17 +116,17 @@ def _merge(scene: Scene, node: ir.Node) -> int:
         return 0
     if same_shape(source, result):
         return bypass(node, source)
-    target = _given(node) or (None if result.shape is None else target_for(source, dims_of(result)))
+    target = _own_target(node) or (None if result.shape is None else target_for(source, dims_of(result)))
     if target is None:
         return 0
-    return rewrite(node, "Reshape", [source, _sizes(scene, node, target)])
+    return rewrite(node, "Reshape", [source, _sizes(editor, node, target)])
 
 
 def _view(node: ir.Node | None) -> ir.Node | None:
-    """The node, if it moves no element."""
+    """Return the node if it moves no element."""
     if node is None or node.op_type != "Transpose":
         return node
-    dims = static_or_open(node.inputs[0])
+    dims = known_dims(node.inputs[0])
     perm = list(node.attributes.get_ints("perm", ()))
     if dims is None or not perm:
         return None
@@ -126,12 +134,8 @@ def _view(node: ir.Node | None) -> ir.Node | None:
     return node if moved == sorted(moved) else None
 
 
-def static_or_open(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    return None if value is None or value.shape is None else dims_of(value)
-
-
-def _given(node: ir.Node) -> list[int] | None:
-    """The target of a Reshape that copies nothing of what stood before it."""
+def _own_target(node: ir.Node) -> list[int] | None:
+    """Return the target of a Reshape that copies no dimension of its operand."""
     if node.op_type != "Reshape" or len(node.inputs) < 2:
         return None
     target = integers(node.inputs[1])

@@ -1,7 +1,7 @@
-"""One number by which a tensor is scaled, made part of a weight near by.
+"""Scales by one number folded into a weight near by.
 
-Between the two may lie what any scale passes through: views, Transpose, another Mul, and the Add of a constant, which
-is scaled too. A weight of fewer bits that is written out as Mul(Cast(integers), scales) takes it into its scales.
+Between the two may lie views, Transpose, another Mul, and the Add of a constant, which is scaled too. A weight
+written out as Mul(Cast(integers), scales) takes the factor into its scales.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxport.optimizers.simplification.graph import (
     LARGE,
-    Scene,
+    ModelEditor,
     array,
     bypass,
     is_op,
@@ -24,26 +24,26 @@ from onnxport.optimizers.simplification.graph import (
 from onnxport.optimizers.simplification.registry import simplification
 
 _LARGEST = 256 * 2**20  # bytes
-_PASSED = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_TRANSPARENT = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 _STEPS = 6
 Change = Callable[[], None]
 
 
-@simplification(
-    "fold-scales",
-    "Makes a Mul or Div by one number part of the weight of the MatMul, Gemm or Conv before or behind it, through "
-    "views, Transpose, Mul and the Add of a constant.",
-    keeps="A path or a weight that others read as well, quantized weights, and types other than float32 and float64.",
-)
-def fold_scales(scene: Scene) -> int:
-    return sum(_fold(scene, node) for node in scene.nodes("Mul", "Div"))
+@simplification("fold-scales")
+def fold_scales(editor: ModelEditor) -> int:
+    """Fold a Mul or Div by one number into the weight of the MatMul, Gemm or Conv before or behind it, through
+    views, Transpose, Mul and the Add of a constant.
+
+    Keeps: A path or a weight with other readers, quantized weights, and types other than float32 and float64.
+    """
+    return sum(_fold(editor, node) for node in editor.nodes("Mul", "Div"))
 
 
-def _fold(scene: Scene, node: ir.Node) -> int:
-    data, factor = _scaled(node)
+def _fold(editor: ModelEditor, node: ir.Node) -> int:
+    data, factor = _split_scale(node)
     if data is None or factor is None or not np.isfinite(factor) or factor in (0, 1):
         return 0
-    changes = _upward(scene, data, factor) or _downward(scene, node.outputs[0], factor)
+    changes = _upward(editor, data, factor) or _downward(editor, node.outputs[0], factor)
     if changes is None or not bypass(node, data):
         return 0
     for change in changes:
@@ -51,8 +51,8 @@ def _fold(scene: Scene, node: ir.Node) -> int:
     return 1
 
 
-def _scaled(node: ir.Node) -> tuple[ir.Value | None, float | None]:
-    """What a node scales by a number, and the number."""
+def _split_scale(node: ir.Node) -> tuple[ir.Value | None, float | None]:
+    """Return the operand and the factor of a Mul or Div by one number."""
     first, second = node.inputs
     if node.outputs[0].dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return None, None
@@ -67,24 +67,24 @@ def _scaled(node: ir.Node) -> tuple[ir.Value | None, float | None]:
     return data, factor
 
 
-def _upward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None:
-    """The changes that scale a value by scaling the weight of the product that it comes from."""
+def _upward(editor: ModelEditor, value: ir.Value, factor: float) -> list[Change] | None:
+    """Return the changes that scale the weight of the product behind which the value lies."""
     changes: list[Change] = []
     current: ir.Value | None = value
     for _ in range(_STEPS):
         node = producer(current)
         if node is None or not only_use(current):
             return None
-        if node.op_type in _PASSED:
+        if node.op_type in _TRANSPARENT:
             current = node.inputs[0]
         elif node.op_type == "Add":
             constants = [index for index, each in enumerate(node.inputs) if array(each) is not None]
             if len(constants) != 1:
                 return None
-            changes.append(_scale_constant(scene, node, constants[0], factor))
+            changes.append(_scale_constant(editor, node, constants[0], factor))
             current = node.inputs[1 - constants[0]]
         elif node.op_type in ("Conv", "Gemm", "MatMul"):
-            found = _weight(scene, node, factor)
+            found = _weight(editor, node, factor)
             if found is None or len(node.inputs) > 2:
                 return None  # a bias of its own: fold-into-products knows how
             return [*changes, found]
@@ -93,29 +93,29 @@ def _upward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None
     return None
 
 
-def _downward(scene: Scene, value: ir.Value, factor: float) -> list[Change] | None:
-    """The changes that scale what a value is multiplied with instead."""
+def _downward(editor: ModelEditor, value: ir.Value, factor: float) -> list[Change] | None:
+    """Return the changes that scale the weight of the product that reads the value."""
     for _ in range(_STEPS):
         if not only_use(value):
             return None
         ((node, index),) = value.uses()
         if is_op(node, "Conv", "Gemm", "MatMul") and index == 0:
-            change = _weight(scene, node, factor)
+            change = _weight(editor, node, factor)
             return None if change is None else [change]
-        if not is_op(node, *_PASSED, "Mul") or (index and node.op_type != "Mul"):
+        if not is_op(node, *_TRANSPARENT, "Mul") or (index and node.op_type != "Mul"):
             return None
         value = node.outputs[0]
     return None
 
 
-def _weight(scene: Scene, product: ir.Node, factor: float) -> Change | None:
-    """What scales the weight of a product; None where it is no constant of its own."""
+def _weight(editor: ModelEditor, product: ir.Node, factor: float) -> Change | None:
+    """Return the change that scales a product's weight; None if that is no constant of its own."""
     weight = product.inputs[1]
     decoded = producer(weight, "Mul")
     if decoded is not None and only_use(weight):
         for index, each in enumerate(decoded.inputs):
             if array(each) is not None and producer(decoded.inputs[1 - index], "Cast") is not None:
-                return _scale_constant(scene, decoded, index, factor)
+                return _scale_constant(editor, decoded, index, factor)
         return None
     if weight is None or weight.const_value is None or weight.const_value.nbytes > _LARGEST:
         return None
@@ -123,16 +123,16 @@ def _weight(scene: Scene, product: ir.Node, factor: float) -> Change | None:
         return None
     if len(weight.uses()) > 1 and weight.const_value.nbytes > LARGE:
         return None
-    return _scale_constant(scene, product, 1, factor)
+    return _scale_constant(editor, product, 1, factor)
 
 
-def _scale_constant(scene: Scene, node: ir.Node, index: int, factor: float) -> Change:
+def _scale_constant(editor: ModelEditor, node: ir.Node, index: int, factor: float) -> Change:
     def change() -> None:
         old = node.inputs[index]
         values = array(old)
         assert old is not None
         assert values is not None
         scaled = (values.astype(np.float64) * factor).astype(values.dtype)
-        node.replace_input_with(index, scene.constant(node, scaled, f"{old.name}.scaled"))
+        node.replace_input_with(index, editor.constant(node, scaled, f"{old.name}.scaled"))
 
     return change

@@ -1,4 +1,4 @@
-"""Slices and what joins them."""
+"""Chains of Slice and Concat."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.optimizers.simplification.graph import Scene, integers, only_use, producer, rank_of, rewrite
+from onnxport.optimizers.simplification.graph import (
+    ModelEditor,
+    integers,
+    only_use,
+    producer,
+    rank_of,
+    rewrite,
+)
 from onnxport.optimizers.simplification.registry import simplification
 
 
-@simplification(
-    "merge-slices",
-    "Makes one Slice of two in a row along different axes, and one Concat of two along the same.",
-    keeps="Starts, ends and axes that are computed, and a Slice or Concat that others read as well.",
-)
-def merge_slices(scene: Scene) -> int:
-    return sum(_merge(scene, node) for node in scene.nodes("Slice")) + sum(
-        _join(node) for node in scene.nodes("Concat")
+@simplification("merge-slices")
+def merge_slices(editor: ModelEditor) -> int:
+    """Replace two Slices along different axes by one, and two Concats along one axis by one.
+
+    Keeps: Computed starts, ends and axes, and a Slice or Concat with other readers.
+    """
+    return sum(_merge(editor, node) for node in editor.nodes("Slice")) + sum(
+        _merge_concats(node) for node in editor.nodes("Concat")
     )
 
 
-def _merge(scene: Scene, node: ir.Node) -> int:
+def _merge(editor: ModelEditor, node: ir.Node) -> int:
     before = producer(node.inputs[0], "Slice")
     if before is None or not only_use(node.inputs[0]):
         return 0
@@ -39,14 +46,14 @@ def _merge(scene: Scene, node: ir.Node) -> int:
     ]
     names = ("starts", "ends", "axes", "steps")
     operands = [
-        scene.constant(node, np.array(column, np.int64), f"{node.outputs[0].name}.{name}")
+        editor.constant(node, np.array(column, np.int64), f"{node.outputs[0].name}.{name}")
         for name, column in zip(names, columns, strict=True)
     ]
     return rewrite(node, "Slice", [before.inputs[0], *operands])
 
 
 def _cut(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
-    """By axis: start, end, step."""
+    """Return start, end and step by axis."""
     rank = rank_of(node.inputs[0])
     if rank is None or len(node.inputs) < 3:
         return None  # attributes, before opset 10
@@ -63,8 +70,8 @@ def _cut(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
     return {axis: cut for axis, *cut in zip(axes, starts, ends, steps, strict=True)}  # type: ignore[misc]
 
 
-def _join(node: ir.Node) -> int:
-    """Concat of a Concat along the same axis."""
+def _merge_concats(node: ir.Node) -> int:
+    """Merge a Concat of Concats along the same axis."""
     axis, rank = node.attributes.get_int("axis"), rank_of(node.outputs[0])
     operands: list[ir.Value | None] = []
     for value in node.inputs:

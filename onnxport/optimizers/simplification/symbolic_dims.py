@@ -1,8 +1,7 @@
-"""Open dimensions that shape inference calls unknown, and that are an input's by another name.
+"""Open dimensions that shape inference calls unknown but that equal an input's dimension.
 
-ONNX's inference makes up a symbol (unk__7) wherever it cannot tell. Some of these follow from others: a Slice keeps the
-axes that it does not cut, a Range to N has N elements, and of two sizes that broadcast one is 1 or both are the same.
-Each symbol stands for one size in the whole graph, so what it turns out to be is put in its place everywhere.
+ONNX's inference makes up a symbol (unk__7) for an unknown size. Some follow from others: a Slice keeps the axes
+that it does not cut, a Range to N has N elements, of two sizes that broadcast one is 1 or both are equal.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from onnxport.formats.artifact import Dim
-from onnxport.formats.model import Model, dims_of
+from onnxport.formats.model import Model
 from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
-from onnxport.optimizers.simplification.graph import axes_of, is_op, number, rank_of
+from onnxport.optimizers.simplification.graph import axes_of, is_op, known_dims, number, rank_of
 
 _MADE_UP = "unk__"
-# The size of what is cut off behind at a symbol: of 512 elements, those before N.
+# The size of a slice up to a symbol: of 512 elements, those before N.
 _AT_MOST = "min({},{})"
 _ROUNDS = 4
 _BROADCASTS = frozenset(
@@ -27,26 +26,26 @@ _BROADCASTS = frozenset(
 
 
 def name_open_dimensions(model: Model) -> None:
-    """Replaces symbols that inference made up by what they are, where that can be told."""
-    own = {dim for value in model.graph.inputs for dim in _dims(value) or () if isinstance(dim, str)}
+    """Replace symbols that inference made up by the dimension they equal, where that follows."""
+    own = {dim for value in model.graph.inputs for dim in known_dims(value) or () if isinstance(dim, str)}
     for _ in range(_ROUNDS):
         found: dict[str, Dim] = {}
         for graph in model.ir.graphs():
-            _look(graph, found, own)
+            _find_sizes(graph, found, own)
         if not found:
             return
-        _put(model, found)
+        _replace_symbols(model, found)
 
 
-def _look(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
+def _find_sizes(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
     known = Dimensions(graph)
     for node in graph:
-        if not is_op(node) or not any(_is_made_up(dim, own) for dim in _dims(node.outputs[0]) or ()):
+        if not is_op(node) or not any(_is_made_up(dim, own) for dim in known_dims(node.outputs[0]) or ()):
             continue
-        dims, says = _dims(node.outputs[0]), _says(node, known)
-        if dims is None or says is None or len(dims) != len(says):
+        dims, inferred = known_dims(node.outputs[0]), _infer_dims(node, known)
+        if dims is None or inferred is None or len(dims) != len(inferred):
             continue
-        for old, new in zip(dims, says, strict=True):
+        for old, new in zip(dims, inferred, strict=True):
             new = found.get(new, new) if isinstance(new, str) else new
             if (
                 isinstance(old, str)
@@ -57,20 +56,20 @@ def _look(graph: ir.Graph, found: dict[str, Dim], own: set[str]) -> None:
                 found[old] = new
 
 
-def _says(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
-    """The dimensions of a node's result as far as these rules tell."""
+def _infer_dims(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
+    """Return the dimensions of a node's result as far as the rules of this module determine them."""
     if node.op_type in TARGETED:
         return known.result_shape(node)
     if node.op_type == "Slice":
-        return _sliced(node, known)
+        return _sliced_dims(node, known)
     if node.op_type == "Range":
         first, step = number(node.inputs[0]), number(node.inputs[2])
         end = None if node.inputs[1] is None else known.elements(node.inputs[1])
         return [end.item()] if first == 0 and step == 1 and end is not None and end.size == 1 else None
     if node.op_type == "MatMul":
-        return _multiplied(*(_dims(value) for value in node.inputs))
+        return _product_dims(*(known_dims(value) for value in node.inputs))
     if node.op_type in _BROADCASTS:
-        operands = [_dims(value) for value in node.inputs]
+        operands = [known_dims(value) for value in node.inputs]
         return (
             None
             if any(dims is None for dims in operands)
@@ -79,9 +78,9 @@ def _says(node: ir.Node, known: Dimensions) -> Sequence[Dim] | None:
     return None
 
 
-def _sliced(node: ir.Node, known: Dimensions) -> list[Dim] | None:
-    """The axes that are not cut, and one that is cut behind at a symbol."""
-    source, rank = _dims(node.inputs[0]), rank_of(node.inputs[0])
+def _sliced_dims(node: ir.Node, known: Dimensions) -> list[Dim] | None:
+    """Return dimensions for axes that are not cut, and for one that is cut behind at a symbol."""
+    source, rank = known_dims(node.inputs[0]), rank_of(node.inputs[0])
     axes = axes_of(node, 3)
     if source is None or rank is None or axes is None or len(node.inputs) < 3:
         return None
@@ -97,7 +96,7 @@ def _sliced(node: ir.Node, known: Dimensions) -> list[Dim] | None:
     return result
 
 
-def _multiplied(left: tuple[Dim, ...] | None, right: tuple[Dim, ...] | None) -> list[Dim] | None:
+def _product_dims(left: tuple[Dim, ...] | None, right: tuple[Dim, ...] | None) -> list[Dim] | None:
     if left is None or right is None or len(left) < 3 or len(right) < 3:
         return None
     return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
@@ -111,21 +110,17 @@ def _broadcast(operands: Sequence[Sequence[Dim]]) -> Iterator[Dim]:
             yield 1
             continue
         for symbol in [each for each in sizes if isinstance(each, str)]:
-            # Where N and min(512, N) fit each other, they are the same; so are N and 1.
+            # If N and min(512, N) broadcast, they are equal; so are N and 1.
             sizes -= {each for each in sizes if isinstance(each, str) and each.endswith(f",{symbol})")}
         yield next(iter(sizes)) if len(sizes) == 1 else None
 
 
-def _put(model: Model, found: dict[str, Dim]) -> None:
+def _replace_symbols(model: Model, found: dict[str, Dim]) -> None:
     for graph in model.ir.graphs():
         for value in (value for node in graph for value in node.outputs):
-            dims = _dims(value)
+            dims = known_dims(value)
             if dims is not None and any(isinstance(dim, str) and dim in found for dim in dims):
                 value.shape = ir.Shape([found.get(dim, dim) if isinstance(dim, str) else dim for dim in dims])
-
-
-def _dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    return None if value is None or value.shape is None else dims_of(value)
 
 
 def _is_made_up(dim: Dim, own: set[str]) -> bool:

@@ -1,12 +1,18 @@
-"""Transposes: several in a row are one, and a product takes one in."""
+"""Chains of Transpose, and a Transpose absorbed by Gemm."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxport.formats.artifact import Dim
-from onnxport.formats.model import dims_of
-from onnxport.optimizers.simplification.graph import Scene, bypass, only_use, producer, rank_of, rewrite
+from onnxport.optimizers.simplification.graph import (
+    ModelEditor,
+    bypass,
+    known_dims,
+    only_use,
+    producer,
+    rank_of,
+    rewrite,
+)
 from onnxport.optimizers.simplification.registry import simplification
 
 # Elementwise operators of one operand: they compute the same in any order of axes.
@@ -18,25 +24,25 @@ UNARY = frozenset(
 )
 
 
-@simplification(
-    "merge-transposes",
-    "Makes one Transpose of several in a row, or none, elementwise operators between them or not, and of one between "
-    "two Reshapes that join axes and part them again; Gemm takes one in.",
-    keeps="A Transpose that others read as well.",
-)
-def merge_transposes(scene: Scene) -> int:
+@simplification("merge-transposes")
+def merge_transposes(editor: ModelEditor) -> int:
+    """Replace a chain of Transposes by one, or by none, also with elementwise operators between them; so for one
+    between two Reshapes that join axes and split them again; a Gemm absorbs one.
+
+    Keeps: A Transpose with other readers.
+    """
     merged = 0
-    for node in scene.nodes("Transpose"):
+    for node in editor.nodes("Transpose"):
         merged += _merge(node)
-    for node in scene.nodes("Gemm"):
+    for node in editor.nodes("Gemm"):
         merged += _into_gemm(node)
-    for node in scene.nodes("Reshape"):
+    for node in editor.nodes("Reshape"):
         merged += _between_reshapes(node)
     return merged
 
 
 def _merge(node: ir.Node) -> int:
-    """Transpose ... Transpose: what lies between computes on the first's operand."""
+    """Merge Transpose ... Transpose; nodes between them compute on the first's operand."""
     between: list[ir.Node] = []
     value = node.inputs[0]
     while (step := producer(value, *UNARY)) is not None and only_use(value):
@@ -55,7 +61,7 @@ def _merge(node: ir.Node) -> int:
             return bypass(node, source)
         return rewrite(node, "Transpose", [source], {"perm": both})
     if both != sorted(both):
-        return 0  # it would stand elsewhere, and there would be as many
+        return 0  # it would only move
     between[-1].replace_input_with(0, source)
     for step in between:
         step.outputs[0].shape = None
@@ -67,13 +73,15 @@ def _merge(node: ir.Node) -> int:
 
 
 def _between_reshapes(node: ir.Node) -> int:
-    """Reshape, Transpose, Reshape, of which the first joins the leading axes and the last parts them again."""
+    """Merge Reshape, Transpose, Reshape where the first joins leading axes and the last splits them again."""
     middle = producer(node.inputs[0], "Transpose")
     first = None if middle is None else producer(middle.inputs[0], "Reshape")
     if middle is None or first is None:
         return 0
     perm = _perm(middle)
-    before, joined, after = (_dims(value) for value in (first.inputs[0], first.outputs[0], node.outputs[0]))
+    before, joined, after = (
+        known_dims(value) for value in (first.inputs[0], first.outputs[0], node.outputs[0])
+    )
     if before is None or joined is None or after is None or not perm or perm[0] or len(before) < len(joined):
         return 0
     leading = len(before) - len(joined) + 1
@@ -82,10 +90,6 @@ def _between_reshapes(node: ir.Node) -> int:
     if not known or after != tuple(before[axis] for axis in moved):
         return 0
     return rewrite(node, "Transpose", [first.inputs[0]], {"perm": moved})
-
-
-def _dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    return None if value is None or value.shape is None else dims_of(value)
 
 
 def _perm(node: ir.Node) -> list[int] | None:

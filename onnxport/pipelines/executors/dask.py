@@ -24,7 +24,7 @@ from onnxport.pipelines.executors.dask_worker import Reply, perform_task, requir
 from onnxport.pipelines.executors.local import Local
 from onnxport.pipelines.executors.parcel import Bundle, NotPortable, Parcel
 from onnxport.pipelines.executors.task import Task
-from onnxport.quantize.calibration.cluster import digest_of
+from onnxport.quantize.calibration.cluster import connect, digest_of
 
 if TYPE_CHECKING:
     from distributed import Future

@@ -143,4 +143,4 @@ def test_mixed_keeps_powers_and_norms_in_float32(tmp_path: Path) -> None:
 def test_a_model_that_no_sample_runs_on_is_converted_all_the_same(tmp_path: Path) -> None:
     bad = {"x": np.zeros((5, 5), np.float32)}
     compiled = through_processes(overflowing(), tmp_path / "m.mlpackage", "fp16", [bad])
-    assert compiled.notes[0].startswith("nothing was measured before the conversion to float16: ")
+    assert compiled.notes[0].startswith("no values were measured before the conversion to float16: ")

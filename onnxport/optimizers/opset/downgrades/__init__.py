@@ -1,6 +1,7 @@
-"""How a node of a newer form is said in an older one, a module per subject; importing this fills the registry."""
+"""Lowerings of nodes to the form of the previous version, a module per subject; importing this fills the
+registry."""
 
-from onnxport.optimizers.opset.downgrades import (
+from onnxport.optimizers.opset.downgrades import (  # noqa: F401
     arithmetic,
     attributes,
     einsum,
@@ -9,13 +10,3 @@ from onnxport.optimizers.opset.downgrades import (
     resampling,
     tensors,
 )
-
-__all__ = [
-    "arithmetic",
-    "attributes",
-    "einsum",
-    "normalization",
-    "quantization",
-    "resampling",
-    "tensors",
-]

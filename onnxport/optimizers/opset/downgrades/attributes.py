@@ -1,4 +1,4 @@
-"""Inputs that were attributes before, and attributes that say nothing new."""
+"""Inputs that were attributes before, and attributes that may be dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _moves_back(op_type: str, version: int, name: str, index: int) -> None:
             values = [int(each) for each in np.ravel(array)]
         if op_type.startswith("Reduce") and not values and node.attribute("noop_with_empty_axes", 0):
             if op_type not in _NOTHING_TO_REDUCE:
-                raise NoForm("it reduces no axis, which its older form cannot say")
+                raise NoForm("it reduces no axis, which its older form cannot express")
             node.become("Identity", node.x)
             return
         node.take("noop_with_empty_axes")
@@ -45,7 +45,7 @@ for (_op_type, _version), _places in MOVED.items():
 
 @lowers("Constant", version=12)
 def constant(node: Node) -> None:
-    """Numbers, lists and strings may stand as such since; before, they are a tensor."""
+    """Write numbers, lists and strings as tensors."""
     for name in ("value_int", "value_ints", "value_float", "value_floats", "value_string", "value_strings"):
         if name in node.ir.attributes:
             dtype = {"int": np.int64, "float": np.float32, "string": object}[name[6:].rstrip("s")]
@@ -55,26 +55,24 @@ def constant(node: Node) -> None:
 @lowers("AveragePool", version=19)
 @lowers("LpPool", version=18)
 def no_dilations(node: Node) -> None:
-    """Dilations of 1 are none."""
+    """Drop dilations of 1."""
     if set(node.attribute("dilations", [1])) == {1}:
         node.take("dilations")
 
 
 @lowers("Reshape", version=14)
 def reshape_zero(node: Node) -> None:
-    """A 0 copies the size of the input; under `allowzero` it is one.
+    """Drop `allowzero`; under it, a size of 0 is a size, and not a copy of the input's.
 
-    PyTorch's exporter sets `allowzero` at every Reshape. A shape that is computed of other sizes holds a 0 for an
-    empty input only; one that is fed may hold anything.
+    PyTorch's exporter sets it at every Reshape. A computed shape holds a 0 for an empty input only; a graph input
+    may hold anything.
     """
     if not node.attribute("allowzero", 0):
         return
     value = required(node.input(1))
     shape = node.array(value)
     if value.is_graph_input() or (shape is not None and (shape == 0).any()):
-        raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot say")
+        raise NoForm("its shape may hold a size of 0 (allowzero), which the older form cannot express")
     if shape is None:
-        node.remark(
-            "the shapes that Reshape nodes with allowzero get at run time are taken to hold no size of 0"
-        )
+        node.remark("run-time shapes of Reshape nodes with allowzero are assumed to hold no size of 0")
     node.take("allowzero")

@@ -1,4 +1,4 @@
-"""Einsum in products of matrices: two operands at a time, as the equation names them."""
+"""Einsum as matrix products, two operands at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onnxport.optimizers.opset.node import Node, NoForm, required
 
 
 @dataclass(frozen=True)
-class _Labelled:
-    """A value and the equation's letter of each of its axes."""
+class _Operand:
+    """A value and the equation's letter for each of its axes."""
 
     value: ir.Value
     axes: str
@@ -22,59 +22,62 @@ class _Labelled:
 
 @lowers("Einsum", version=12)
 def einsum(node: Node) -> None:
-    """Sums what nobody asks for any more, multiplies the first two operands, and so on to the last."""
-    terms, result = _parsed(node.attribute("equation"))
-    rest = [_Labelled(required(value), axes) for value, axes in zip(node.ir.inputs, terms, strict=True)]
+    """Sum out axes that nothing needs, multiply the first two operands, and so on to the last."""
+    terms, result = _parse(node.attribute("equation"))
+    rest = [_Operand(required(value), axes) for value, axes in zip(node.ir.inputs, terms, strict=True)]
     product = rest.pop(0)
     while rest:
         other = rest.pop(0)
         wanted = {*result, *(axis for each in rest for axis in each.axes)}
         product = _product(
             node,
-            _summed(node, product, {*wanted, *other.axes}),
-            _summed(node, other, {*wanted, *product.axes}),
+            _sum_out(node, product, {*wanted, *other.axes}),
+            _sum_out(node, other, {*wanted, *product.axes}),
             wanted,
         )
-    product = _summed(node, product, set(result))
-    node.become("Identity", _ordered(node, product, result).value)
+    product = _sum_out(node, product, set(result))
+    node.become("Identity", _transpose(node, product, result).value)
 
 
-def _parsed(equation: str) -> tuple[list[str], str]:
-    """The letters of each operand and of the result."""
+def _parse(equation: str) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result."""
     given, arrow, result = equation.replace(" ", "").partition("->")
     terms, count = given.split(","), Counter(given.replace(",", ""))
     if "." in equation or any(len(set(term)) < len(term) for term in terms):
-        raise NoForm(f"its equation {equation!r} has an ellipsis or a diagonal, which is not written out")
+        raise NoForm(f"its equation {equation!r} has an ellipsis or a diagonal, which is not supported")
     return terms, result if arrow else "".join(sorted(letter for letter in count if count[letter] == 1))
 
 
-def _summed(node: Node, term: _Labelled, wanted: set[str]) -> _Labelled:
-    """Without the axes that are not wanted."""
+def _sum_out(node: Node, term: _Operand, wanted: set[str]) -> _Operand:
+    """Sum over the axes that are not wanted."""
     axes = [index for index, letter in enumerate(term.axes) if letter not in wanted]
     if not axes:
         return term
     left = "".join(letter for letter in term.axes if letter in wanted)
-    return _Labelled(node.before("ReduceSum", term.value, axes=axes, keepdims=0), left)
+    return _Operand(node.before("ReduceSum", term.value, axes=axes, keepdims=0), left)
 
 
-def _ordered(node: Node, term: _Labelled, axes: str) -> _Labelled:
+def _transpose(node: Node, term: _Operand, axes: str) -> _Operand:
     if term.axes == axes:
         return term
     order = [term.axes.index(letter) for letter in axes]
-    return _Labelled(node.before("Transpose", term.value, perm=order), axes)
+    return _Operand(node.before("Transpose", term.value, perm=order), axes)
 
 
-def _product(node: Node, left: _Labelled, right: _Labelled, wanted: set[str]) -> _Labelled:
-    """The product of matrices over the axes that both have and nobody wants, one for each that both keep."""
+def _product(node: Node, left: _Operand, right: _Operand, wanted: set[str]) -> _Operand:
+    """Multiply over the axes that both share and nothing wants, in batches over those that both keep."""
     shared = [letter for letter in left.axes if letter in right.axes]
     batch = "".join(letter for letter in shared if letter in wanted)
     inner = "".join(letter for letter in shared if letter not in wanted)
     rows = "".join(letter for letter in left.axes if letter not in shared)
     columns = "".join(letter for letter in right.axes if letter not in shared)
-    left, right = _ordered(node, left, batch + rows + inner), _ordered(node, right, batch + inner + columns)
+    left, right = (
+        _transpose(node, left, batch + rows + inner),
+        _transpose(node, right, batch + inner + columns),
+    )
     shapes = [node.before("Shape", each.value) for each in (left, right)]
     matrices = [
-        node.before("Reshape", term.value, _joined(node, [_sizes(node, term, shape, batch), *parts]))
+        node.before("Reshape", term.value, _concat(node, [_sizes(node, term, shape, batch), *parts]))
         for term, shape, parts in (
             (left, shapes[0], [_count(node, left, shapes[0], rows), _count(node, left, shapes[0], inner)]),
             (
@@ -84,27 +87,27 @@ def _product(node: Node, left: _Labelled, right: _Labelled, wanted: set[str]) ->
             ),
         )
     ]
-    whole = _joined(
+    whole = _concat(
         node, [_sizes(node, left, shapes[0], batch + rows), _sizes(node, right, shapes[1], columns)]
     )
-    return _Labelled(node.before("Reshape", node.before("MatMul", *matrices), whole), batch + rows + columns)
+    return _Operand(node.before("Reshape", node.before("MatMul", *matrices), whole), batch + rows + columns)
 
 
-def _sizes(node: Node, term: _Labelled, shape: ir.Value, axes: Iterable[str]) -> ir.Value | None:
-    """The sizes of the axes, side by side; None for no axes."""
+def _sizes(node: Node, term: _Operand, shape: ir.Value, axes: Iterable[str]) -> ir.Value | None:
+    """Return the sizes of the axes, side by side; None for no axes."""
     places = [term.axes.index(letter) for letter in axes]
     return node.before("Gather", shape, node.constant(places), axis=0) if places else None
 
 
-def _count(node: Node, term: _Labelled, shape: ir.Value, axes: str) -> ir.Value:
-    """The number of elements along the axes taken as one."""
+def _count(node: Node, term: _Operand, shape: ir.Value, axes: str) -> ir.Value:
+    """Return the number of elements along the axes together."""
     sizes = _sizes(node, term, shape, axes)
     if sizes is None:
         return node.constant([1])
     return sizes if len(axes) == 1 else node.before("ReduceProd", sizes, axes=[0], keepdims=1)
 
 
-def _joined(node: Node, parts: Sequence[ir.Value | None]) -> ir.Value:
+def _concat(node: Node, parts: Sequence[ir.Value | None]) -> ir.Value:
     there = [part for part in parts if part is not None]
     if not there:
         return node.constant([])

@@ -13,16 +13,14 @@ _FLOAT, _DOUBLE = ir.DataType.FLOAT, ir.DataType.DOUBLE
 
 @lowers("Softmax", "LogSoftmax", "Hardmax", version=13)
 def softmax(node: Node) -> None:
-    """Works on `axis` alone; before, on all axes from `axis` on, taken as one.
+    """Move the axis to the end: before, all axes from `axis` on were taken as one.
 
-    That is the same for the last axis, and where those behind it have one element. Else the axis is moved to the end.
+    For the last axis, or if all axes behind it have one element, the forms are equal.
     """
     axis = node.attribute("axis", -1)
     shape = node.shape(node.x)
     if shape is None and axis != -1:
-        raise NoForm(
-            f"the rank of its input {node.x.name!r} is not known, and so whether its axis is the last"
-        )
+        raise NoForm(f"the rank of its input {node.x.name!r} is unknown, so its axis may not be the last")
     if shape is None or all(size == 1 for size in shape[axis % len(shape) + 1 :]):
         node.put(axis=axis)
         return
@@ -35,7 +33,7 @@ def softmax(node: Node) -> None:
 
 @lowers("BatchNormalization", version=14)
 def batch_normalization(node: Node) -> None:
-    """Training was said by more outputs than y: mean, variance, saved mean and saved variance."""
+    """Write training mode as more outputs: mean, variance, saved mean and saved variance."""
     if not node.take("training_mode", 0):
         return
     node.ir.resize_outputs(5)
@@ -45,14 +43,14 @@ def batch_normalization(node: Node) -> None:
 
 @lowers("LayerNormalization", version=17)
 def layer_normalization(node: Node) -> None:
-    """(x - mean) / deviation * scale + bias; ONNX's own definition takes the mean of squares, which cancels."""
+    """Write (x - mean) / deviation * scale + bias; ONNX's definition with the mean of squares cancels."""
     x, axes = node.x, _last_axes(node)
-    wide = _as_float(node, x)
+    wide = _cast_to_float(node, x)
     mean = node.before("ReduceMean", wide, axes=axes)
     centred = node.before("Sub", wide, mean)
     variance = node.before("ReduceMean", node.before("Mul", centred, centred), axes=axes)
     deviation = _root(node, variance)
-    scaled = _scaled(node, node.before("Div", centred, deviation), x)
+    scaled = _scale(node, node.before("Div", centred, deviation), x)
     for index, statistic in ((1, mean), (2, deviation)):
         if node.uses_output(index):
             value = node.before("Identity", statistic) if index == 1 else node.before("Reciprocal", statistic)
@@ -67,26 +65,24 @@ def layer_normalization(node: Node) -> None:
 
 @lowers("RMSNormalization", version=23)
 def rms_normalization(node: Node) -> None:
-    """x / sqrt(mean(x^2)) * scale."""
+    """Write x / sqrt(mean(x^2)) * scale."""
     x, axes = node.x, node.constant(_last_axes(node))
-    wide = _as_float(node, x)
+    wide = _cast_to_float(node, x)
     deviation = _root(node, node.before("ReduceMean", node.before("Mul", wide, wide), axes))
-    node.become("Identity", _scaled(node, node.before("Div", wide, deviation), x))
+    node.become("Identity", _scale(node, node.before("Div", wide, deviation), x))
 
 
 def _last_axes(node: Node) -> list[int]:
-    """The axes from `axis` on, counted from the back where that needs no rank."""
+    """Return the axes from `axis` on, counted from the back where that needs no rank."""
     axis = node.attribute("axis", -1)
     shape = node.shape(node.x)
     if axis >= 0 and shape is None:
-        raise NoForm(
-            f"the rank of its input {node.x.name!r} is not known, and with it the axes that it works on"
-        )
+        raise NoForm(f"the rank of its input {node.x.name!r} is unknown, and so are its axes")
     return list(range(axis, 0)) if shape is None or axis < 0 else list(range(axis, len(shape)))
 
 
-def _as_float(node: Node, x: ir.Value) -> ir.Value:
-    """In float32, in which statistics are computed (stash_type) unless x is double."""
+def _cast_to_float(node: Node, x: ir.Value) -> ir.Value:
+    """Cast to float32, in which statistics are computed (stash_type), unless x is double."""
     dtype = node.dtype(x)
     if dtype is None:
         raise NoForm(f"the type of its input {x.name!r} is not known")
@@ -99,8 +95,8 @@ def _root(node: Node, variance: ir.Value) -> ir.Value:
     return node.before("Sqrt", node.before("Add", variance, epsilon))
 
 
-def _scaled(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
-    """Cast back to the type of x, times the scale."""
+def _scale(node: Node, normal: ir.Value, x: ir.Value) -> ir.Value:
+    """Cast back to the type of x and multiply by the scale."""
     dtype = node.dtype(x)
     if dtype is not None and dtype not in (_FLOAT, _DOUBLE):
         normal = node.before("Cast", normal, to=int(dtype))
@@ -114,12 +110,12 @@ def group_normalization(node: Node) -> None:
 
 @lowers("Dropout", version=12)
 def dropout(node: Node) -> None:
-    """Could not train. Its mask is True wherever nothing is dropped; in ONNX Runtime's older one it is False."""
+    """Drop `training_mode`; the mask is True where nothing is dropped, and False in ONNX Runtime's older one."""
     training = node.input(2)
     if training is not None:
         flag = node.array(training)
         if flag is None or flag.any():
-            raise NoForm("it drops in training (training_mode), which the older form cannot")
+            raise NoForm("its older form has no training_mode")
     node.take("seed")
     rest = [value for value in node.ir.inputs[1:] if value is not None]
     node.ir.resize_inputs(1)

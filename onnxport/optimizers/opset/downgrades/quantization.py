@@ -13,45 +13,45 @@ _BYTES = {ir.DataType.UINT8: (0, 255), ir.DataType.INT8: (-128, 127)}
 
 @lowers("QuantizeLinear", version=21)
 def quantize_type(node: Node) -> None:
-    """The result's type may be told without a zero point since."""
+    """Write `output_dtype` as a zero point of that type."""
     dtype = ir.DataType(node.attribute("output_dtype", 0))
     if node.attribute("block_size", 0):
-        raise NoForm("scales of blocks came with opset 21")
+        raise NoForm("block scales came with opset 21")
     scale = node.shape(required(node.input(1)))
-    untold = node.input(2) is None and dtype not in (ir.DataType.UNDEFINED, ir.DataType.UINT8)
-    if untold and (scale is None or None in scale):
+    needs_zero_point = node.input(2) is None and dtype not in (ir.DataType.UNDEFINED, ir.DataType.UINT8)
+    if needs_zero_point and (scale is None or None in scale):
         raise NoForm("its output_dtype came with opset 21, and the shape of its scale is not known")
     node.take("output_dtype")
-    if untold and scale is not None:
+    if needs_zero_point and scale is not None:
         node.put_input(2, node.constant(np.zeros([size or 0 for size in scale]), dtype))
 
 
 @lowers("DequantizeLinear", version=23)
 def dequantize_type(node: Node) -> None:
-    """The result's type may be another than the scale's since."""
-    told = ir.DataType(node.attribute("output_dtype", 0))
-    if told not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
+    """Refuse a result type other than the scale's."""
+    dtype = ir.DataType(node.attribute("output_dtype", 0))
+    if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
         raise NoForm("a result of another type than its scale (output_dtype) came with opset 23")
     node.take("output_dtype")
 
 
 @lowers("QuantizeLinear", version=23)
 def quantize_precision(node: Node) -> None:
-    """The division may be in another type than the scale's since."""
-    told = ir.DataType(node.attribute("precision", 0))
-    if told not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
+    """Refuse a division in a type other than the scale's."""
+    dtype = ir.DataType(node.attribute("precision", 0))
+    if dtype not in (ir.DataType.UNDEFINED, node.dtype(required(node.input(1)))):
         raise NoForm("a division in another type than its scale's (precision) came with opset 23")
     node.take("precision")
 
 
 @lowers("DequantizeLinear", version=13)
 def dequantize_axis(node: Node) -> None:
-    """A scale per channel came with opset 13: written out, (x - zero point) * scale."""
+    """Write a scale per channel out: (x - zero point) * scale."""
     scale = required(node.input(1))
     if _is_scalar(node, scale):
         node.take("axis")
         return
-    shape = _beside(node)
+    shape = _channel_shape(node)
     value = node.before("Cast", node.x, to=int(ir.DataType.FLOAT))
     if (zero := node.input(2)) is not None:
         value = node.before("Sub", value, node.before("Reshape", _float(node, zero), shape))
@@ -60,7 +60,7 @@ def dequantize_axis(node: Node) -> None:
 
 @lowers("QuantizeLinear", version=13)
 def quantize_axis(node: Node) -> None:
-    """A scale per channel came with opset 13: written out, rounded and saturated."""
+    """Write a scale per channel out: divide, round and saturate."""
     scale, zero = required(node.input(1)), node.input(2)
     if _is_scalar(node, scale):
         node.take("axis")
@@ -68,7 +68,7 @@ def quantize_axis(node: Node) -> None:
     dtype = ir.DataType.UINT8 if zero is None else node.dtype(zero)
     if dtype not in _BYTES:
         raise NoForm("the type of its zero point is not known")
-    shape = _beside(node)
+    shape = _channel_shape(node)
     value = node.before("Round", node.before("Div", node.x, node.before("Reshape", scale, shape)))
     if zero is not None:
         value = node.before("Add", value, node.before("Reshape", _float(node, zero), shape))
@@ -79,18 +79,16 @@ def quantize_axis(node: Node) -> None:
 def _is_scalar(node: Node, scale: ir.Value) -> bool:
     shape = node.shape(scale)
     if shape is None:
-        raise NoForm("the rank of its scale is not known, and with it whether it is one per channel")
+        raise NoForm("the rank of its scale is unknown: it may be per channel")
     return shape in ([], [1])
 
 
-def _beside(node: Node) -> ir.Value:
-    """The shape under which a number per channel lies beside the node's first input."""
+def _channel_shape(node: Node) -> ir.Value:
+    """Return the shape that aligns a number per channel with the node's first input."""
     shape = node.shape(node.x)
     if shape is None:
-        raise NoForm("the rank of its input is not known, and with it where its channels are")
-    node.remark(
-        "scales per channel came with opset 13: they are multiplied by in float32, without integer kernels"
-    )
+        raise NoForm("the rank of its input is unknown, and so is its channel axis")
+    node.remark("scales per channel came with opset 13: they are applied in float32, without integer kernels")
     behind = len(shape) - 1 - node.attribute("axis", 1) % len(shape)
     return node.constant([-1] + [1] * behind)
 

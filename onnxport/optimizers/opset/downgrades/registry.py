@@ -1,4 +1,4 @@
-"""The registry of lowerings: how a node of an operator's newer form is said in the form before."""
+"""The registry of lowerings from an operator's newer form to the form before."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 from onnxport.optimizers.opset.node import Node
 
-# Raises NoForm, before it changes anything, for a node that the older form cannot say.
+# Raises NoForm, before any change, for a node that the older form cannot express.
 Lowering = Callable[[Node], None]
 LOWERINGS: dict[tuple[str, int], Lowering] = {}
 
 
 def lowers(*op_types: str, version: int) -> Callable[[Lowering], Lowering]:
-    """Registers what brings the form of `version` of the operators to that of the version before.
+    """Register the lowering of the operators from the form of `version` to that of the version before.
 
-    It may make another operator of the node. What it leaves is held against the older schema, which drops new
-    attributes that have their default, and refuses other news.
+    It may turn the node into another operator. Otherwise the result is checked against the older schema.
     """
 
     def register(lowering: Lowering) -> Lowering:

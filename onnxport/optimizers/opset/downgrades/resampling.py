@@ -19,7 +19,7 @@ def resize_modes(node: Node) -> None:
 
 @lowers("Resize", version=18)
 def resize_axes(node: Node) -> None:
-    """Sizes and scales of some axes; before, they are of all."""
+    """Expand sizes and scales of some axes to all axes."""
     if node.attribute("antialias", 0):
         raise NoForm("antialias came with opset 18")
     axes = node.attribute("axes")
@@ -27,8 +27,8 @@ def resize_axes(node: Node) -> None:
     if keeps_ratio and node.input(3) is not None:
         raise NoForm("keep_aspect_ratio_policy came with opset 18")
     if axes is not None and node.input(1) is not None:
-        raise NoForm("a region of some axes came with opset 18")
-    counted = _counted(node, axes or ())
+        raise NoForm("a region for some axes came with opset 18")
+    counted = _count_from_front(node, axes or ())
     for name in ("antialias", "axes", "keep_aspect_ratio_policy"):
         node.take(name)
     if axes is None:
@@ -44,17 +44,17 @@ def resize_axes(node: Node) -> None:
         node.put_input(3, node.before("ScatterElements", shape, where, sizes, axis=0))
 
 
-def _counted(node: Node, axes: Sequence[int]) -> list[int]:
-    """The axes counted from the front, where that can be said."""
+def _count_from_front(node: Node, axes: Sequence[int]) -> list[int]:
+    """Return the axes counted from the front."""
     shape = node.shape(node.x)
     if shape is None and min(axes, default=0) < 0:
-        raise NoForm("the rank of its input is not known, and its axes are counted from the back")
+        raise NoForm("the rank of its input is unknown, and its axes are counted from the back")
     return [axis if axis >= 0 else axis + len(shape or ()) for axis in axes]
 
 
 @lowers("Resize", version=13)
 def resize_inputs(node: Node) -> None:
-    """`roi` and `scales` had to be there, if empty."""
+    """Add empty `roi` and `scales`, which were required."""
     for index in (1, 2):
         if node.input(index) is None:
             node.put_input(index, node.constant([], ir.DataType.FLOAT))
@@ -62,7 +62,7 @@ def resize_inputs(node: Node) -> None:
 
 @lowers("GridSample", version=20)
 def grid_sample(node: Node) -> None:
-    """Modes had the names that they have in two dimensions, and there were no others."""
+    """Rename modes; other than two dimensions are refused."""
     shape = node.shape(node.x)
     if shape is not None and len(shape) != 4:
         raise NoForm(f"it samples {len(shape) - 2} dimensions, and before opset 20 there were two")
@@ -73,15 +73,15 @@ def grid_sample(node: Node) -> None:
 
 @lowers("RoiAlign", version=16)
 def roi_align(node: Node) -> None:
-    """A pixel's corner was its coordinate, and a region was at least a pixel wide."""
+    """Drop the coordinate mode; only the corner-based one has an older form."""
     if node.attribute("coordinate_transformation_mode", "half_pixel") != "output_half_pixel":
-        raise NoForm("its coordinates are those of pixels' centres (half_pixel), which came with opset 16")
+        raise NoForm("half_pixel coordinates came with opset 16")
     node.take("coordinate_transformation_mode")
 
 
 @lowers("DFT", version=20)
 def dft(node: Node) -> None:
-    """`axis` was an attribute, and its default 1 instead of the last before the complex pair."""
+    """Move `axis` back to an attribute; its default was 1, not the last before the complex pair."""
     value = node.input(2)
     axis = np.array(-2) if value is None else node.array(value)
     if axis is None:

@@ -1,4 +1,4 @@
-"""Pad, Split, Shape and Trilu: what moves or measures elements."""
+"""Pad, Scatter, Split, ArgMax, Shape and Trilu."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _END = 2**63 - 1
 
 @lowers("Pad", version=18)
 def pad_axes(node: Node) -> None:
-    """`axes` said which axes the pads are of; before, they are of all."""
+    """Expand pads of some axes to all axes."""
     axes_value, pads = node.input(3), required(node.input(1))
     if axes_value is None:
         return
@@ -52,7 +52,7 @@ def scatter_extremes(node: Node) -> None:
 
 @lowers("Split", version=18)
 def split_parts(node: Node) -> None:
-    """A last part may be shorter since; before, all were of one size unless sizes were given."""
+    """Write parts of unequal size as sizes, or as slices where the length is open."""
     parts = node.take("num_outputs")
     if parts is None:
         return
@@ -69,12 +69,12 @@ def split_parts(node: Node) -> None:
     rounded = node.before("Add", length, node.constant([parts - 1]))
     each = node.before("Div", rounded, node.constant([parts]))
     bounds = [node.before("Mul", each, node.constant([n])) for n in range(1, parts)]
-    _cut(node, [node.constant([0]), *bounds, node.constant([_END])], along)
+    _slice_outputs(node, [node.constant([0]), *bounds, node.constant([_END])], along)
 
 
 @lowers("Split", version=13)
 def split_sizes(node: Node) -> None:
-    """Sizes were an attribute; those that are computed at run time give slices."""
+    """Move sizes back to an attribute; computed ones become slices."""
     sizes = node.input(1)
     if sizes is None:
         return
@@ -87,11 +87,11 @@ def split_sizes(node: Node) -> None:
         return
     ends = node.before("CumSum", sizes, node.constant(0))
     bounds = [node.before("Gather", ends, node.constant([n]), axis=0) for n in range(len(node.ir.outputs))]
-    _cut(node, [node.constant([0]), *bounds], node.constant([node.attribute("axis", 0)]))
+    _slice_outputs(node, [node.constant([0]), *bounds], node.constant([node.attribute("axis", 0)]))
 
 
-def _cut(node: Node, bounds: list[ir.Value], along: ir.Value) -> None:
-    """Slices between the bounds in the place of the node's outputs."""
+def _slice_outputs(node: Node, bounds: list[ir.Value], along: ir.Value) -> None:
+    """Replace the node's outputs by slices between the bounds."""
     for index in range(len(node.ir.outputs)):
         if node.ir.outputs[index].name:
             node.hand_over(index, node.before("Slice", node.x, bounds[index], bounds[index + 1], along))
@@ -100,7 +100,7 @@ def _cut(node: Node, bounds: list[ir.Value], along: ir.Value) -> None:
 
 @lowers("ArgMax", "ArgMin", version=12)
 def last_index(node: Node) -> None:
-    """Of equals the first was found: counted from the back, it is the last."""
+    """Write the last of equal elements as the first counted from the back."""
     if not node.attribute("select_last_index", 0):
         return
     axis, keeps = node.attribute("axis", 0), node.attribute("keepdims", 1)
@@ -112,7 +112,7 @@ def last_index(node: Node) -> None:
 
 @lowers("Shape", version=15)
 def shape_range(node: Node) -> None:
-    """`start` and `end` cut the shape."""
+    """Write `start` and `end` as a Slice."""
     start, end = node.take("start", 0), node.take("end")
     if start or end is not None:
         node.after(0, "Slice", node.constant([start]), node.constant([_END if end is None else end]))
@@ -120,7 +120,7 @@ def shape_range(node: Node) -> None:
 
 @lowers("Trilu", version=14)
 def trilu(node: Node) -> None:
-    """Keeps where the column, seen from the diagonal that `k` shifts, is on the wanted side of the row."""
+    """Mask by column minus row, compared with `k`."""
     dtype, x = node.dtype(node.x), node.x
     if dtype is None:
         raise NoForm(f"the type of its input {x.name!r} is not known")

@@ -1,9 +1,9 @@
-"""Rewritings of the domain com.microsoft, which ONNX Runtime's optimizer and quantizer write into models.
+"""Rewritings of the domain com.microsoft, which ONNX Runtime's optimizer and quantizer write.
 
-Importing this package registers them. Each is held to ONNX Runtime's own kernel (tests/optimizers/test_microsoft.py).
+Importing this package registers them. tests/optimizers/test_microsoft.py compares each with ONNX Runtime's kernel.
 """
 
-from onnxport.optimizers.rewrites.microsoft import (
+from onnxport.optimizers.rewrites.microsoft import (  # noqa: F401
     activations,
     attention,
     equivalents,
@@ -12,13 +12,3 @@ from onnxport.optimizers.rewrites.microsoft import (
     quantized,
     rotary,
 )
-
-__all__ = [
-    "activations",
-    "attention",
-    "equivalents",
-    "fused",
-    "normalization",
-    "quantized",
-    "rotary",
-]

@@ -1,4 +1,4 @@
-"""Activations of com.microsoft, some with the addition of a bias before them."""
+"""Activations of com.microsoft, some with a bias added first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 @rewrites("com.microsoft::Gelu")
 def gelu(node: Rewrite) -> None:
-    """x * (1 + erf(x / sqrt 2)) / 2."""
+    """Compute x * (1 + erf(x / sqrt 2)) / 2."""
     node.emit(node.op("Gelu", node.input(0), approximate="none"))
 
 
@@ -30,7 +30,7 @@ def fast_gelu(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::QuickGelu")
 def quick_gelu(node: Rewrite) -> None:
-    """x * sigmoid(alpha * x)."""
+    """Compute x * sigmoid(alpha * x)."""
     x = node.input(0)
     alpha = np.asarray(node.attribute("alpha", 1.702), node.dtype(x))
     scaled = x if alpha == 1 else node.op("Mul", x, alpha)

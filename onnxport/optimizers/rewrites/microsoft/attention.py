@@ -9,15 +9,15 @@ import onnx_ir as ir
 
 from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
-_MASKED = -10000.0  # what ONNX Runtime adds to the scores of masked keys unless told otherwise
+_MASKED = -10000.0  # ONNX Runtime's default addend for scores of masked keys
 
 
 @rewrites("com.microsoft::Attention")
 def attention(node: Rewrite) -> None:
-    """Self-attention that projects its input itself; queries, keys and values lie beside each other in the weights."""
+    """Rewrite self-attention that projects its input; the weights hold queries, keys and values side by side."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
         node.unsupported(
-            "turns by position or writes into a shared buffer; export attention as plain operators"
+            "rotates by position or writes into a shared buffer; export attention as plain operators"
         )
     node.ignore("rotary_embedding_dim")  # of do_rotary
     heads, x = node.attribute("num_heads"), node.input(0)
@@ -44,12 +44,12 @@ def attention(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::MultiHeadAttention")
 def multi_head_attention(node: Rewrite) -> None:
-    """Attention of projected queries, keys and values; keys and values may come by heads already."""
+    """Rewrite attention of projected queries, keys and values; keys and values may be split by heads."""
     heads = node.attribute("num_heads")
     q, k, v = (node.input(index) for index in range(3))
     ranks = [len(node.shape(each)) for each in (q, k, v)]
     if ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
-        node.unsupported("its queries, keys and values are packed into one tensor; export them apart")
+        node.unsupported("its queries, keys and values are packed into one tensor; export them separately")
     sizes = [node.shape(q)[2], node.shape(k)[2], node.shape(v)[2]]
     if ranks[1] == 4:
         sizes[1:] = [(node.shape(each)[3] or 0) * heads for each in (k, v)]
@@ -58,7 +58,7 @@ def multi_head_attention(node: Rewrite) -> None:
     known = [size or 0 for size in sizes]
     if node.has_input(3):
         if ranks[1] == 4:
-            node.unsupported("adds a bias to keys that come by heads")
+            node.unsupported("adds a bias to keys that are split by heads")
         biases = node.op("Split", node.input(3), np.array(known), outputs=3, axis=0)
         q, k, v = (node.op("Add", each, bias) for each, bias in zip((q, k, v), biases, strict=True))
     q = _by_heads(node, q, heads, known[0])
@@ -74,19 +74,17 @@ def multi_head_attention(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::GroupQueryAttention")
 def group_query_attention(node: Rewrite) -> None:
-    node.unsupported(
-        "writes into its cache at places that are known only at run time; export attention as plain operators"
-    )
+    node.unsupported("writes into its cache at run-time positions; export attention as plain operators")
 
 
 def _by_heads(node: Rewrite, x: ir.Value, heads: int, size: int) -> ir.Value:
-    """[batch, position, features] as [batch, head, position, features of a head]."""
+    """Reshape [batch, position, features] to [batch, head, position, features of a head]."""
     split = node.op("Reshape", x, np.array([0, 0, heads, size // heads]))
-    return node.op("Transpose", split, perm=[0, 2, 1, 3])  # type: ignore[no-any-return]
+    return node.op("Transpose", split, perm=[0, 2, 1, 3])
 
 
 def _attend(node: Rewrite, q: ir.Value, k: ir.Value, v: ir.Value, size: int, *, mask: int, bias: int) -> None:
-    """softmax(q * k' * scale + masks) * v, the heads beside each other again."""
+    """Compute softmax(q * k' * scale + masks) * v and join the heads."""
     scale = node.attribute("scale", 0.0) or 1 / sqrt(size)
     dtype = node.dtype(node.input(0))
     scores = node.op("MatMul", q, node.op("Transpose", k, perm=[0, 1, 3, 2]))
@@ -106,34 +104,34 @@ def _attend(node: Rewrite, q: ir.Value, k: ir.Value, v: ir.Value, size: int, *, 
 
 
 def _mask(node: Rewrite, index: int, k: ir.Value) -> ir.Value:
-    """What to add to the scores: nothing for the keys that the mask lets through."""
+    """Return the addend of the scores: 0 for keys that the mask passes."""
     mask, rank = node.input(index), len(node.shape(node.input(index)))
     if rank == 1:
         batch, length = node.input(0).shape, mask.shape
         if batch is None or length is None or batch[0] != length[0]:
-            node.unsupported("its mask is a vector that is not clearly one length for each row of the batch")
+            node.unsupported("its mask is a vector, but not known to hold one length per batch row")
         lengths = node.op("Unsqueeze", mask, np.array([1]))
         open_ = node.op("Less", _positions(node, k), lengths)
     elif rank in (2, 3):
         open_ = node.op("Greater", mask, np.int32(0))
     else:
-        node.unsupported(f"its mask has {rank} axes; masks for keys and for pairs are taken")
+        node.unsupported(f"its mask has {rank} axes; only masks for keys and for pairs are supported")
     value = node.attribute("mask_filter_value", _MASKED)
     addend = node.op("Where", open_, np.float32(0), np.float32(value))
-    return node.op("Unsqueeze", addend, np.array([1] if rank == 3 else [1, 2]))  # type: ignore[no-any-return]
+    return node.op("Unsqueeze", addend, np.array([1] if rank == 3 else [1, 2]))
 
 
 def _later(node: Rewrite, q: ir.Value, k: ir.Value) -> ir.Value:
-    """The lowest number for keys that come after the query; the last query goes with the last key."""
+    """Return the lowest number for keys behind the query; the last query aligns with the last key."""
     queries = node.op("Squeeze", node.op("Cast", node.op("Shape", q, start=2, end=3), to=ir.DataType.INT32))
     keys = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
     rows = node.op("Range", node.op("Sub", keys, queries), keys, np.int32(1))
     is_later = node.op("Greater", _positions(node, k), node.op("Unsqueeze", rows, np.array([1])))
-    return node.op("Where", is_later, np.finfo(np.float32).min, np.float32(0))  # type: ignore[no-any-return]
+    return node.op("Where", is_later, np.finfo(np.float32).min, np.float32(0))
 
 
 def _positions(node: Rewrite, k: ir.Value) -> ir.Value:
-    """0, 1, 2, ... for the keys, [1, keys]."""
+    """Return 0, 1, 2, ... for the keys, [1, keys]."""
     count = node.op("Squeeze", node.op("Cast", node.op("Shape", k, start=2, end=3), to=ir.DataType.INT32))
     numbers = node.op("Range", np.int32(0), count, np.int32(1))
-    return node.op("Unsqueeze", numbers, np.array([0]))  # type: ignore[no-any-return]
+    return node.op("Unsqueeze", numbers, np.array([0]))

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft that ONNX has since taken over, or that are one of its own in another layout."""
+"""Operators of com.microsoft that ONNX has adopted, or has in another layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
     "com.microsoft::Trilu",
 )
 def as_onnx(node: Rewrite) -> None:
-    """The operator of the same name in ONNX's own domain."""
+    """Rewrite as the operator of the same name in ONNX's own domain."""
     inputs = [node.optional(index) for index in range(len(node.node.inputs))]
     attributes = {name: node.attribute(name) for name in node.node.attributes}
     node.emit(node.op(node.node.op_type, *inputs, **attributes))
@@ -22,7 +22,7 @@ def as_onnx(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::Range")
 def range_(node: Rewrite) -> None:
-    """Range with a step that may be left out."""
+    """Rewrite Range with an optional step."""
     step = node.optional(2)
     if step is None:
         node.emit(node.op("Range", node.input(0), node.input(1), np.asarray(1, node.dtype(node.input(0)))))
@@ -32,14 +32,14 @@ def range_(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::ExpandDims")
 def expand_dims(node: Rewrite) -> None:
-    """Unsqueeze of one axis."""
+    """Rewrite as Unsqueeze of one axis."""
     axis = node.op("Reshape", node.op("Cast", node.input(1), to=ir.DataType.INT64), np.array([1]))
     node.emit(node.op("Unsqueeze", node.input(0), axis))
 
 
 @rewrites("com.microsoft::GridSample")
 def grid_sample(node: Rewrite) -> None:
-    """GridSample-20, which has other names for the modes."""
+    """Rewrite as GridSample-20, which names the modes differently."""
     modes = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
     node.emit(
         node.op(
@@ -55,7 +55,7 @@ def grid_sample(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::NhwcMaxPool")
 def nhwc_max_pool(node: Rewrite) -> None:
-    """MaxPool with the channels last."""
+    """Rewrite MaxPool with channels last."""
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
     rank = len(node.shape(node.input(0)))
     first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
@@ -66,10 +66,10 @@ def nhwc_max_pool(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::CDist")
 def cdist(node: Rewrite) -> None:
-    """The distance of each row of a from each row of b."""
+    """Compute the distance of each row of a from each row of b."""
     metric = node.attribute("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
-        node.unsupported(f"the metric {metric!r}; euclidean ones are computed")
+        node.unsupported(f"the metric {metric!r}; only euclidean ones are supported")
     a, b = (
         node.op("Unsqueeze", node.input(0), np.array([1])),
         node.op("Unsqueeze", node.input(1), np.array([0])),

@@ -1,4 +1,4 @@
-"""What ONNX Runtime's optimizer fuses: a convolution or product with what stands around it."""
+"""Fusions of ONNX Runtime's optimizer: a convolution or product with its neighbours."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Activation = Callable[[Rewrite, ir.Value, Sequence[float]], ir.Value]
 
 def _clip(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
     low, high = (np.asarray(each, node.dtype(node.input(0))) for each in parameters)
-    return node.op("Clip", x, low, high)  # type: ignore[no-any-return]
+    return node.op("Clip", x, low, high)
 
 
-# What may follow a fused op, with its parameters in the order in which they are given.
+# Activation behind a fused op -> its nodes; parameters in the node's order.
 _ACTIVATIONS: dict[str, Activation] = {
     "Relu": lambda node, x, _: node.op("Relu", x),
     "Sigmoid": lambda node, x, _: node.op("Sigmoid", x),
@@ -32,7 +32,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 _PARAMETERS = {"LeakyRelu": 1, "HardSigmoid": 2, "Clip": 2}
 
 
-def _activated(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
+def _activate(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Value:
     name = node.attribute("activation", "")
     if not name:
         return x
@@ -43,27 +43,27 @@ def _activated(node: Rewrite, x: ir.Value, parameters: Sequence[float]) -> ir.Va
 
 @rewrites("com.microsoft::FusedConv")
 def fused_conv(node: Rewrite) -> None:
-    """The activation of Conv(x, w, b) + z."""
+    """Compute the activation of Conv(x, w, b) + z."""
     attributes = {name: node.attribute(name) for name in _CONV}
     result = node.op("Conv", node.input(0), node.input(1), node.optional(2), **attributes)
     if node.has_input(3):
         result = node.op("Add", result, node.input(3))
-    node.emit(_activated(node, result, node.attribute("activation_params", ())))
+    node.emit(_activate(node, result, node.attribute("activation_params", ())))
 
 
 @rewrites("com.microsoft::FusedGemm")
 def fused_gemm(node: Rewrite) -> None:
-    """The activation of Gemm(a, b, c)."""
+    """Compute the activation of Gemm(a, b, c)."""
     attributes = {name: node.attribute(name) for name in _GEMM}
     result = node.op("Gemm", node.input(0), node.input(1), node.optional(2), **attributes)
     given = [node.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
-    node.emit(_activated(node, result, [each for each in given if each is not None]))
+    node.emit(_activate(node, result, [each for each in given if each is not None]))
 
 
 @rewrites("com.microsoft::FusedMatMul", "com.microsoft::TransposeMatMul")
 def fused_matmul(node: Rewrite) -> None:
-    """alpha * A' * B', where axes of A and B may be transposed first."""
-    a, b = (_transposed(node, index, side) for index, side in enumerate("AB"))
+    """Compute alpha * A' * B' with optional transpositions."""
+    a, b = (_transpose(node, index, side) for index, side in enumerate("AB"))
     result = node.op("MatMul", a, b)
     alpha = node.attribute("alpha", 1.0)
     if alpha != 1:
@@ -71,8 +71,8 @@ def fused_matmul(node: Rewrite) -> None:
     node.emit(result)
 
 
-def _transposed(node: Rewrite, index: int, side: str) -> ir.Value:
-    """With transBatch the first axis comes to stand before the last; with trans the last two change places."""
+def _transpose(node: Rewrite, index: int, side: str) -> ir.Value:
+    """Move the first axis before the last (transBatch) and swap the last two (trans)."""
     value, batch, last = (
         node.input(index),
         node.attribute(f"transBatch{side}", 0),
@@ -86,4 +86,4 @@ def _transposed(node: Rewrite, index: int, side: str) -> ir.Value:
         axes = [*axes[1:-1], 0, axes[-1]]
     if last:
         axes[-2:] = axes[:-3:-1]
-    return node.op("Transpose", value, perm=axes)  # type: ignore[no-any-return]
+    return node.op("Transpose", value, perm=axes)

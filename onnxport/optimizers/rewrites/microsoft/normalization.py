@@ -1,4 +1,4 @@
-"""Layer normalization as ONNX Runtime's optimizer writes it: of a sum, by the root mean square, of embeddings."""
+"""Layer normalization as ONNX Runtime's optimizer writes it: of a sum, by root mean square, of embeddings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EPSILON = 1e-12
 
 @rewrites("SimplifiedLayerNormalization", "com.microsoft::SimplifiedLayerNormalization")
 def simplified_layer_normalization(node: Rewrite) -> None:
-    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on (ONNX's RMSNormalization-23)."""
+    """Compute x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on (ONNX's RMSNormalization-23)."""
     node.ignore("stash_type")  # it is computed in float32
     x = node.input(0)
     rank = len(node.shape(x))
@@ -26,7 +26,7 @@ def simplified_layer_normalization(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::SkipLayerNormalization")
 def skip_layer_normalization(node: Rewrite) -> None:
-    """LayerNormalization of input + skip + bias."""
+    """Compute LayerNormalization of input + skip + bias."""
     total = _sum(node, 0, 1, 4)
     epsilon = node.attribute("epsilon", _EPSILON)
     normal = node.op("LayerNormalization", total, node.input(2), node.optional(3), axis=-1, epsilon=epsilon)
@@ -36,7 +36,7 @@ def skip_layer_normalization(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(node: Rewrite) -> None:
-    """SimplifiedLayerNormalization of input + skip + bias."""
+    """Compute SimplifiedLayerNormalization of input + skip + bias."""
     total = _sum(node, 0, 1, 3)
     rank = len(node.shape(node.input(0)))
     epsilon = node.attribute("epsilon", _EPSILON)
@@ -46,7 +46,7 @@ def skip_simplified_layer_normalization(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::EmbedLayerNormalization")
 def embed_layer_normalization(node: Rewrite) -> None:
-    """LayerNormalization of the sum of word, position and segment embeddings; the number of tokens of each row."""
+    """Normalize the sum of word, position and segment embeddings; count each row's tokens."""
     node.ignore("mask_index_type")
     tokens = node.input(0)
     total = node.op("Gather", node.input(2), tokens)
@@ -71,7 +71,7 @@ def _positions(node: Rewrite, tokens: ir.Value) -> ir.Value:
     if node.has_input(8):
         return node.input(8)
     length = node.op("Squeeze", node.op("Shape", tokens, start=1, end=2))
-    return node.op("Range", np.int64(0), length, np.int64(1))  # type: ignore[no-any-return]
+    return node.op("Range", np.int64(0), length, np.int64(1))
 
 
 def _sum(node: Rewrite, *inputs: int) -> ir.Value:
@@ -84,7 +84,7 @@ def _sum(node: Rewrite, *inputs: int) -> ir.Value:
 def _by_root_mean_square(
     node: Rewrite, x: ir.Value, scale: ir.Value, epsilon: float, axes: list[int]
 ) -> tuple[ir.Value, ir.Value]:
-    """x by its root mean square, times the scale; and what x was multiplied by."""
+    """Return x over its root mean square, times the scale; and the factor of x."""
     dtype = node.dtype(node.input(0))
     wide = x if dtype == np.float32 else node.op("Cast", x, to=ir.DataType.FLOAT)
     mean = node.op("ReduceMean", node.op("Mul", wide, wide), np.array(axes))

@@ -11,14 +11,14 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 @rewrites("com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear")
 def linear(node: Rewrite) -> None:
-    """ONNX's own operators of these names, which had fewer types once."""
+    """Rewrite as ONNX's own operators of these names."""
     inputs = [node.optional(index) for index in range(len(node.node.inputs))]
     node.emit(node.op(node.node.op_type, *inputs, axis=node.attribute("axis")))
 
 
 @rewrites("com.microsoft::DynamicQuantizeMatMul")
 def dynamic_quantize_matmul(node: Rewrite) -> None:
-    """A quantized over its own range, times B, and scaled back."""
+    """Quantize A over its own range, multiply by B, and scale back."""
     a, scale, zero_point = node.op("DynamicQuantizeLinear", node.input(0), outputs=3)
     _scaled_product(
         node, (a, scale, zero_point), (node.input(1), node.input(2), node.optional(3)), node.optional(4)
@@ -27,7 +27,7 @@ def dynamic_quantize_matmul(node: Rewrite) -> None:
 
 @rewrites("com.microsoft::MatMulIntegerToFloat")
 def matmul_integer_to_float(node: Rewrite) -> None:
-    """The product of two quantized matrices in float."""
+    """Multiply two quantized matrices and scale the product back to float."""
     a, b = ((node.input(i), node.input(i + 2), node.optional(i + 4)) for i in (0, 1))
     _scaled_product(node, a, b, node.optional(6))
 
@@ -43,16 +43,18 @@ def _scaled_product(node: Rewrite, a: Quantized, b: Quantized, bias: ir.Value | 
 
 @rewrites("com.microsoft::MatMulNBits")
 def matmul_nbits(node: Rewrite) -> None:
-    """A times B transposed, whose rows are quantized in blocks of `block_size`."""
+    """Multiply A by B transposed, whose rows are quantized in blocks of `block_size`."""
     node.ignore("accuracy_level")  # how ONNX Runtime may round A to be faster
     bits, block = node.attribute("bits", 4), node.attribute("block_size")
     rows, columns = node.attribute("N"), node.attribute("K")
     if bits not in (4, 8) or node.attribute("weight_prepacked", 0):
-        node.unsupported(f"weights of {bits} bits in a layout of its own; weights of 4 and 8 bits are read")
+        node.unsupported(
+            f"weights of {bits} bits, or prepacked ones; only plain weights of 4 and 8 bits are supported"
+        )
     if node.has_input(4):
-        node.unsupported("its columns are in an order of their own (g_idx); quantize without act_order")
+        node.unsupported("its columns are reordered (g_idx); quantize without act_order")
     blocks = -(-columns // block)
-    weights = _unpacked(node.constant(1, "its weights").reshape(rows, blocks, -1), bits)
+    weights = _unpack(node.constant(1, "its weights").reshape(rows, blocks, -1), bits)
     scales = node.constant(2, "its scales").reshape(rows, blocks)
     points = _zero_points(node, 3, (rows, blocks), bits)
     wide = (weights.astype(np.float32) - points[..., None]) * scales[..., None].astype(np.float32)
@@ -61,8 +63,8 @@ def matmul_nbits(node: Rewrite) -> None:
     node.emit(node.op("Add", result, node.input(5)) if node.has_input(5) else result)
 
 
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Bytes along the last axis as numbers; of two in a byte the first is in the low bits."""
+def _unpack(packed: Array, bits: int) -> Array:
+    """Unpack bytes along the last axis; of two numbers in a byte the first has the low bits."""
     if bits == 8:
         return packed
     pairs = np.stack([packed & 0xF, packed >> 4], axis=-1)
@@ -70,19 +72,19 @@ def _unpacked(packed: Array, bits: int) -> Array:
 
 
 def _zero_points(node: Rewrite, index: int, shape: tuple[int, ...], bits: int) -> Array:
-    """The zero point of each block as float32: in the middle of the range if none is given."""
+    """Return each block's zero point as float32: the middle of the range if none is given."""
     if not node.has_input(index):
         return np.full(shape, 2 ** (bits - 1), np.float32)
     given = node.constant(index, "its zero points")
     if given.dtype.kind == "f":
         return given.reshape(shape).astype(np.float32)
-    rows = _unpacked(given.reshape(*shape[:-1], -1), bits)
+    rows = _unpack(given.reshape(*shape[:-1], -1), bits)
     return rows[..., : shape[-1]].astype(np.float32)
 
 
 @rewrites("com.microsoft::GatherBlockQuantized")
 def gather_block_quantized(node: Rewrite) -> None:
-    """Rows of a table that is quantized in blocks, which stays quantized: only the rows are scaled back."""
+    """Gather rows of a table quantized in blocks; only the rows are scaled back."""
     table, scales = node.constant(0, "its table"), node.constant(2, "its scales")
     bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
     rank = table.ndim
@@ -95,10 +97,10 @@ def gather_block_quantized(node: Rewrite) -> None:
     packed = table.dtype == np.uint8
     if bits not in (4, 8):
         node.unsupported(f"a table of {bits} bits")
-    numbers = _unpacked(table, bits) if packed else table
+    numbers = _unpack(table, bits) if packed else table
     columns = numbers.shape[1]
     if columns % block:
-        node.unsupported(f"rows of {columns} in blocks of {block}, which do not fill them")
+        node.unsupported(f"rows of {columns} that blocks of {block} do not fill")
     if packed:
         points = _zero_points(node, 3, scales.shape, bits)
     else:

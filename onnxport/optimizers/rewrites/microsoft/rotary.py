@@ -1,4 +1,4 @@
-"""Rotary position embedding: pairs of features turned by angles that grow with the position."""
+"""Rotary position embedding: pairs of features rotated by angles that grow with the position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 @rewrites("com.microsoft::RotaryEmbedding")
 def rotary_embedding(node: Rewrite) -> None:
-    """ONNX's RotaryEmbedding-23 with positions as a matrix, or as the offset of the first one."""
+    """Rewrite as ONNX's RotaryEmbedding-23; positions are a matrix, or the offset of the first."""
     node.ignore("is_packed_batching", "scale")  # ONNX Runtime's kernel reads neither
     x, positions, cos, sin = (node.input(index) for index in range(4))
     shape, width = node.shape(x), node.shape(cos)[-1]
@@ -19,13 +19,13 @@ def rotary_embedding(node: Rewrite) -> None:
     if width is None or features is None:
         node.unsupported("its number of features is open; fix it with --shape NAME=...")
     if turned and not heads:
-        node.unsupported("turns a part of the features of an unknown number of heads; say num_heads")
+        node.unsupported("rotates part of the features of an unknown number of heads; set num_heads")
     size = features // heads if len(shape) == 3 and heads else (features if len(shape) == 4 else 2 * width)
     merged = len(shape) == 3
     if merged:  # [batch, position, heads * size] -> [batch, heads, position, size]
         x = node.op("Transpose", node.op("Reshape", x, np.array([0, 0, -1, size])), perm=[0, 2, 1, 3])
     angles = _angles(node, positions, x, cos, sin)
-    x = rotated(
+    x = rotate(
         node, x, *angles, size=size, turned=2 * width, interleaved=bool(node.attribute("interleaved", 0))
     )
     if merged:
@@ -36,7 +36,7 @@ def rotary_embedding(node: Rewrite) -> None:
 def _angles(
     node: Rewrite, positions: ir.Value, x: ir.Value, cos: ir.Value, sin: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
-    """cos and sin as [batch, 1, position, half the features]."""
+    """Return cos and sin as [batch, 1, position, half the features]."""
     if len(node.shape(positions)) == 1:
         length = node.op("Squeeze", node.op("Shape", x, start=2, end=3))
         numbers = node.op("Range", np.int64(0), length, np.int64(1))
@@ -47,10 +47,10 @@ def _angles(
     return first, second
 
 
-def rotated(
+def rotate(
     node: Rewrite, x: ir.Value, cos: ir.Value, sin: ir.Value, *, size: int, turned: int, interleaved: bool
 ) -> ir.Value:
-    """The first `turned` of `size` features of x, [batch, heads, position, size], turned; the others as they are."""
+    """Rotate the first `turned` of `size` features of x, [batch, heads, position, size]."""
     rest = None
     if turned < size:
         x, rest = node.op("Split", x, np.array([turned, size - turned]), outputs=2, axis=3)
@@ -67,4 +67,4 @@ def rotated(
         result = node.op("Reshape", node.op("Concat", *both, axis=4), np.array([0, 0, 0, -1]))
     else:
         result = node.op("Concat", new_real, new_imaginary, axis=3)
-    return result if rest is None else node.op("Concat", result, rest, axis=3)  # type: ignore[no-any-return]
+    return result if rest is None else node.op("Concat", result, rest, axis=3)

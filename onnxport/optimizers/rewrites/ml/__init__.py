@@ -1,10 +1,3 @@
 """Rewritings of the domain ai.onnx.ml (scikit-learn, XGBoost, LightGBM); importing this package registers them."""
 
-from onnxport.optimizers.rewrites.ml import linear, preprocessing, support_vectors, trees
-
-__all__ = [
-    "linear",
-    "preprocessing",
-    "support_vectors",
-    "trees",
-]
+from onnxport.optimizers.rewrites.ml import linear, preprocessing, support_vectors, trees  # noqa: F401

@@ -1,4 +1,4 @@
-"""Decision trees as tables with a row for each node, whichever of ONNX's operators they come from."""
+"""Decision trees as tables with a row per node, from any of ONNX's operators."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Forest:
 
     Attributes:
         roots: the row of each tree's first node.
-        modes: what a node compares, or LEAF.
+        modes: a node's comparison, or LEAF.
         features, thresholds: x[feature] is compared with the threshold.
         true, false: the rows that a node leads to; a leaf leads to itself.
-        tracks_missing: whether NaN goes the true way.
+        tracks_missing: NaN takes the true branch.
         weights: (row of a leaf, target, weight), each to be added to the target.
     """
 
@@ -39,7 +39,7 @@ class Forest:
     weights: list[tuple[int, int, float]] = field(default_factory=list)
 
     def add(self, mode: str, feature: int = 0, threshold: float = 0.0, missing: bool = False) -> int:
-        """A further node, leading to itself; returns its row."""
+        """Add a node that leads to itself; return its row."""
         row = len(self.modes)
         self.modes.append(mode)
         self.features.append(feature)
@@ -51,7 +51,7 @@ class Forest:
 
     @property
     def depth(self) -> int:
-        """The number of comparisons to the deepest leaf."""
+        """Return the number of comparisons to the deepest leaf."""
         level, depth = set(self.roots), 0
         while True:
             level = {
@@ -68,7 +68,7 @@ class Forest:
 
 
 def by_ids(node: Rewrite, target: str) -> Forest:
-    """The forest of a TreeEnsembleClassifier or TreeEnsembleRegressor; `target` is how it calls its targets."""
+    """Read the forest of a TreeEnsembleClassifier or TreeEnsembleRegressor, whose attributes name it `target`."""
     # How often a node was reached in training.
     node.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     trees, ids = (_ints(node, f"nodes_{name}") for name in ("treeids", "nodeids"))
@@ -106,14 +106,14 @@ def by_ids(node: Rewrite, target: str) -> Forest:
 
 
 def by_rows(node: Rewrite) -> Forest:
-    """The forest of a TreeEnsemble-5, whose leaves have a table of their own and whose nodes may ask for a set."""
+    """Read the forest of a TreeEnsemble-5, whose leaves have their own table and whose nodes may test a set."""
     node.ignore("nodes_hitrates")  # how often a node was reached in training
     modes = [_MODES[number] for number in node.attribute("nodes_modes").tolist()]
     thresholds = node.attribute("nodes_splits").tolist()
     features, tracks = _ints(node, "nodes_featureids"), _ints(node, "nodes_missing_value_tracks_true")
     sets = _sets(node.attribute("membership_values"))
     forest = Forest()
-    first: list[int] = []  # a node's row, or the first of the chain of comparisons that stands for it
+    first: list[int] = []  # a node's row, or the first of its chain of comparisons
     chains: list[list[int]] = []
     for i, (mode, feature, threshold) in enumerate(zip(modes, features, thresholds, strict=True)):
         is_set = mode == "BRANCH_MEMBER"
@@ -137,7 +137,7 @@ def by_rows(node: Rewrite) -> Forest:
 
 
 def _sets(values: Array | None) -> Any:
-    """The members of each node that asks for a set; NaN ends one."""
+    """Yield the members of each node's set; NaN ends one."""
     members: list[float] = []
     for value in () if values is None else values.tolist():
         if np.isnan(value):
@@ -154,7 +154,7 @@ def _ints(node: Rewrite, name: str) -> list[int]:
 
 
 def _numbers(node: Rewrite, name: str) -> list[float]:
-    """A list of floats, which may be given as a tensor instead; one of float64 has to fit float32."""
+    """Return a list of floats, which may be stored as a tensor."""
     tensor = node.attribute(f"{name}_as_tensor")
     values: Sequence[float] = node.attribute(name, ()) if tensor is None else tensor.reshape(-1).tolist()
     return list(values)

@@ -1,7 +1,7 @@
-"""Probabilities of several classes out of those of their pairs.
+"""Class probabilities from the probabilities of class pairs.
 
-Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling" (2004), the second method,
-in the steps and with the end of LIBSVM, which ONNX Runtime has taken over.
+Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling" (2004), second method,
+with the iteration and stop rule of LIBSVM and ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnxport.core.arrays import Array
 from onnxport.optimizers.rewrites.registry import Rewrite
 
 _MOST_CLASSES = 10
-# Most inputs are done after 3 rounds; of thousands of random ones none took more than 4.
+# Most inputs converge in 3 rounds, thousands of random ones in 4.
 _ROUNDS = 6
 _LEAST = np.float32(1e-7)
 
@@ -23,17 +23,17 @@ _LEAST = np.float32(1e-7)
 def probabilities(
     node: Rewrite, total: ir.Value, sigmoid: list[Array], pairs: list[tuple[int, int]], classes: int
 ) -> ir.Value:
-    """The probability of each class, [rows, classes]."""
+    """Return the probability of each class, [rows, classes]."""
     if classes > _MOST_CLASSES:
         node.unsupported(f"probabilities of {classes} classes; at most {_MOST_CLASSES} are unrolled")
     slope, offset = sigmoid
     exponent = node.op("Add", node.op("Mul", total, slope), offset)
     likely = node.op("Clip", node.op("Sigmoid", node.op("Neg", exponent)), _LEAST, np.float32(1) - _LEAST)
-    return _Coupling(node, likely, pairs, classes).solved()
+    return _Coupling(node, likely, pairs, classes).solve()
 
 
 class _Coupling:
-    """p of the least p' Q p, where Q follows from the probabilities of the pairs."""
+    """The p that minimizes p' Q p, where Q follows from the pairs' probabilities."""
 
     def __init__(self, node: Rewrite, likely: ir.Value, pairs: list[tuple[int, int]], classes: int) -> None:
         self.node, self.classes = node, classes
@@ -41,7 +41,7 @@ class _Coupling:
         count = len(pairs)
         place = {pair: column for column, pair in enumerate(pairs)}
         place |= {(j, i): column + count for (i, j), column in place.items()}
-        # r[i, j], 0 on the diagonal: a column of zeros stands beside those of the pairs.
+        # r[i, j], 0 on the diagonal: a column of zeros is appended to those of the pairs.
         padded = node.op(
             "Concat", both, node.op("Mul", node.op("Slice", both, *_at(0)), np.float32(0)), axis=1
         )
@@ -62,7 +62,7 @@ class _Coupling:
             for i in range(classes)
         ]
 
-    def solved(self) -> ir.Value:
+    def solve(self) -> ir.Value:
         node = self.node
         p = node.op("Add", node.op("Mul", self.rows[0], np.float32(0)), np.float32(1 / self.classes))
         limit = np.float32(0.005 / self.classes)
@@ -72,10 +72,10 @@ class _Coupling:
             value = node.op("ReduceSum", node.op("Mul", p, product), np.array([1]))
             error = node.op("ReduceMax", node.op("Abs", node.op("Sub", product, value)), np.array([1]))
             p = node.op("Where", node.op("Less", error, limit), p, self._round(p, product, value))
-        return p  # type: ignore[no-any-return]
+        return p
 
     def _round(self, p: Any, product: Any, value: Any) -> Any:
-        """Each class's probability moved to its best while the others keep their proportions."""
+        """Move each class's probability to its optimum while the others keep their proportions."""
         node = self.node
         for i, row in enumerate(self.rows):
             own, here = (node.op("Slice", each, *_at(i)) for each in (row, product))
@@ -91,5 +91,5 @@ class _Coupling:
 
 
 def _at(column: int) -> tuple[Array, Array, Array]:
-    """Operands of a Slice that leaves one column."""
+    """Return the operands of a Slice of one column."""
     return np.array([column]), np.array([column + 1]), np.array([1])

@@ -1,4 +1,4 @@
-"""Preprocessors of ai.onnx.ml: what scikit-learn does to features before a model sees them."""
+"""Preprocessors of ai.onnx.ml, which scikit-learn applies to features before a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ rewrites(*(f"ai.onnx.ml::{op}" for op in _IMPOSSIBLE))(_impossible)
 
 @rewrites("ai.onnx.ml::Scaler")
 def scaler(node: Rewrite) -> None:
-    """(x - offset) * scale, of each feature or of all alike (ONNX Scaler-1)."""
+    """Compute (x - offset) * scale, per feature or for all (ONNX Scaler-1)."""
     x = _float32(node, node.input(0))
     offset, scale = (
         np.asarray(node.attribute(name, (d,)), np.float32) for name, d in (("offset", 0), ("scale", 1))
@@ -40,7 +40,7 @@ def scaler(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::Binarizer")
 def binarizer(node: Rewrite) -> None:
-    """1 above the threshold, 0 elsewhere (ONNX Binarizer-1)."""
+    """Return 1 above the threshold, 0 elsewhere (ONNX Binarizer-1)."""
     x = node.input(0)
     threshold = np.asarray(node.attribute("threshold", 0.0), node.dtype(x))
     node.emit(node.op("Cast", node.op("Greater", x, threshold), to=ir.DataType.from_numpy(node.dtype(x))))
@@ -48,7 +48,7 @@ def binarizer(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::Normalizer")
 def normalizer(node: Rewrite) -> None:
-    """Each row divided by its maximum, its sum of magnitudes, or its length (ONNX Normalizer-1)."""
+    """Divide each row by its maximum, its L1 or its L2 norm (ONNX Normalizer-1)."""
     x, norm = _float32(node, node.input(0)), text(node.attribute("norm", "MAX"))
     axis = np.array([len(node.shape(node.input(0))) - 1])
     size = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}.get(norm)
@@ -64,7 +64,7 @@ _KINDS = ("float", "floats", "int64", "int64s")
 
 @rewrites("ai.onnx.ml::Imputer")
 def imputer(node: Rewrite) -> None:
-    """Another value in place of the missing one, for each feature or for all (ONNX Imputer-1)."""
+    """Replace missing values, per feature or for all (ONNX Imputer-1)."""
     # Values for features of the other type are of no use.
     node.ignore(*(f"{each}_{kind}" for each in ("replaced_value", "imputed_value") for kind in _KINDS))
     x = node.input(0)
@@ -82,7 +82,7 @@ def imputer(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::ArrayFeatureExtractor")
 def array_feature_extractor(node: Rewrite) -> None:
-    """Some features, by number (ONNX ArrayFeatureExtractor-1)."""
+    """Select features by number (ONNX ArrayFeatureExtractor-1)."""
     x, numbers = node.input(0), node.op("Reshape", node.input(1), np.array([-1]))
     rank = len(node.shape(x))
     result = node.op("Gather", x, numbers, axis=rank - 1)
@@ -91,22 +91,22 @@ def array_feature_extractor(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(node: Rewrite) -> None:
-    """The features of all inputs beside each other, in float32 (ONNX FeatureVectorizer-1)."""
+    """Concatenate the features of all inputs in float32 (ONNX FeatureVectorizer-1)."""
     parts = [node.input(index) for index in range(len(node.node.inputs))]
     sizes = node.attribute("inputdimensions", ())
     shapes = [node.shape(part) for part in parts]
     if any(len(shape) != 2 for shape in shapes) or [shape[-1] for shape in shapes] != list(sizes):
-        node.unsupported("joins inputs that have other sizes than it declares")
+        node.unsupported("has inputs of other sizes than it declares")
     node.emit(node.op("Concat", *(_float32(node, part) for part in parts), axis=1))
 
 
 @rewrites("ai.onnx.ml::OneHotEncoder")
 def one_hot_encoder(node: Rewrite) -> None:
-    """1 at the place of each category, 0 elsewhere, along a new last axis (ONNX OneHotEncoder-1)."""
+    """Encode each category one-hot along a new last axis (ONNX OneHotEncoder-1)."""
     if node.attribute("cats_strings"):
         node.unsupported(f"its categories are strings, {_STRINGS}")
     if not node.attribute("zeros", 1):
-        node.unsupported("fails on categories that it does not know (zeros=0); export it to ignore them")
+        node.unsupported("fails on unknown categories (zeros=0); export it so that it ignores them")
     x, categories = node.input(0), np.asarray(node.attribute("cats_int64s", ()), np.int64)
     if node.dtype(x) != np.int64:
         x = node.op("Cast", x, to=ir.DataType.INT64)
@@ -116,9 +116,9 @@ def one_hot_encoder(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::LabelEncoder")
 def label_encoder(node: Rewrite) -> None:
-    """The value of each key, or the default (ONNX LabelEncoder-4)."""
+    """Map each key to its value, or to the default (ONNX LabelEncoder-4)."""
     node.ignore("default_float", "default_int64", "default_string")  # those of other types than the values'
-    keys, values = _listed(node, "keys"), _listed(node, "values")
+    keys, values = _read_list(node, "keys"), _read_list(node, "values")
     if keys is None or values is None:
         node.unsupported(f"its keys or values are strings, {_STRINGS}")
     if not keys.size or keys.size != values.size:
@@ -134,8 +134,8 @@ def label_encoder(node: Rewrite) -> None:
     node.emit(node.op("Where", any_, value, _default(node, values.dtype)))
 
 
-def _listed(node: Rewrite, what: str) -> Array | None:
-    """The keys or values in whichever attribute they stand; None for strings."""
+def _read_list(node: Rewrite, what: str) -> Array | None:
+    """Return the keys or values from the attribute that holds them; None for strings."""
     tensor = node.attribute(f"{what}_tensor")
     if tensor is not None:
         return None if tensor.dtype.kind in "OSU" else tensor.reshape(-1)

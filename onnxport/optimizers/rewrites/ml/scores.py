@@ -1,4 +1,4 @@
-"""What classifiers and regressors of ai.onnx.ml have in common: labels, and transforms of scores."""
+"""Labels and score transforms shared by classifiers and regressors of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEARLY_ZERO = np.float32(1e-7)
 
 
 def labels(node: Rewrite) -> Array:
-    """The labels of the classes; refuses strings if anything uses the label."""
+    """Return the class labels; refuse string labels that have a reader."""
     strings = [node.attribute(name) for name in ("classlabels_strings", "classlabels_strings_int64s")]
     names = next((each for each in strings if each), ())
     if names and node.wants_output(0):
@@ -33,34 +33,34 @@ def labels(node: Rewrite) -> Array:
     return np.arange(len(names)) if names else np.asarray(numbers, np.int64)
 
 
-def label_of(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
-    """The label of each class number."""
+def map_labels(node: Rewrite, index: ir.Value, labels: Array) -> ir.Value:
+    """Map class numbers to labels."""
     if np.array_equal(labels, np.arange(len(labels))):
         return index
-    return node.op("Gather", labels, index)  # type: ignore[no-any-return]
+    return node.op("Gather", labels, index)
 
 
-def padded(base: Array, size: int) -> Array:
+def pad(base: Array, size: int) -> Array:
     return np.pad(base, (0, size - base.size))
 
 
-def transformed(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
-    """The scores of two and more classes or targets after `post_transform`."""
+def transform(node: Rewrite, total: ir.Value, transform: str) -> ir.Value:
+    """Apply `post_transform` to the scores of two or more classes or targets."""
     return _TRANSFORMS[transform](node, total)
 
 
 def _softmax_zero(node: Rewrite, x: ir.Value) -> ir.Value:
-    """Softmax over the scores that are not 0; those are divided by the same sum."""
+    """Compute Softmax over the nonzero scores; zeros are divided by the same sum."""
     largest = node.op("ReduceMax", x, np.array([1]))
     counts = node.op("Greater", node.op("Abs", x), _NEARLY_ZERO)
     zeros = node.op("Mul", x, node.op("Exp", node.op("Neg", largest)))
     exponentials = node.op("Exp", node.op("Sub", x, largest))
     total = node.op("ReduceSum", node.op("Where", counts, exponentials, np.float32(0)), np.array([1]))
-    return node.op("Div", node.op("Where", counts, exponentials, zeros), total)  # type: ignore[no-any-return]
+    return node.op("Div", node.op("Where", counts, exponentials, zeros), total)
 
 
 def _probit(node: Rewrite, x: ir.Value) -> ir.Value:
-    """sqrt(2) * erfinv(2x - 1) by the approximation that ONNX Runtime takes (S. Winitzki, a = 0.147)."""
+    """Compute sqrt(2) * erfinv(2x - 1) by ONNX Runtime's approximation (S. Winitzki, a = 0.147)."""
     centred = node.op("Sub", node.op("Mul", x, np.float32(2)), np.float32(1))
     product = node.op("Mul", node.op("Sub", np.float32(1), centred), node.op("Add", np.float32(1), centred))
     log = node.op("Log", product)
@@ -68,7 +68,7 @@ def _probit(node: Rewrite, x: ir.Value) -> ir.Value:
     root = node.op("Sqrt", node.op("Sub", node.op("Mul", v, v), node.op("Mul", log, np.float32(1 / 0.147))))
     size = node.op("Sqrt", node.op("Sub", root, v))
     sign = node.op("Where", node.op("Less", centred, np.float32(0)), np.float32(-1), np.float32(1))
-    return node.op("Mul", node.op("Mul", sign, size), np.float32(1.41421356))  # type: ignore[no-any-return]
+    return node.op("Mul", node.op("Mul", sign, size), np.float32(1.41421356))
 
 
 _TRANSFORMS: dict[str, Callable[[Rewrite, ir.Value], ir.Value]] = {
@@ -80,7 +80,7 @@ _TRANSFORMS: dict[str, Callable[[Rewrite, ir.Value], ir.Value]] = {
 }
 
 
-def transform_of(node: Rewrite) -> str:
+def post_transform(node: Rewrite) -> str:
     return text(node.attribute("post_transform", "NONE"))
 
 
@@ -89,7 +89,7 @@ def text(value: str | bytes) -> str:
 
 
 def matrix(node: Rewrite, index: int) -> ir.Value:
-    """Input `index` in float32 with one row for each sample; a single sample may be given as a vector."""
+    """Return input `index` in float32 with a row per sample; a single sample may be a vector."""
     x = node.input(index)
     rank = len(node.shape(x))
     if node.dtype(x) != np.float32:

@@ -13,7 +13,7 @@ from onnxport.optimizers.rewrites.registry import Rewrite, rewrites
 
 @rewrites("ai.onnx.ml::SVMRegressor")
 def svm_regressor(node: Rewrite) -> None:
-    """The kernel of x with each support vector, weighted and summed (ONNX SVMRegressor-1)."""
+    """Sum the weighted kernel of x with each support vector (ONNX SVMRegressor-1)."""
     x, coefficients = scores.matrix(node, 0), np.asarray(node.attribute("coefficients", ()), np.float32)
     vectors = np.asarray(node.attribute("support_vectors", ()), np.float32)
     rho = np.asarray(node.attribute("rho", (0.0,)), np.float32)[:1]
@@ -25,15 +25,15 @@ def svm_regressor(node: Rewrite) -> None:
     total = node.op("Add", total, rho)
     if node.attribute("one_class", 0):
         total = node.op("Where", node.op("Greater", total, np.float32(0)), np.float32(1), np.float32(-1))
-    if scores.transform_of(node) == "PROBIT":
-        total = scores.transformed(node, total, "PROBIT")
+    if scores.post_transform(node) == "PROBIT":
+        total = scores.transform(node, total, "PROBIT")
     node.emit(total)
 
 
 @rewrites("ai.onnx.ml::SVMClassifier")
 def svm_classifier(node: Rewrite) -> None:
-    """One machine for each pair of classes, which vote (ONNX SVMClassifier-1); without vectors, one for each class."""
-    labels, transform = scores.labels(node), scores.transform_of(node)
+    """Vote with one machine per class pair (ONNX SVMClassifier-1); without vectors, one per class."""
+    labels, transform = scores.labels(node), scores.post_transform(node)
     if len(labels) < 2:
         node.unsupported("has a single class")
     if sum(node.attribute("vectors_per_class", ())):
@@ -58,8 +58,8 @@ def _by_class(node: Rewrite, labels: Array, transform: str) -> None:
             "GreaterOrEqual" if positive else "Greater", largest, np.float32(0.5 if positive else 0)
         )
         chosen = node.op("Where", above, np.int64(1), chosen)
-    node.emit(scores.label_of(node, chosen, labels), 0)
-    node.emit(scores.transformed(node, total, transform), 1)
+    node.emit(scores.map_labels(node, chosen, labels), 0)
+    node.emit(scores.transform(node, total, transform), 1)
 
 
 def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
@@ -73,7 +73,7 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
     classes = np.arange(len(labels))
     first, second = (np.array([pair[side] == classes for pair in pairs], np.float32) for side in (0, 1))
     votes = node.op("Add", node.op("MatMul", wins, first - second), second.sum(axis=0))
-    node.emit(scores.label_of(node, node.op("ArgMax", votes, axis=1, keepdims=0), labels), 0)
+    node.emit(scores.map_labels(node, node.op("ArgMax", votes, axis=1, keepdims=0), labels), 0)
     given = [np.asarray(node.attribute(name, ()), np.float32)[: len(pairs)] for name in ("prob_a", "prob_b")]
     if given[0].size:
         total = probabilities(node, total, given, pairs, len(labels))
@@ -81,11 +81,12 @@ def _by_pairs(node: Rewrite, labels: Array, transform: str) -> None:
         if transform != "NONE":
             node.unsupported(f"the transform {transform} of a single score")
         total = node.op("Concat", node.op("Neg", total), total, axis=1)
-    node.emit(scores.transformed(node, total, transform), 1)
+    node.emit(scores.transform(node, total, transform), 1)
 
 
 def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[int, int]]]:
-    """What each support vector counts in the machine of each pair of classes, [vectors, pairs]; the pairs."""
+    """Return the weight of each support vector in the machine of each class pair, [vectors, pairs]; and the
+    pairs."""
     classes, total = len(counts), sum(counts)
     starts = np.cumsum([0, *counts])
     coefficients = np.asarray(node.attribute("coefficients", ()), np.float32)[: (classes - 1) * total]
@@ -100,18 +101,18 @@ def _pairs(node: Rewrite, counts: tuple[int, ...]) -> tuple[Array, list[tuple[in
 
 
 def _kernel(node: Rewrite, x: ir.Value, vectors: Array) -> ir.Value:
-    """The kernel function of each row of x with each of `vectors`, [rows, vectors]."""
+    """Return the kernel of each row of x with each of `vectors`, [rows, vectors]."""
     kind = scores.text(node.attribute("kernel_type", "LINEAR"))
     gamma, coef0, degree = (np.float32(each) for each in node.attribute("kernel_params", (0.0, 0.0, 3.0)))
     if kind == "RBF":
         # Not from products of x and vectors: that loses the digits of what is near.
         difference = node.op("Sub", node.op("Unsqueeze", x, np.array([1])), vectors[None])
         squares = node.op("ReduceSum", node.op("Mul", difference, difference), np.array([2]), keepdims=0)
-        return node.op("Exp", node.op("Mul", squares, -gamma))  # type: ignore[no-any-return]
+        return node.op("Exp", node.op("Mul", squares, -gamma))
     product = node.op("MatMul", x, vectors.T)
     if kind == "LINEAR":
-        return product  # type: ignore[no-any-return]
+        return product
     scaled = node.op("Add", node.op("Mul", product, gamma), coef0)
     if kind == "POLY":
-        return node.op("Pow", scaled, degree)  # type: ignore[no-any-return]
-    return node.op("Tanh", scaled)  # type: ignore[no-any-return]
+        return node.op("Pow", scaled, degree)
+    return node.op("Tanh", scaled)

@@ -1,8 +1,8 @@
-"""Tree ensembles as gather arithmetic: all trees of all rows go down one level at a time.
+"""Tree ensembles as gather arithmetic: all trees of all rows descend one level at a time.
 
-A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature, threshold
-and children, compares, and goes on; a leaf leads to itself, so that every tree may take as many steps as the deepest.
-What follows from the leaves (labels, transforms, base values) is as ONNX Runtime computes it where ONNX is vague.
+A tree's state is the row of its current node in tables over all nodes. A level gathers the node's feature,
+threshold and children and compares; a leaf leads to itself, so that every tree takes as many steps as the deepest.
+Where ONNX is vague (labels, transforms, base values), ONNX Runtime's answer decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMPARISONS = {
 
 @rewrites("ai.onnx.ml::TreeEnsembleRegressor")
 def tree_ensemble_regressor(node: Rewrite) -> None:
-    """One number for each target (ONNX TreeEnsembleRegressor-3)."""
+    """Compute one number per target (ONNX TreeEnsembleRegressor-3)."""
     aggregation = _text(node.attribute("aggregate_function", "SUM"))
     transform = _text(node.attribute("post_transform", "NONE"))
     targets = node.attribute("n_targets", 1)
@@ -39,7 +39,7 @@ def tree_ensemble_regressor(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::TreeEnsemble")
 def tree_ensemble(node: Rewrite) -> None:
-    """One number for each target (ONNX TreeEnsemble-5)."""
+    """Compute one number per target (ONNX TreeEnsemble-5)."""
     aggregation = _AGGREGATIONS[node.attribute("aggregate_function", 1)]
     transform = scores.TRANSFORMS[node.attribute("post_transform", 0)]
     targets = node.attribute("n_targets", 1)
@@ -48,22 +48,22 @@ def tree_ensemble(node: Rewrite) -> None:
 
 @rewrites("ai.onnx.ml::TreeEnsembleClassifier")
 def tree_ensemble_classifier(node: Rewrite) -> None:
-    """The label and a score for each class (ONNX TreeEnsembleClassifier-3)."""
+    """Compute the label and a score per class (ONNX TreeEnsembleClassifier-3)."""
     labels = scores.labels(node)
     forest, base = by_ids(node, "class"), _base_values(node)
     if len(labels) < 2:
         node.unsupported("has a single class")
     transform = _text(node.attribute("post_transform", "NONE"))
-    leaves, held = _leaves(node, forest)
-    table = Weights(forest, held, len(labels), fill=0)
+    leaves, order = _leaves(node, forest)
+    table = Weights(forest, order, len(labels), fill=0)
     total = node.op("ReduceSum", _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
     if len(labels) == 2:
         label, result = _binary(node, forest, table, total, labels, base, transform)
     else:
         if base.size:
-            total = node.op("Add", total, scores.padded(base, len(labels)))
+            total = node.op("Add", total, scores.pad(base, len(labels)))
         label = _largest(node, table, leaves, total, labels, base)
-        result = scores.transformed(node, total, transform)
+        result = scores.transform(node, total, transform)
     node.emit(label, 0)
     node.emit(result, 1)
 
@@ -71,9 +71,9 @@ def tree_ensemble_classifier(node: Rewrite) -> None:
 def _regression(
     node: Rewrite, forest: Forest, targets: int, aggregation: str, transform: str, base: Array
 ) -> None:
-    leaves, held = _leaves(node, forest)
+    leaves, order = _leaves(node, forest)
     fill = {"MIN": np.inf, "MAX": -np.inf}.get(aggregation, 0)
-    table = Weights(forest, held, targets, fill)
+    table = Weights(forest, order, targets, fill)
     reduce = {"MIN": "ReduceMin", "MAX": "ReduceMax"}.get(aggregation, "ReduceSum")
     total = node.op(reduce, _gather(node, table.weights, leaves), np.array([1]), keepdims=0)
     if aggregation == "AVERAGE":
@@ -81,10 +81,10 @@ def _regression(
     if base.size == targets:
         total = node.op("Add", total, base)
     if not all(table.always) and targets > 1:
-        # What no leaf has a weight for does not get the base value either.
+        # A target without a weight does not get the base value either.
         total = node.op("Where", _has_score(node, table, leaves), total, np.float32(0))
     if targets > 1 or transform == "PROBIT":  # others change nothing of a single target
-        total = scores.transformed(node, total, transform)
+        total = scores.transform(node, total, transform)
     node.emit(total)
 
 
@@ -92,18 +92,18 @@ def _regression(
 
 
 def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
-    """For each row of x and each tree the leaf that it ends in, as a number of those in the second result."""
+    """Return the leaf of each row of x in each tree, as an index into the second result."""
     x = node.input(0)
     if node.dtype(x) == np.float64:
         # 4.7 is no float32; the nearest one may be the threshold itself.
         node.unsupported(
-            "takes float64, which float32 may put on another side of a threshold; export it for float32"
+            "takes float64: rounded to float32 a value may cross a threshold; export it for float32"
         )
     *_, features = node.shape(x)
     if features is None:
         node.unsupported("its number of features is open; fix it with --shape NAME=...")
     if max(forest.features) >= features:
-        node.unsupported(f"asks for feature {max(forest.features)} of {features}")
+        node.unsupported(f"reads feature {max(forest.features)} of {features}")
     depth = forest.depth
     if depth > _MAX_DEPTH:
         node.unsupported(f"a tree of depth {depth}; at most {_MAX_DEPTH} levels are unrolled")
@@ -112,17 +112,17 @@ def _leaves(node: Rewrite, forest: Forest) -> tuple[ir.Value, list[int]]:
     place = np.argsort(order)
     inner = len(order) - forest.modes.count(LEAF)
     state: Any = place[forest.roots].astype(np.int32)[None]
-    walk = _Walk(node, forest, order, place, x, features)
+    descent = _Descent(node, forest, order, place, x, features)
     for _ in range(depth):
-        state = walk.down(state)
+        state = descent.descend(state)
     if depth == 0:
-        state = node.op("Add", walk.zeros, state)
+        state = node.op("Add", descent.zeros, state)
     leaves = node.op("Sub", state, np.int32(inner)) if inner else state
     return leaves, [int(row) for row in order[inner:]]
 
 
-class _Walk:
-    """The tables of a forest in the order in which its nodes are numbered, and the way down them."""
+class _Descent:
+    """The tables of a forest in node order, and the descent through them."""
 
     def __init__(
         self, node: Rewrite, forest: Forest, order: Array, place: Array, x: ir.Value, features: int
@@ -134,7 +134,7 @@ class _Walk:
         self.children = node.array(place[pairs].reshape(-1).astype(np.int32))
         used = sorted({mode for mode in forest.modes if mode != LEAF})
         modes = np.asarray(forest.modes)[order]
-        # The most frequent comparison needs no table of where it holds.
+        # The most frequent comparison is the default and needs no mask.
         used.sort(key=lambda mode: -int((modes == mode).sum()))
         self.comparisons = [
             (mode, None if index == 0 else node.array(modes == mode)) for index, mode in enumerate(used)
@@ -152,7 +152,7 @@ class _Walk:
         flat = node.op("Reshape", x, np.array([-1]))
         self.x = flat if node.dtype(x) == np.float32 else node.op("Cast", flat, to=ir.DataType.FLOAT)
 
-    def down(self, state: ir.Value | Array) -> ir.Value:
+    def descend(self, state: ir.Value | Array) -> ir.Value:
         node = self.node
         feature = node.op("Add", node.op("Gather", self.features, state), self.starts)
         value = node.op("Gather", self.x, feature)
@@ -165,32 +165,32 @@ class _Walk:
             missing = node.op("And", node.op("IsNaN", value), node.op("Gather", self.tracks, state))
             side = node.op("Where", missing, np.int32(1), side)
         pair = node.op("Mul", state, np.int32(2))
-        return node.op("Gather", self.children, node.op("Add", pair, side))  # type: ignore[no-any-return]
+        return node.op("Gather", self.children, node.op("Add", pair, side))
 
     def _compare(self, mode: str, value: ir.Value, threshold: ir.Value) -> ir.Value:
         if mode == "BRANCH_NEQ":
-            return self.node.op("Not", self.node.op("Equal", value, threshold))  # type: ignore[no-any-return]
+            return self.node.op("Not", self.node.op("Equal", value, threshold))
         if mode not in _COMPARISONS:
             self.node.unsupported(f"a node of the unknown mode {mode!r}")
-        return self.node.op(_COMPARISONS[mode], value, threshold)  # type: ignore[no-any-return]
+        return self.node.op(_COMPARISONS[mode], value, threshold)
 
 
 def _gather(node: Rewrite, table: Array, leaves: ir.Value) -> ir.Value:
-    return node.op("Gather", table, leaves)  # type: ignore[no-any-return]
+    return node.op("Gather", table, leaves)
 
 
 class Weights:
-    """What each leaf adds to each target, [leaves, targets], and to which targets it adds at all.
+    """The addend of each leaf to each target, [leaves, targets], and the targets that it has one for.
 
     Attributes:
-        always: by target, whether some tree has a weight for it in every leaf.
-        ever: by target, whether any leaf has.
+        always: by target: some tree has a weight for it in every leaf.
+        ever: by target: some leaf has a weight for it.
     """
 
-    def __init__(self, forest: Forest, held: list[int], targets: int, fill: float) -> None:
-        place = {row: number for number, row in enumerate(held)}
-        self.weights = np.full((len(held), targets), fill, np.float32)
-        self.present = np.zeros((len(held), targets), bool)
+    def __init__(self, forest: Forest, order: list[int], targets: int, fill: float) -> None:
+        place = {row: number for number, row in enumerate(order)}
+        self.weights = np.full((len(order), targets), fill, np.float32)
+        self.present = np.zeros((len(order), targets), bool)
         for row, target, weight in forest.weights:
             number = place.get(row)
             if number is None:
@@ -200,23 +200,23 @@ class Weights:
             else:
                 self.weights[number, target] = weight
                 self.present[number, target] = True
-        tree = _tree_of(forest)[held]
+        tree = _tree_numbers(forest)[order]
         own = [self.present[tree == each] for each in range(len(forest.roots))]
         self.always = [any(bool(of[:, k].all()) for of in own) for k in range(targets)]
         self.ever = [bool(self.present[:, k].any()) for k in range(targets)]
 
 
 def _has_score(node: Rewrite, table: Weights, leaves: ir.Value) -> ir.Value | Array:
-    """Which targets a row's leaves have a weight for, if that is not the same for all rows by row."""
+    """Return which targets a row's leaves have a weight for; a constant if it is the same for all rows."""
     if table.ever == table.always:
         return np.array(table.ever)
     present = _gather(node, table.present.astype(np.float32), leaves)
     found = node.op("ReduceMax", present, np.array([1]), keepdims=0)
-    return node.op("Greater", found, np.float32(0))  # type: ignore[no-any-return]
+    return node.op("Greater", found, np.float32(0))
 
 
-def _tree_of(forest: Forest) -> Array:
-    """The number of each node's tree."""
+def _tree_numbers(forest: Forest) -> Array:
+    """Return the tree number of each node."""
     trees = np.full(len(forest.modes), -1)
     for number, root in enumerate(forest.roots):
         waiting = [root]
@@ -234,14 +234,14 @@ def _tree_of(forest: Forest) -> Array:
 def _largest(
     node: Rewrite, table: Weights, leaves: ir.Value, total: ir.Value, labels: Array, base: Array
 ) -> ir.Value:
-    """The label of the class with the largest score, the first of equals; a class without a score never is."""
+    """Return the label of the largest score, the first of equals, among classes with a score."""
     classes = len(labels)
     scored = np.array(table.always) | (np.arange(classes) < base.size)
     if not scored.all():
         has = _has_score(node, table, leaves)
         has = node.op("Or", has, scored) if isinstance(has, ir.Value) else has | scored
         total = node.op("Where", has, total, np.float32(np.finfo(np.float32).min))
-    return scores.label_of(node, node.op("ArgMax", total, axis=1, keepdims=0), labels)
+    return scores.map_labels(node, node.op("ArgMax", total, axis=1, keepdims=0), labels)
 
 
 def _binary(
@@ -253,23 +253,23 @@ def _binary(
     base: Array,
     transform: str,
 ) -> tuple[ir.Value, ir.Value]:
-    """Two classes, of which often only one has weights; then its score is the second class's."""
+    """Score two classes; often only one has weights, and its score is the second class's."""
     if table.ever[1] and not table.always[1]:
-        node.unsupported("has two classes, of which the second has a score for some leaves only")
+        node.unsupported("has scores of the second of two classes in some leaves only")
     single = len({target for _, target, _ in forest.weights}) == 1
     positive = all(weight >= 0 for _, _, weight in forest.weights)
     first, second = (node.op("Slice", total, np.array([k]), np.array([k + 1]), np.array([1])) for k in (0, 1))
     if table.ever[1]:
         return _two_scores(node, first, second, labels, base, transform, (single, positive))
     if base.size == 2:
-        node.unsupported("has base values for two classes, of which one has weights")
+        node.unsupported("has base values for two classes, but weights for one")
     if base.size == 1:
         first = node.op("Add", first, base)
     if transform == "PROBIT":
         node.unsupported("PROBIT of a single score, for which ONNX Runtime leaves the second one undefined")
     is_second = node.op("Greater", first, np.float32(0.5 if positive and single else 0))
     flat = node.op("Squeeze", is_second, np.array([1]))
-    label = scores.label_of(node, node.op("Cast", flat, to=ir.DataType.INT64), labels)
+    label = scores.map_labels(node, node.op("Cast", flat, to=ir.DataType.INT64), labels)
     if transform == "LOGISTIC":
         pair = [node.op("Sigmoid", node.op("Neg", first)), node.op("Sigmoid", first)]
     else:
@@ -295,9 +295,9 @@ def _two_scores(
     limit = np.float32(0.5 if single and positive else 0)
     is_second = node.op("Squeeze", node.op("Greater", second, limit), np.array([1]))
     own = labels if single else np.array([0, 1])
-    label = scores.label_of(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
+    label = scores.map_labels(node, node.op("Cast", is_second, to=ir.DataType.INT64), own)
     pair = node.op("Concat", first, second, axis=1)
-    return label, scores.transformed(node, pair, transform)
+    return label, scores.transform(node, pair, transform)
 
 
 # ---- attributes

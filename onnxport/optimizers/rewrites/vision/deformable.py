@@ -1,23 +1,23 @@
-"""DeformConv: a convolution whose taps lie where offsets put them, as samples and a matrix product."""
+"""DeformConv: samples at offset positions, and a matrix product."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxport.optimizers.rewrites.terms import Draft, Term, formula
-from onnxport.optimizers.rewrites.vision.sampling import Tap, clamped, sampled
+from onnxport.optimizers.rewrites.vision.sampling import Tap, clamp, sample
 
 
 @formula("DeformConv")
 def deform_conv(draft: Draft) -> list[Term]:
-    """Deformable 2-D convolution with optional masks (ONNX DeformConv-22)."""
+    """Compute deformable 2-D convolution with optional masks (ONNX DeformConv-22)."""
     x, weights, offset = (draft.input(index) for index in range(3))
     bias, mask = draft.optional(3), draft.optional(4)
     if x.rank != 4:
         draft.unsupported(f"an input of rank {x.rank}; ONNX Runtime deforms over images only")
     if None in weights.shape or x.shape[1] is None:
         draft.unsupported("weights or channels of an open size")
-    draft.ignore("kernel_shape")  # the weights say it
+    draft.ignore("kernel_shape")  # the weights have it
     outer, inner, *kernel = (dim or 0 for dim in weights.shape)
     channels, taps = x.shape[1], kernel[0] * kernel[1]
     groups, offset_groups = draft.attribute("group", 1), draft.attribute("offset_group", 1)
@@ -41,7 +41,7 @@ def deform_conv(draft: Draft) -> list[Term]:
 
 
 def rows(part: Term, channels: int) -> Term:
-    """Like rows_of for a part of a feature map, of which no shape is inferred yet."""
+    """Return rows of channels as rows_of, for a part of a feature map without inferred shape."""
     return part.cast(np.float32).transpose(0, 2, 3, 1).reshape(-1, channels)
 
 
@@ -64,7 +64,7 @@ def _columns(
         own = moved.gather(np.arange(taps) * 2 + axis, axis=3)
         axes.append(_neighbours(draft, regular + own, size))
     image = draft.range(x.size(0)).reshape(-1, 1, 1, 1)
-    found = sampled(draft, pixels, image, sizes, axes)
+    found = sample(draft, pixels, image, sizes, axes)
     if mask is None:
         return found
     share = mask.cast(np.float32).cut(1, group * taps, (group + 1) * taps).transpose(0, 2, 3, 1)
@@ -72,11 +72,11 @@ def _columns(
 
 
 def _neighbours(draft: Draft, position: Term, size: int | Term) -> list[Tap]:
-    """Both neighbours of a position; those outside the axis weigh nothing."""
+    """Return both neighbours of a position; those outside the axis have weight 0."""
     last = draft.number(size) - 1.0
     lower = position.call("Floor")
     share = position - lower
     return [
-        Tap(clamped(each, last), weight * ((each >= 0.0) & (each <= last)).cast(np.float32))
+        Tap(clamp(each, last), weight * ((each >= 0.0) & (each <= last)).cast(np.float32))
         for each, weight in ((lower, 1.0 - share), (lower + 1.0, share))
     ]

@@ -1,4 +1,4 @@
-"""Regions of a feature map brought to one size: RoiAlign, MaxRoiPool."""
+"""Regions of a feature map resampled to one size: RoiAlign, MaxRoiPool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from onnxport.optimizers.rewrites.terms import Draft, Term, formula
-from onnxport.optimizers.rewrites.vision.sampling import Tap, clamped, rows_of, sampled
+from onnxport.optimizers.rewrites.vision.sampling import Tap, clamp, rows_of, sample
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Extent:
 
 @formula("RoiAlign")
 def roi_align(draft: Draft) -> list[Term]:
-    """The mean, or ONNX Runtime's maximum, of samples in each bin of each region (ONNX RoiAlign-22)."""
+    """Average samples in each bin of each region (ONNX RoiAlign-22)."""
     x, rois = draft.input(0), draft.input(1).cast(np.float32)
     batch = draft.input(2).cast(np.int32)
     ratio, mode = draft.attribute("sampling_ratio", 0), draft.attribute("mode", "avg")
@@ -40,7 +40,7 @@ def roi_align(draft: Draft) -> list[Term]:
         total = reduce(
             lambda a, b: a + b,
             (
-                sampled(draft, rows, image, sizes, _taps(draft, extents, sizes, offsets))
+                sample(draft, rows, image, sizes, _taps(draft, extents, sizes, offsets))
                 for offsets in product(range(ratio), repeat=2)
             ),
         )
@@ -51,7 +51,7 @@ def roi_align(draft: Draft) -> list[Term]:
 
 
 def _extent(draft: Draft, rois: Term, axis: int, ratio: int) -> _Extent:
-    """Regions along x (0) or y (1)."""
+    """Return the regions along x (0) or y (1)."""
     scale = draft.attribute("spatial_scale", 1.0)
     halves = draft.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     bins = draft.attribute(("output_width", "output_height")[axis], 1)
@@ -68,19 +68,19 @@ def _extent(draft: Draft, rois: Term, axis: int, ratio: int) -> _Extent:
 def _taps(
     draft: Draft, extents: list[_Extent], sizes: list[int | Term], offsets: tuple[int, ...]
 ) -> list[list[Tap]]:
-    """The taps of one sample in every bin, [regions, bins, 1] and [regions, 1, bins]."""
+    """Return the taps of one sample in every bin, [regions, bins, 1] and [regions, 1, bins]."""
     taps = []
     for axis, (extent, size, offset) in enumerate(zip(extents, sizes, offsets, strict=True)):
         bins = draft.range(extent.bins, np.float32).reshape(1, -1)
         position = extent.start + bins * extent.bin + extent.bin * (offset + 0.5) / extent.samples
-        taps.append(_between(draft, position, size, None, 2 - axis))
+        taps.append(_interpolate(draft, position, size, None, 2 - axis))
     return taps
 
 
-def _between(
+def _interpolate(
     draft: Draft, position: Term, size: int | Term, counts: Term | None, unit_axis: int
 ) -> list[Tap]:
-    """Both neighbours of positions [regions, n]; nothing beyond one element outside the axis."""
+    """Return both neighbours of positions [regions, n]; weight 0 beyond one element outside the axis."""
     length = draft.number(size)
     inside = ((position >= -1.0) & (position <= length)).cast(np.float32)
     if counts is not None:
@@ -90,7 +90,7 @@ def _between(
     share = place - lower
     pairs = ((lower, (1.0 - share) * inside), (lower + 1.0, share * inside))
     return [
-        Tap(clamped(each, length - 1.0).unsqueeze(unit_axis), weight.unsqueeze(unit_axis))
+        Tap(clamp(each, length - 1.0).unsqueeze(unit_axis), weight.unsqueeze(unit_axis))
         for each, weight in pairs
     ]
 
@@ -98,7 +98,7 @@ def _between(
 def _adaptive_mean(
     draft: Draft, rows: Term, image: Term, sizes: list[int | Term], extents: list[_Extent]
 ) -> Term:
-    """As many samples per bin as its size asks for: all regions take the largest number, and count their own."""
+    """Average as many samples per bin as its size requires: all take the largest number and mask the rest."""
     axes, limits = [], []
     for axis, (extent, size) in enumerate(zip(extents, sizes, strict=True)):
         limit = extent.samples.call("ReduceMax", keepdims=0).maximum(1.0).cast(np.int32)
@@ -109,9 +109,9 @@ def _adaptive_mean(
         position = start + bins * bin_ + (number + 0.5) * bin_ / own.maximum(1.0)
         counts = (number < own).cast(np.float32) + bins * 0.0
         flat = [each.reshape(0, -1) for each in (position, counts)]
-        axes.append(_between(draft, flat[0], size, flat[1], 2 - axis))
+        axes.append(_interpolate(draft, flat[0], size, flat[1], 2 - axis))
         limits.append(limit)
-    samples = sampled(draft, rows, image, sizes, axes)
+    samples = sample(draft, rows, image, sizes, axes)
     channels = rows.draft.op("Shape", rows, dtype=np.int64).gather(np.array(1, np.int64)).cast(np.int32)
     high, wide = (extent.bins for extent in extents)
     total = samples.reshape(-1, limits[0], limits[1] * channels * wide).sum(1)
@@ -125,7 +125,7 @@ def _adaptive_mean(
 
 @formula("MaxRoiPool")
 def max_roi_pool(draft: Draft) -> list[Term]:
-    """The largest element in each bin of each region, 0 in an empty bin (ONNX MaxRoiPool-22)."""
+    """Return the maximum in each bin of each region, 0 in an empty bin (ONNX MaxRoiPool-22)."""
     x, rois = draft.input(0), draft.input(1).cast(np.float32)
     sizes = [x.size(2), x.size(3)]
     axes, limits, empty = [], [], []
@@ -135,12 +135,12 @@ def max_roi_pool(draft: Draft) -> list[Term]:
         number = draft.range(limit, np.float32).reshape(1, 1, -1)
         # An element more than once changes no maximum.
         place = (first.unsqueeze(2) + number).minimum(last.unsqueeze(2) - 1.0).reshape(0, -1)
-        axes.append([Tap(clamped(place, draft.number(size) - 1.0).unsqueeze(2 - axis), None)])
+        axes.append([Tap(clamp(place, draft.number(size) - 1.0).unsqueeze(2 - axis), None)])
         limits.append(limit)
         empty.append((last <= first).unsqueeze(2 - axis))
     image = rois.gather(np.array([0], np.int64), axis=1).cast(np.int32).reshape(-1, 1, 1)
     rows = rows_of(x.cast(np.float32))
-    found = sampled(draft, rows, image, sizes, axes)
+    found = sample(draft, rows, image, sizes, axes)
     channels = draft.op("Shape", rows, dtype=np.int64).gather(np.array(1, np.int64)).cast(np.int32)
     high, wide = draft.attribute("pooled_shape", ())
     largest = found.reshape(-1, limits[0], limits[1] * channels * wide).call(
@@ -153,10 +153,11 @@ def max_roi_pool(draft: Draft) -> list[Term]:
 
 
 def _bounds(draft: Draft, rois: Term, axis: int, size: int | Term, bins: int) -> tuple[Term, Term]:
-    """Where every bin begins and ends, float32 [regions, bins]; regions are rounded to whole elements, halves away."""
+    """Return start and end of every bin, float32 [regions, bins]; regions are rounded, halves away from zero."""
     scale, length = draft.attribute("spatial_scale", 1.0), draft.number(size)
     start, end = (
-        _rounded(rois.gather(np.array([column], np.int64), axis=1) * scale) for column in (1 + axis, 3 + axis)
+        _round_half_away(rois.gather(np.array([column], np.int64), axis=1) * scale)
+        for column in (1 + axis, 3 + axis)
     )
     bin_ = (end - start + 1.0).maximum(1.0) / float(bins)
     number = draft.range(bins, np.float32).reshape(1, -1)
@@ -165,5 +166,5 @@ def _bounds(draft: Draft, rois: Term, axis: int, size: int | Term, bins: int) ->
     return tuple(each.maximum(0.0).minimum(length) for each in (first, last))  # type: ignore[return-value]
 
 
-def _rounded(x: Term) -> Term:
+def _round_half_away(x: Term) -> Term:
     return (x.call("Abs") + 0.5).call("Floor") * x.call("Sign")

@@ -1,4 +1,4 @@
-"""Ops that read a feature map at computed positions: GridSample, AffineGrid."""
+"""Reads of a feature map at computed positions: GridSample, AffineGrid."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _CUBIC_A = -0.75  # of GridSample's cubic convolution, as PyTorch and ONNX Runti
 
 @dataclass(frozen=True)
 class Tap:
-    """The elements of one axis that a sample reads: whole positions inside the axis, and their weights if not 1."""
+    """The elements of one axis that a sample reads: integer positions, and their weights if not 1."""
 
     index: Term
     weight: Term | None
 
 
 def rows_of(x: Term) -> Term:
-    """A feature map [N, C, ...] as rows of channels [N * ..., C]."""
+    """Reshape a feature map [N, C, ...] to rows of channels [N * ..., C]."""
     channels = x.size(1)
     return x.transpose(0, *range(2, x.rank), 1).reshape(-1, channels)
 
 
-def sampled(
+def sample(
     draft: Draft, rows: Term, batch: Term, sizes: Sequence[int | Term], axes: Sequence[Sequence[Tap]]
 ) -> Term:
-    """The weighted sum over all combinations of one tap per axis, with a last axis of channels.
+    """Return the weighted sum over all combinations of one tap per axis, with channels last.
 
     Args:
         rows: see rows_of.
@@ -56,7 +56,7 @@ def sampled(
 
 @formula("GridSample")
 def grid_sample(draft: Draft) -> list[Term]:
-    """Samples x at the positions that a grid gives between -1 and 1 (ONNX GridSample-22), as ONNX Runtime does."""
+    """Sample x at grid positions between -1 and 1 (ONNX GridSample-22), as ONNX Runtime does."""
     x, grid = draft.input(0), draft.input(1).cast(np.float32)
     mode = draft.attribute("mode", "linear")
     spatial = x.rank - 2
@@ -67,15 +67,15 @@ def grid_sample(draft: Draft) -> list[Term]:
     axes = []
     for axis, size in enumerate(sizes):
         # The grid's last axis counts the other way round: x, then y, then z.
-        position = _denormalized(draft, grid.gather(spatial - 1 - axis, axis=-1), size, corners)
+        position = _denormalize(draft, grid.gather(spatial - 1 - axis, axis=-1), size, corners)
         places = _PLACES[mode](position)
-        axes.append([_padded(draft, place, weight, size, padding, corners) for place, weight in places])
+        axes.append([_pad_tap(draft, place, weight, size, padding, corners) for place, weight in places])
     batch = draft.range(x.size(0)).reshape(-1, *(1,) * spatial)
-    result = sampled(draft, rows_of(x.cast(np.float32)), batch, sizes, axes)
+    result = sample(draft, rows_of(x.cast(np.float32)), batch, sizes, axes)
     return [result.transpose(0, spatial + 1, *range(1, spatial + 1)).cast(x.dtype)]
 
 
-def _denormalized(draft: Draft, n: Term, size: int | Term, corners: bool) -> Term:
+def _denormalize(draft: Draft, n: Term, size: int | Term, corners: bool) -> Term:
     length = draft.number(size)
     if corners:
         return (n + 1.0) / 2.0 * (length - 1.0)
@@ -114,26 +114,26 @@ _PLACES: dict[str, Callable[[Term], list[tuple[Term, Term | None]]]] = {
 }
 
 
-def _padded(
+def _pad_tap(
     draft: Draft, place: Term, weight: Term | None, size: int | Term, padding: str, corners: bool
 ) -> Tap:
-    """A whole position brought inside the axis; outside it weighs nothing if the padding is zeros."""
+    """Move an integer position inside the axis; outside it has weight 0 if the padding is zeros."""
     last = draft.number(size) - 1.0
     if padding == "reflection":
-        place = _reflected(place, last, corners)
+        place = _reflect(place, last, corners)
     if padding == "zeros":
         inside = ((place >= 0.0) & (place <= last)).cast(np.float32)
         weight = inside if weight is None else weight * inside
-    return Tap(clamped(place, last), weight)
+    return Tap(clamp(place, last), weight)
 
 
-def clamped(place: Term, last: float | Term) -> Term:
-    """Whole positions as indices; clamped as numbers, since what no integer holds has none to clamp."""
+def clamp(place: Term, last: float | Term) -> Term:
+    """Return integer positions as indices, clamped as floats: some have no integer."""
     return place.maximum(0.0).minimum(last).cast(np.int32)
 
 
-def _reflected(place: Term, last: float | Term, corners: bool) -> Term:
-    """A zigzag between the first and the last element's centres (corners) or outer edges."""
+def _reflect(place: Term, last: float | Term, corners: bool) -> Term:
+    """Reflect between the first and last element's centres (corners) or outer edges."""
     start, span = (0.0, last) if corners else (-0.5, last + 1.0)
     span = span.maximum(1.0) if isinstance(span, Term) else max(span, 1.0)
     along = place - start
@@ -146,7 +146,7 @@ def _reflected(place: Term, last: float | Term, corners: bool) -> Term:
 
 @formula("AffineGrid")
 def affine_grid(draft: Draft) -> list[Term]:
-    """The positions between -1 and 1 of a grid moved by an affine map per image (ONNX AffineGrid-20)."""
+    """Return positions between -1 and 1 of a grid under an affine map per image (ONNX AffineGrid-20)."""
     theta, size = draft.input(0), draft.input(1)
     (count,) = size.shape
     if count not in (4, 5):
@@ -172,7 +172,7 @@ def affine_grid(draft: Draft) -> list[Term]:
 
 
 def _centres(draft: Draft, length: int | Term, corners: bool) -> Term:
-    """From -1 to 1: the corners' places, or the centres of as many equal parts.
+    """Return positions from -1 to 1: of the corners, or the centres of equal parts.
 
     A single corner is at 1, as ONNX Runtime has it.
     """

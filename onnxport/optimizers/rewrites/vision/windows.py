@@ -1,4 +1,4 @@
-"""Ops on windows of which the places matter: Col2Im, MaxPool with indices, MaxUnpool, CenterCropPad."""
+"""Windows with positions: Col2Im, MaxPool with indices, MaxUnpool, CenterCropPad."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _product(sizes: Sequence[int | Term]) -> int | Term:
 
 
 def _element(draft: Draft, index: int, place: int) -> int | Term:
-    """An element of an operand that holds sizes: the number if it is known."""
+    """Return an element of an operand that holds sizes, as a number if it is known."""
     known = draft.constant_input(index)
     if known is not None:
         return int(known[place])
@@ -41,7 +41,7 @@ def _larger(a: int | Term, b: int | Term) -> int | Term:
 
 
 def _term(a: int | Term, b: int | Term) -> Term:
-    """`a` as a term; one of them is one."""
+    """Return `a` as a term; at least one operand is one."""
     draft = next(size.draft for size in (a, b) if isinstance(size, Term))
     return draft.term(a, np.int32)
 
@@ -51,7 +51,7 @@ def _term(a: int | Term, b: int | Term) -> Term:
 
 @formula("CenterCropPad")
 def center_crop_pad(draft: Draft) -> list[Term]:
-    """Axes cut or filled with zeros on both sides to given sizes (ONNX CenterCropPad-18)."""
+    """Crop or zero-pad axes on both sides to given sizes (ONNX CenterCropPad-18)."""
     x = draft.input(0)
     axes = [axis % x.rank for axis in draft.attribute("axes", range(x.rank))]
     before, after, starts, ends = [], [], [], []
@@ -73,7 +73,7 @@ def center_crop_pad(draft: Draft) -> list[Term]:
 
 @formula("Col2Im")
 def col2im(draft: Draft) -> list[Term]:
-    """Overlapping blocks, given as columns, added up into an image (ONNX Col2Im-18)."""
+    """Add overlapping blocks, given as columns, into an image (ONNX Col2Im-18)."""
     x = draft.input(0)
     (spatial,) = draft.input(1).shape
     assert spatial is not None
@@ -91,8 +91,8 @@ def col2im(draft: Draft) -> list[Term]:
         for i in range(spatial)
     ]
     elements, columns, pixels = _product(block), _product(counts), _product(image)
-    inside_block = [each.reshape(-1, 1) for each in _unravelled(draft.range(elements), block)]
-    of_block = [each.reshape(1, -1) for each in _unravelled(draft.range(columns), counts)]
+    inside_block = [each.reshape(-1, 1) for each in _unravel(draft.range(elements), block)]
+    of_block = [each.reshape(1, -1) for each in _unravel(draft.range(columns), counts)]
     place, is_inside = draft.term(0, np.int32), None
     for i in range(spatial):
         along = of_block[i] * strides[i] + inside_block[i] * dilations[i] - pads[i]
@@ -100,7 +100,7 @@ def col2im(draft: Draft) -> list[Term]:
         place = place * image[i] + along
         is_inside = fits if is_inside is None else is_inside & fits
     assert is_inside is not None
-    # What falls on the padding goes to one more pixel behind the image.
+    # Elements on the padding go to an extra pixel behind the image.
     place = is_inside.where(place, draft.term(pixels, np.int32)).reshape(-1, 1).cast(np.int64)
     batch = x.size(0)
     rows = x.reshape(batch, -1, elements, columns).transpose(2, 3, 0, 1).reshape(elements * columns, -1)
@@ -110,8 +110,8 @@ def col2im(draft: Draft) -> list[Term]:
     return [added.transpose(1, 0).reshape(batch, -1, *image)]
 
 
-def _unravelled(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
-    """The index along each axis of elements counted row by row."""
+def _unravel(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
+    """Return the index along each axis of elements counted row by row."""
     places = []
     for size in reversed(sizes):
         places.append(flat.call("Mod", size))
@@ -124,13 +124,13 @@ def _unravelled(flat: Term, sizes: Sequence[int | Term]) -> list[Term]:
 
 @formula("MaxUnpool")
 def max_unpool(draft: Draft) -> list[Term]:
-    """Values put where MaxPool's indices say, zeros elsewhere (ONNX MaxUnpool-22).
+    """Write values at MaxPool's indices, zeros elsewhere (ONNX MaxUnpool-22).
 
-    Windows that overlapped name an element more than once: it is the sum of equals, divided by how many they are.
+    Overlapping windows name an element several times: the sum is divided by the count.
     """
     x, indices = draft.input(0), draft.input(1)
     spatial = x.rank - 2
-    # What concerns the size is not needed where that is given.
+    # These only determine the size, which may be given.
     draft.ignore("kernel_shape", "strides", "pads")
     if draft.optional(2) is not None:
         sizes = [_element(draft, 2, axis) for axis in range(x.rank)]
@@ -173,7 +173,7 @@ def _has_indices(node: ir.Node) -> bool:
 
 @formula("MaxPool", _has_indices)
 def max_pool_with_indices(draft: Draft) -> list[Term]:
-    """The largest element of each window and where it lies, the first of equals (ONNX MaxPool-22)."""
+    """Return the maximum of each window and its index, the first of equals (ONNX MaxPool-22)."""
     x = draft.input(0)
     windows = _windows(draft, x)
     spatial = x.rank - 2
@@ -184,7 +184,7 @@ def max_pool_with_indices(draft: Draft) -> list[Term]:
     places = draft.op("Pad", numbers, pads, np.array(-1, np.int32))
     best = best_place = None
     for offsets in product(*(range(k) for k in windows.kernel)):
-        value, place = (_every(draft, each, windows, offsets) for each in (wide, places))
+        value, place = (_slice_windows(draft, each, windows, offsets) for each in (wide, places))
         if best is None or best_place is None:
             best, best_place = value, place
             continue
@@ -199,7 +199,7 @@ def max_pool_with_indices(draft: Draft) -> list[Term]:
 
 
 def _windows(draft: Draft, x: Term) -> _Windows:
-    """The node's windows with auto_pad and ceil_mode resolved."""
+    """Return the node's windows with auto_pad and ceil_mode resolved."""
     kernel = tuple(draft.attribute("kernel_shape", ()))
     spatial = len(kernel)
     strides, dilations = (draft.attribute(name, (1,) * spatial) for name in ("strides", "dilations"))
@@ -236,7 +236,7 @@ def _windows(draft: Draft, x: Term) -> _Windows:
 
 
 def _place_numbers(draft: Draft, sizes: Sequence[int | Term], columns_first: bool) -> Term:
-    """The number of every pixel, [1, 1, spatial...]: row by row, or the first axis fastest."""
+    """Number the pixels, [1, 1, spatial...]: row by row, or the first axis fastest."""
     spatial = len(sizes)
     numbers = draft.term(np.zeros((1, 1, *(1,) * spatial), np.int32))
     for i, size in enumerate(sizes):
@@ -246,8 +246,8 @@ def _place_numbers(draft: Draft, sizes: Sequence[int | Term], columns_first: boo
     return numbers
 
 
-def _every(draft: Draft, x: Term, windows: _Windows, offsets: Sequence[int]) -> Term:
-    """The element at the same offsets in every window."""
+def _slice_windows(draft: Draft, x: Term, windows: _Windows, offsets: Sequence[int]) -> Term:
+    """Return the element at the same offsets in every window."""
     starts = [offset * d for offset, d in zip(offsets, windows.dilations, strict=True)]
     ends = [
         start - extent + 1 if start < extent - 1 else np.iinfo(np.int64).max
