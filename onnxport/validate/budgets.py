@@ -157,7 +157,7 @@ def _is_function(text: str, known: Collection[str]) -> bool:
     return dotted and name.isidentifier() and name not in known
 
 
-def judged(judgement: Judgement, budgets: Budgets) -> Judgement:
+def apply_budgets(judgement: Judgement, budgets: Budgets) -> Judgement:
     """The judgement against the float original with the budgets in it: 'over budget' where one is not met.
 
     A verdict of 'not equivalent' stays, and so does one about a candidate that gave no answers.

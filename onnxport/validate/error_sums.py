@@ -328,7 +328,7 @@ def _counts(labels: Array) -> Array:
     return counts
 
 
-def furthest(values: Array, count: int) -> list[tuple[float, tuple[int, ...]]]:
+def worst_elements(values: Array, count: int) -> list[tuple[float, tuple[int, ...]]]:
     """The `count` largest of `values` that are not 0, each with its index, the largest first, earlier before later."""
     flat = values.reshape(-1)
     if not flat.size:

@@ -123,7 +123,7 @@ class NonFinite(_Record):
     candidate_infinite: int
     differing: int
 
-    def said(self, elements: int) -> str:
+    def describe(self, elements: int) -> str:
         """What differs of `elements`, in words; empty when nothing does."""
         if not self.differing:
             return ""
@@ -200,7 +200,7 @@ class OutputReport(_Record):
     @property
     def broken(self) -> str:
         """What is NaN or infinite on one side alone, in words; empty for nothing."""
-        return self.nonfinite.said(self.elements) if self.nonfinite is not None else ""
+        return self.nonfinite.describe(self.elements) if self.nonfinite is not None else ""
 
     @property
     def difference(self) -> float | None:

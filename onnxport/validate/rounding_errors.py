@@ -36,8 +36,8 @@ from onnxport.validate.debug.local_error import Replay
 from onnxport.validate.debug.search import choose, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.reference import Answered, Reference
-from onnxport.validate.report import NodeRef, Precision
+from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.report import AUDITED, Judgement, NodeRef, Precision
 
 # Times the rounding of the node. Errors of few elements vary more.
 _MOST, _MOST_OF_FEW, _FEW = 3.0, 6.0, 64
@@ -48,9 +48,8 @@ _FLOAT_NOISE = 1e-6  # of the scale
 _ROOM = 512 * 2**20
 _SEED = 1
 
-UNAUDITED = (
-    "only the outputs were looked at: what the lower precision costs there is measured, whether rounding explains it "
-    "is not known"
+_UNCHECKED = (
+    "only the outputs were checked: the loss there is measured, but whether rounding explains it is not known"
 )
 
 
@@ -105,23 +104,27 @@ class Unexplained:
         )
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What came of looking at every node.
-
-    Attributes:
-        examined: values that both sides show; 0 where the question could not be asked.
-        worst: the node with the largest unexplained error; None for none.
-    """
-
-    examined: int
-    worst: Unexplained | None
-
-
-def audit(
+def check_nodes(
     reference: Reference, candidate: Artifact, params: ValidateParams, precision: Precision
-) -> Audit | None:
-    """Look for a node whose error rounding does not explain; None where the pair cannot be looked at so."""
+) -> tuple[Judgement | None, str]:
+    """Look for a node whose error its rounding does not explain.
+
+    Returns:
+        The judgement on such a node, None for none; and a note on how far nodes were checked.
+    """
+    audit = _audit(reference, candidate, params, precision)
+    if audit is None:
+        return None, _UNCHECKED
+    examined, worst = audit
+    if worst is None:
+        return None, f"rounding explains the loss at each of {examined} values that both models show"
+    return Judgement(question="fidelity", verdict="not equivalent", reason=str(worst), against=AUDITED), ""
+
+
+def _audit(
+    reference: Reference, candidate: Artifact, params: ValidateParams, precision: Precision
+) -> tuple[int, Unexplained | None] | None:
+    """Return how many values both sides show, and the worst unexplained error; None where this cannot be asked."""
     steps, graph = STEPS.get(precision), reference.graph
     sets = [each for each in reference.sets if not (each.adversarial or each.nan)]
     if precision in _OF_SAMPLES:
@@ -136,7 +139,7 @@ def audit(
                 return None
             look = _Look(sides, steps, reference, sets[0])
             worst = max(look.unexplained(), key=lambda each: each.times, default=None)
-            return Audit(len(look.given), worst)
+            return len(look.given), worst
     except OnnxportError:  # intermediate values are not to be had: the verdict on the outputs stands
         return None
 
@@ -153,7 +156,7 @@ def _cuts_unseen(candidate: Artifact) -> bool:
 class _Look:
     """The values of one set of inputs."""
 
-    def __init__(self, sides: Sides, steps: Steps, reference: Reference, answered: Answered) -> None:
+    def __init__(self, sides: Sides, steps: Steps, reference: Reference, answered: AnsweredSet) -> None:
         self._sides, self._steps, self._label = sides, steps, answered.label
         self._network = sides.network
         self._feeds, _ = reference.answers(answered)

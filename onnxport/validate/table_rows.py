@@ -12,7 +12,7 @@ from onnxport.core.errors import printable
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.base import RunError
 from onnxport.validate.comparison import compare
-from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.rollout import Run
 
 _SHOWN = 5
@@ -54,7 +54,7 @@ def differing_rows(reference: Reference, candidate: Run, features: Sequence[str]
     return (*notes, *_explained(reference, shown))
 
 
-def _rows(reference: Reference, candidate: Run, answered: Answered) -> Iterator[Row]:
+def _rows(reference: Reference, candidate: Run, answered: AnsweredSet) -> Iterator[Row]:
     feeds, answers = reference.answers(answered)
     given = candidate.run(feeds)
     found: dict[int, dict[str, tuple[Array, Array]]] = {}
@@ -105,7 +105,7 @@ def _explained(reference: Reference, rows: Sequence[Row]) -> tuple[str, ...]:
         return ()
     rounded: Feeds = {spec.name: _as_float32(spec, rows) for spec in reference.inputs}
     try:
-        answers = reference.ask(rounded)
+        answers = reference.run(rounded)
     except RunError:
         return ()
     same = all(

@@ -120,7 +120,7 @@ class Noise:
     def largest(self) -> float:
         return float(self.groups.max(initial=0.0))
 
-    def beside(self, other: Noise, weight: float) -> Noise:
+    def combine(self, other: Noise, weight: float) -> Noise:
         """This noise, at least `weight` times the other of an answer of the same shape."""
         if self.reshaped or other.reshaped:
             return self if self.reshaped else other
@@ -169,7 +169,7 @@ class Tolerance:
         """As `allowed`, whatever the user gave."""
         return self._widened(name, reference, noise, self.rule.ceiling)
 
-    def of_noise(self, name: str, reference: Array, noise: Noise) -> Array:
+    def without_ceiling(self, name: str, reference: Array, noise: Noise) -> Array:
         """What the noise would allow without a ceiling; as `allowed` where the user gave it."""
         if self.is_given:
             return self.allowed(name, reference, noise)
@@ -208,7 +208,7 @@ class Tolerance:
         floor = max(_EPS[reference.dtype.name], self.rule.floor) if name in self.saturating else 0.0
         return self.steps.get(name, floor)
 
-    def passed(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
+    def describe_pass(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
         """The rule that a float output keeps, in words.
 
         Args:
@@ -228,7 +228,7 @@ class Tolerance:
         share, own = (value / scale if scale else 0.0 for value in (largest, noise))
         return f"within {self.rule.name}: {share:.1%} of scale, ONNX Runtime against itself {own:.1%}"
 
-    def beyond(self, ratio: float) -> str:
+    def describe_fault(self, ratio: float) -> str:
         """What a difference of `ratio` times what is allowed is called."""
         if self.is_given or self.precision not in RULES:
             return "a fault"

@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.formats.artifact import Artifact
-from onnxport.validate.criteria import questions
+from onnxport.validate.criteria import choose_criteria
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Precision, Report
@@ -53,7 +53,7 @@ from tests.validate import lower
     ],
 )
 def test_the_precisions_choose_the_questions(reference: Precision, candidate: Precision, asked: str) -> None:
-    found = questions(reference, candidate)
+    found = choose_criteria(reference, candidate)
     words = {
         "fidelity": found.fidelity and not found.rounded,
         "rounded": found.rounded,
@@ -64,10 +64,10 @@ def test_the_precisions_choose_the_questions(reference: Precision, candidate: Pr
 
 
 def test_a_reference_without_a_graph_and_given_tolerances_ask_otherwise() -> None:
-    unreadable = questions("float32", "float16", readable=False)
+    unreadable = choose_criteria("float32", "float16", readable=False)
     assert (unreadable.fidelity, unreadable.quality) == (False, True)
     assert "cannot be read" in unreadable.note
-    given = questions("float32", "int8", given=True)
+    given = choose_criteria("float32", "int8", has_tolerance=True)
     assert (given.fidelity, given.rounded, given.quality) == (True, False, True)
 
 

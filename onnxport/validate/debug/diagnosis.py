@@ -24,7 +24,7 @@ from onnxport.validate.debug.search import Trail, search
 from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
 from onnxport.validate.precision import kept_float32
-from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
 from onnxport.validate.size_search import Tell
 
@@ -125,7 +125,7 @@ class _Inquiry:
             return self._nothing(answered, trail, tapping)
         return self._named(answered, trail, trail.fault, tapping, output)
 
-    def _found(self) -> tuple[Answered | None, Trail]:
+    def _found(self) -> tuple[AnsweredSet | None, Trail]:
         """The inputs that show the fault, and what they show; the last ones that could be run if none does."""
         last, found, stopped = None, Trail(), None
         for answered in self._suspicious():
@@ -144,7 +144,7 @@ class _Inquiry:
                 return where, trail
         return last, found
 
-    def _suspicious(self) -> list[Answered]:
+    def _suspicious(self) -> list[AnsweredSet]:
         """The sets of inputs to look at, the one with the worst element first.
 
         At a lower precision companions, whose odd sizes overflow there, come last, and one only if nothing else shows
@@ -161,7 +161,7 @@ class _Inquiry:
     def _wrong(self) -> list[OutputReport]:
         return [each for each in self._report.outputs if each.verdict == "not equivalent"]
 
-    def _searched(self, answered: Answered) -> Trail:
+    def _searched(self, answered: AnsweredSet) -> Trail:
         """The search at the first step at which a model with a state is at fault; the last step if it never is."""
         first, _ = self._reference.answers(answered)
         trail = self._step(first)
@@ -181,7 +181,7 @@ class _Inquiry:
             self._notes.append(room.note)
         return search(self._sides, feeds, ends, sizes, room.bytes, ranking=self._lossy)
 
-    def _tapping(self, answered: Answered, trail: Trail) -> str:
+    def _tapping(self, answered: AnsweredSet, trail: Trail) -> str:
         """What showing intermediate values changed in the candidate's answers."""
         if not trail.tapped:
             return ""
@@ -218,7 +218,7 @@ class _Inquiry:
                 self._notes.append(text.plain_reference(name, moved))
                 return
 
-    def _nothing(self, answered: Answered, trail: Trail, tapping: str) -> Diagnosis:
+    def _nothing(self, answered: AnsweredSet, trail: Trail, tapping: str) -> Diagnosis:
         agree = self._report.passed
         return Diagnosis(
             summary=text.AGREE if agree else text.nothing(trail, tapping, self._report),
@@ -230,7 +230,7 @@ class _Inquiry:
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
-    def _ranked(self, answered: Answered, trail: Trail, tapping: str) -> Diagnosis:
+    def _ranked(self, answered: AnsweredSet, trail: Trail, tapping: str) -> Diagnosis:
         """Where accuracy is lost: no node is at fault where only quality was asked."""
         layers = _ordered(trail, self._sides)
         lost = loss.ranking(layers)
@@ -252,7 +252,7 @@ class _Inquiry:
         )
 
     def _named(
-        self, answered: Answered, trail: Trail, fault: Local, tapping: str, output: Path | None
+        self, answered: AnsweredSet, trail: Trail, fault: Local, tapping: str, output: Path | None
     ) -> Diagnosis:
         group = self._group(fault.value, trail.group)
         node = self._main(fault.value, group)
@@ -300,7 +300,7 @@ class _Inquiry:
         stage = "candidate model" if self._candidate.format == "onnx" else self._candidate.format
         return ref.model_copy(update={"stage": stage})
 
-    def _confirm(self, shown: Answered, trail: Trail, fault: Local) -> None:
+    def _confirm(self, shown: AnsweredSet, trail: Trail, fault: Local) -> None:
         """Looks at the node on other sets of inputs."""
         given = [*trail.needs, fault.value]
         said: dict[bool, list[str]] = {True: [], False: []}

@@ -18,8 +18,7 @@ from onnxport.validate.debug.search import Trail, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.debug.text import STOPS
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.sessions import isolated
-from onnxport.validate.signature import Oriented
+from onnxport.validate.sessions import Oriented, isolated
 
 # ONNX Runtime's "Reshape 'node name': why", as runtimes/ort.py writes it.
 _NODE = re.compile(r"(\w+) '(.*?)': ")

@@ -22,7 +22,7 @@ from onnxport.validate.comparison import Comparison, compare
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.rounding import Rounds, step
 from onnxport.validate.debug.taps import PLAIN, sqnr
-from onnxport.validate.noise_runs import Answers, other_kernels, perturbed_inputs
+from onnxport.validate.noise_runs import Answers, other_runtime, perturb_inputs
 from onnxport.validate.report import Precision
 from onnxport.validate.tolerance import NOISE_FACTOR, Noise, Tolerance, measure_noise
 
@@ -166,9 +166,9 @@ class Replay:
         moved_by: Precision = "float32" if self._rounds.made else self._rounds.precision
         with OrtRuntime(data, PLAIN, folder=folder) as plain:
             answers = plain.run(inputs)
-            probes = [perturbed_inputs(plain.run, seed, moved_by)(inputs, answers) for seed in (1, 2)]
+            probes = [perturb_inputs(plain.run, seed, moved_by)(inputs, answers) for seed in (1, 2)]
         with OrtRuntime(data, folder=folder) as optimized:
-            probes.append(other_kernels(optimized.run)(inputs, answers))
+            probes.append(other_runtime(optimized.run)(inputs, answers))
         if self._rounds.made:
             nearest, other = (self._rounds.model(part.proto, folder, seed) for seed in (None, 1))
             if nearest is not None and other is not None:
@@ -181,9 +181,9 @@ class Replay:
         """As yardstick.RoundedReference does it for the whole model."""
         with OrtRuntime.of_model(nearest) as runtime:
             answers = runtime.run(inputs)
-            probes = [exact, perturbed_inputs(runtime.run, 1, self._rounds.precision)(inputs, answers)]
+            probes = [exact, perturb_inputs(runtime.run, 1, self._rounds.precision)(inputs, answers)]
         with OrtRuntime.of_model(other) as runtime:
-            probes.append(perturbed_inputs(runtime.run, 2, self._rounds.precision)(inputs, answers))
+            probes.append(perturb_inputs(runtime.run, 2, self._rounds.precision)(inputs, answers))
         return _Replayed(answers, probes, exact, own)
 
     def _compared(self, name: str, key: str, replayed: _Replayed, given: Array) -> Local:
@@ -212,7 +212,7 @@ class Replay:
             return noise
         # Noise of float32 counts as it does for float32.
         weight = NOISE_FACTOR / Tolerance(1, precision=self._rounds.precision).rule.factor
-        return noise.beside(measure_noise(replayed.exact[key], own), weight)
+        return noise.combine(measure_noise(replayed.exact[key], own), weight)
 
     def _tolerance(self, name: str, nodes: Sequence[int]) -> Tolerance:
         """What one node, or a few joined ones, may be off."""

@@ -13,7 +13,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.report import Precision
-from onnxport.validate.rounded_reference import ROUNDINGS, rounded, to_dtype
+from onnxport.validate.rounded_model import ROUNDINGS, round_model, to_dtype
 from onnxport.validate.tolerance import RULES
 
 # These give codes: whole numbers that are one off where rounding goes the other way.
@@ -54,7 +54,7 @@ class Rounds:
         copy = onnx.ModelProto.FromString(proto.SerializeToString())
         if folder is not None:
             onnx.load_external_data_for_model(copy, str(folder))
-        return rounded(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
+        return round_model(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
 
     def stored(self, values: Array) -> Array:
         """float32 values as weights of this precision hold them."""

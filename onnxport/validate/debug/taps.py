@@ -19,10 +19,10 @@ from onnxport.validate.debug.graph import Network
 from onnxport.validate.debug.ort_taps import tappable
 from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.metrics import scale_of
-from onnxport.validate.output_mapping import Signed, mapped
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import LayerFigure
-from onnxport.validate.signature import Oriented
+from onnxport.validate.sessions import Oriented
+from onnxport.validate.signature import Signature, split_map
 from onnxport.validate.tolerance import float_differences
 
 # How the reference runs here: as its graph says, each node by itself.
@@ -66,14 +66,14 @@ class Sides(Closing):
         network: Network,
         candidate: Artifact,
         params: ValidateParams,
-        signature: Signed,
+        signature: Signature,
         rounds: Rounds = _FLOAT32,
         unread: Sequence[TensorSpec] = (),
     ) -> None:
         self.network, self.rounds = network, rounds
         runtime = tappable(candidate, params)
         names = "the reference", str(candidate.path)
-        renames = mapped(params.map, signature, Oriented(runtime), names)
+        renames = split_map(params.map, signature, Oriented(runtime), names)
         self.candidate = Oriented(runtime, *renames, unread=unread)
         self.runs = 0
         self.answers: Mapping[str, Array] = {}

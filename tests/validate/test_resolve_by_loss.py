@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onnxport.validate.parity import settled
+from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.report import Judgement, OutputReport, Question, Verdict
 
 NOISY = "ONNX Runtime's own noise is 13.1% of its scale"
@@ -36,7 +36,7 @@ def asked(question: Question, *outputs: OutputReport) -> Judgement:
 
 
 def found(held: OutputReport, lost: OutputReport, own: OutputReport) -> Judgement:
-    return settled(asked("fidelity", held), asked("quality", lost), asked("quality", own))
+    return resolve_by_loss(asked("fidelity", held), asked("quality", lost), asked("quality", own))
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(17.3, "proven"), (14.5, "proven"), (14.2, "inconclusive")])
