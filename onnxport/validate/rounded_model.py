@@ -1,9 +1,9 @@
-"""The reference with a lower precision's roundings: the same ONNX model, run by the same ONNX Runtime, in float32.
+"""Add a lower precision's roundings to an ONNX model, which then runs in float32.
 
-Weights are rounded where they are stored. For a precision in which the artefact computes, every input and every float
-that a node computes goes through a Cast to that precision and back, so that overflow becomes an infinity exactly as
-it does there; sums inside a node stay in float32, as the kernels that we run keep them. ONNX Runtime keeps such pairs
-of Casts at every optimization level (tests/validate/test_rounding.py).
+Weights are rounded where they are stored. If the artefact also computes in the precision, every input and every float
+that a node computes goes through a Cast to it and back, so an overflow becomes an infinity as in the artefact. Sums
+inside a node stay in float32, as in the kernels that we run. ONNX Runtime keeps such pairs of Casts at every
+optimization level (tests/validate/test_rounding.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onnxport.formats.model import Model
 from onnxport.samples.value_uses import CARRIERS
 from onnxport.validate.report import Precision
 
-# What is rounded to, and whether results are as well as weights.
+# The type to round to, and whether to round results as well as weights.
 ROUNDINGS: dict[Precision, tuple[ir.DataType, bool]] = {
     "float16": (ir.DataType.FLOAT16, True),
     "bfloat16": (ir.DataType.BFLOAT16, True),
@@ -30,19 +30,19 @@ ROUNDINGS: dict[Precision, tuple[ir.DataType, bool]] = {
     "bfloat16 weights": (ir.DataType.BFLOAT16, False),
 }
 _NUMPY = {ir.DataType.FLOAT16: np.dtype(np.float16), ir.DataType.BFLOAT16: np.dtype(ml_dtypes.bfloat16)}
-# Constants of fewer elements are settings, which are not dithered.
+# Constants of fewer elements are settings and not dithered.
 _WEIGHTS = 16
-# Since when Cast knows the type.
+# The opset from which Cast knows the type.
 _CASTABLE = {ir.DataType.FLOAT16: 6, ir.DataType.BFLOAT16: 13}
-# Operators that hand rounded values on, or choose among them.
-_KEEPS = CARRIERS - {"Cast", "Pad"} | frozenset(
+# Operators that pass rounded values on, or choose among them.
+_PASS_ON = CARRIERS - {"Cast", "Pad"} | frozenset(
     "Identity MaxPool Max Min Relu Neg Abs Where TopK Constant".split()
 )
-# What ONNX Runtime answers with finite numbers whatever comes in: its gates clamp their arguments.
+# ONNX Runtime gives finite results for any inputs of these: their gates clamp their arguments.
 _CLAMPING = frozenset("LSTM GRU RNN".split())
-# Operands that stay float32 in a float16 model: sizes of a Resize, bounds of a Range, and what is folded into the
-# weights before it (variances of 1e-9 and 1e6 are common there, and mean nothing in float16), as are the scales of
-# quantized biases, which are products of two small ones.
+# Operands that stay float32 in a float16 model: sizes of a Resize, bounds of a Range, numbers that are folded into the
+# weights first (variances of 1e-9 and 1e6 are common, and float16 does not hold them), and scales of quantized biases,
+# which are products of two small ones.
 _SCALES = {("QuantizeLinear", 1), ("DequantizeLinear", 1)}
 _FLOAT32_OPERANDS = (
     _SCALES
@@ -54,15 +54,14 @@ _FLOAT32_OPERANDS = (
 def round_model(
     model: Model, precision: Precision, *, dither: int | None = None, keep: Collection[str] = ()
 ) -> Model | None:
-    """A copy of `model` that rounds as an artefact in `precision` does; None where ONNX cannot say so.
+    """Copy `model` with the roundings of an artefact in `precision`; None where ONNX has no Cast for it.
 
     Args:
         model: without model-local functions.
         precision: a key of ROUNDINGS.
-        dither: a seed: every weight is moved by up to half a step before it is rounded, so that other roundings of the
-            same size are met on the way; None for the nearest numbers.
-        keep: values that are computed in float32, from float32 weights, and constants that are float32; what others
-            read of the former is rounded.
+        dither: a seed for moving every weight by up to half a step before it is rounded, which gives other roundings of
+            the same size; None for the nearest numbers.
+        keep: values that stay float32, with their weights, and constants that do; other nodes read them rounded.
     """
     dtype, results = ROUNDINGS[precision]
     if results and model.opset < _CASTABLE[dtype]:
@@ -81,22 +80,22 @@ def round_model(
 def _round_weights(
     graph: ir.Graph, dtype: np.dtype[np.generic], dither: int | None, keep: Collection[str]
 ) -> None:
-    """Rounds float32 constants; what lies beyond the type's range becomes its largest number, as converters do it."""
+    """Round float32 constants; numbers beyond the type's range become its largest number, as in converters."""
     for value in graph.initializers.values():
         tensor = value.const_value
         if tensor is not None and tensor.dtype == ir.DataType.FLOAT and not _kept_float32(value, keep):
-            values = _dithered(tensor.numpy(), dtype, value.name or "", dither)
+            values = _dither(tensor.numpy(), dtype, value.name or "", dither)
             value.const_value = ir.tensor(to_dtype(values, dtype), name=value.name)
     for node in graph:
         if node.op_type != "Constant" or _kept_float32(node.outputs[0], keep):
             continue
         found = node.attributes.get("value")
         if found is not None and found.as_tensor().dtype == ir.DataType.FLOAT:
-            values = _dithered(found.as_tensor().numpy(), dtype, node.outputs[0].name or "", dither)
+            values = _dither(found.as_tensor().numpy(), dtype, node.outputs[0].name or "", dither)
             node.attributes["value"] = ir.AttrTensor("value", ir.tensor(to_dtype(values, dtype)))
 
 
-def _dithered(values: Array, dtype: np.dtype[np.generic], name: str, dither: int | None) -> Array:
+def _dither(values: Array, dtype: np.dtype[np.generic], name: str, dither: int | None) -> Array:
     if dither is None or values.size < _WEIGHTS:
         return values
     random = np.random.default_rng([dither, zlib.crc32(name.encode())])
@@ -106,13 +105,13 @@ def _dithered(values: Array, dtype: np.dtype[np.generic], name: str, dither: int
 
 
 def to_dtype(values: Array, dtype: np.dtype[np.generic]) -> Array:
-    """float32 values rounded to `dtype` and back; finite ones stay finite, and what is not 0 does not become 0."""
+    """Round float32 values to `dtype` and back; finite ones stay finite, and a single one does not become 0."""
     info = _info(dtype)
     limit, least = float(info.max), float(info.smallest_normal)
     # An epsilon that became 0 would divide by it.
     held = np.where((values != 0) & (np.abs(values) < least), np.copysign(least, values), values)
     held = np.where(np.isfinite(values), np.clip(held, -limit, limit), values)
-    # A large tensor may hold tiny weights: there a number near 0 is one, and stays as the type has it.
+    # A large tensor may hold tiny weights, for which the type's rounding to 0 is right.
     kept = held if values.size == 1 else np.where(np.isfinite(values), np.clip(values, -limit, limit), values)
     return np.asarray(kept.astype(dtype).astype(np.float32))
 
@@ -122,7 +121,7 @@ def _info(dtype: np.dtype[np.generic]) -> Any:
 
 
 def _kept_float32(value: ir.Value, keep: Collection[str]) -> bool:
-    """Whether all that read it have it in float32."""
+    """Return whether all nodes that read a value need it in float32."""
     uses = value.uses()
     return value.name in keep or (
         bool(uses)
@@ -145,11 +144,11 @@ def _round_results(graph: ir.Graph, dtype: ir.DataType, keep: Collection[str]) -
         for value in _computed_floats(node):
             _round_uses(graph, value, dtype, node, keep)
     for node in [each for each in graph if each.op_type in _CLAMPING]:
-        _pass_overflow_on(graph, node)
+        _propagate_overflow(graph, node)
 
 
-def _pass_overflow_on(graph: ir.Graph, node: ir.Node) -> None:
-    """Makes a node's results NaN where its input overflowed: adds 0 times the sum of that."""
+def _propagate_overflow(graph: ir.Graph, node: ir.Node) -> None:
+    """Make a node's results NaN where its input overflowed: add 0 times the input's sum."""
     source = node.inputs[0]
     outputs = [value for value in node.outputs if value.name]
     if source is None or source.dtype != ir.DataType.FLOAT or not outputs:
@@ -173,7 +172,7 @@ def _pass_overflow_on(graph: ir.Graph, node: ir.Node) -> None:
 
 
 def _computed_floats(node: ir.Node) -> Iterator[ir.Value]:
-    if node.op_type in _KEEPS:
+    if node.op_type in _PASS_ON:
         return
     yield from (value for value in node.outputs if value.dtype == ir.DataType.FLOAT and value.name)
 
@@ -181,8 +180,8 @@ def _computed_floats(node: ir.Node) -> Iterator[ir.Value]:
 def _round_uses(
     graph: ir.Graph, value: ir.Value, dtype: ir.DataType, node: ir.Node | None, keep: Collection[str]
 ) -> None:
-    """Puts a pair of Casts between `value` and all that reads it rounded; a graph output keeps its name."""
-    exact = node is None or _is_kept(node, keep)  # an input, or what is computed in float32
+    """Insert a pair of Casts between `value` and its rounded uses; a graph output keeps its name."""
+    exact = node is None or _is_kept(node, keep)  # an input, or a value computed in float32
     uses = [(user, position) for user, position in value.uses() if not (exact and _is_kept(user, keep))]
     if exact and not uses:
         return

@@ -9,7 +9,7 @@ import pytest
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.report import Judgement, OutputReport, Question, Verdict
 
-NOISY = "ONNX Runtime's own noise is 13.1% of its scale"
+NOISY = "the reference's own noise is 13.1% of the output's scale"
 
 
 def output(verdict: Verdict, sqnr: float | None, **changes: Any) -> OutputReport:
