@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.report import Report
     from onnxport.validate.size_search import Tell
+
+
+# The user's demands on quality, which is against the source, do not apply to fidelity and to the search for a fault.
+NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
 
 
 class Verdicts(Protocol):

@@ -6,14 +6,13 @@ quality against the source. Where only the last step lowers the precision, one j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import started
+from onnxport.pipelines.background_judge import NO_DEMANDS, started
 from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.judge import Judge
 from onnxport.validate.report import Judgement, Report, overall
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.size_search import Tell
 
-# The user's demands are about quality, and so about the source.
-_NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
 _AGAINST = "the quantized model that it was made from"
 
 
@@ -62,7 +59,7 @@ class Judges:
 
     def hold_to(self, quantized: Artifact, graph: Model) -> None:
         """Evaluate fidelity against `quantized`, which answers in the background."""
-        params = self._params.model_copy(update=_NO_DEMANDS)
+        params = self._params.model_copy(update=NO_DEMANDS)
         runtime = self._stack.enter_context(started(quantized, params))
         judge = Judge(
             quantized, params, runtime, graph, self._expected, criterion="fidelity", tell=self._tell

@@ -48,8 +48,8 @@ class Budgets:
         user: the user's own metrics.
 
     Raises:
-        UsageError: an unknown metric, a limit that is no number or above 1 for a share, a user's metric with the name of
-            a built-in one.
+        UsageError: an unknown metric, a limit that is no number or above 1 for a share, a user's metric with a built-in
+            one's name.
     """
 
     def __init__(self, given: Mapping[str, float], user: Sequence[UserMetric] = ()) -> None:

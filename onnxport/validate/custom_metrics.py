@@ -139,8 +139,8 @@ def _load(text: str, timeout: float) -> UserMetric:
 def _call(seconds: float, failed: str, work: Callable[[], Any]) -> Any:
     """Run the user's code in `work` and return its result.
 
-    It runs in a daemon thread: so there is a time limit, and a KeyboardInterrupt that it raises is no Ctrl-C. Its prints
-    go to stderr, away from reports.
+    It runs in a daemon thread, so there is a time limit, and a KeyboardInterrupt that it raises is no Ctrl-C. It prints
+    to stderr, away from reports.
 
     Raises:
         UsageError: it raised anything or took too long.

@@ -329,7 +329,7 @@ def _counts(labels: Array) -> Array:
 
 
 def worst_elements(values: Array, count: int) -> list[tuple[float, tuple[int, ...]]]:
-    """Return the `count` largest values that are not 0, each with its index, the largest first, earlier before later."""
+    """Return the `count` largest values other than 0, each with its index, the largest and earliest first."""
     flat = values.reshape(-1)
     if not flat.size:
         return []

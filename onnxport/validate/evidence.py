@@ -1,4 +1,4 @@
-"""The evidence in the reference's answers: an output whose noise is too large, or that no input moves, proves nothing."""
+"""The evidence in the reference's answers: an output with too much noise, or that no input moves, proves nothing."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ of the precision. Steps are those of the plainest quantizer: min-max ranges, one
 files of ours stay below 2.5 times that; most faults that cost 1 dB or more at the outputs lie at 5 to 350 times
 (docs/faults-lowered.md).
 
-A converter may change the meaning of a value and keep its name: scaled channels, an activation folded into a range. So a
-value beyond the limit is checked again without it, from the values before it to those behind. If these are right, it is
-no fault.
+A converter may change the meaning of a value and keep its name: scaled channels, an activation folded into a range. A
+value beyond the limit is therefore checked again without it, from the values before it to those behind. If these are
+right, it is no fault.
 """
 
 from __future__ import annotations

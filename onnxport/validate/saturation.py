@@ -2,16 +2,16 @@
 
 There ONNX Runtime adds products of uint8 activations and int8 weights in pairs of neighbours along the depth, and each
 sum saturates at 16 bits (runtimes/ort/integer_products.py). A pair can saturate if 255 times the sum of its weights
-leaves 16 bits. Nodes added to the graph compute the loss of such pairs from the activation's codes, and subtract it from
-the product's result:
+leaves 16 bits. Nodes added to the graph compute the loss of such pairs from the activation's codes and subtract it
+from the product's result:
 
     lost[n] = sum over pairs (i, i + 1) of v - clip(v, -2^15, 2^15 - 1),   v = x[i] w[i, n] + x[i + 1] w[i + 1, n]
 
 The order along the depth is that of ONNX Runtime's kernels: input channels innermost, then columns, then rows of the
 window. Depthwise convolutions and ConvInteger do not saturate; a convolution whose result is not quantized runs in
-float. Stacks of matrices, transposed activations and padding by name are left out. A chain of products then answers like
-such a CPU to float32's last bits (tests/validate/test_saturation.py); a deep model may round differently, since its
-products run in float here.
+float. Stacks of matrices, transposed activations and padding by name are left out. A chain of products then answers
+like such a CPU to float32's last bits (tests/validate/test_saturation.py); a deep model may round differently, since
+its products run in float here.
 """
 
 from __future__ import annotations

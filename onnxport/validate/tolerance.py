@@ -159,7 +159,7 @@ class Tolerance:
         return self.rtol is not None or self.atol is not None
 
     def allowed(self, name: str, reference: Array, noise: Noise) -> Array:
-        """Return the absolute difference allowed per element of the output `name`: float64, broadcasts to `reference`."""
+        """Return the absolute difference allowed per element of an output: float64, broadcasts to `reference`."""
         if self.is_given:
             return np.asarray((self.atol or 0.0) + (self.rtol or 0.0) * np.abs(reference.astype(np.float64)))
         return self.derived(name, reference, noise)
