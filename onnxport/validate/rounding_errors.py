@@ -98,8 +98,8 @@ class Unexplained:
     def __str__(self) -> str:
         name = self.node.name or self.node.value
         return (
-            f"{self.node.op} {name!r} alone has an SQNR of {self.own:.1f} dB, "
-            f"rounding explains {self.expected:.1f} dB: a fault"
+            f"{self.node.op} {name!r} alone has an SQNR of {self.own:.1f} dB "
+            f"where rounding explains {self.expected:.1f} dB: a fault"
         )
 
 

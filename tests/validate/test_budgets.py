@@ -129,7 +129,9 @@ def test_value_and_limit_are_written_with_as_many_digits_as_tell_them_apart() ->
 
 
 def test_a_budget_on_a_metric_that_no_output_turned_out_to_have_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"'mean_iou' applies to nothing here: no output has it; .*masks"):
+    with pytest.raises(
+        UsageError, match=r"'mean_iou' applies to nothing here: no output has this metric; .*masks"
+    ):
         apply_budgets(BOTH, Budgets({"mean_iou": 0.5}))
     with pytest.raises(UsageError, match="'head/boxes:1' has none"):
         apply_budgets(BOTH, Budgets({"head/boxes:1:top1_agreement": 0.5}))
@@ -145,13 +147,13 @@ def test_a_fault_is_told_even_where_it_leaves_a_budget_without_a_figure() -> Non
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ({"sqrn": 20}, "did you mean 'sqnr'.*known are max_abs, .*mismatch_share, char_error_rate"),
+        ({"sqrn": 20}, "did you mean 'sqnr'.*metrics are max_abs, .*mismatch_share, char_error_rate"),
         ({"char_eror_rate": 20}, "did you mean 'char_error_rate'"),
-        ({"Identity:0": 20}, "'Identity:0' is about no known metric"),
+        ({"Identity:0": 20}, "'Identity:0' names no known metric"),
         ({"sqnr": math.nan}, "has the limit nan"),
-        ({"top1_agreement": 98}, "has the limit 98: it is a share, 1 at most; give 0.98"),
-        ({"Identity:0:mean_iou": 1.5}, "has the limit 1.5: it is a share, 1 at most; give less"),
-        ({"Identity:0:char_error_rate": 1}, "'char_error_rate' is about all outputs"),
+        ({"top1_agreement": 98}, "has the limit 98: the metric is a share, at most 1; give 0.98"),
+        ({"Identity:0:mean_iou": 1.5}, "has the limit 1.5: the metric is a share, at most 1; give less"),
+        ({"Identity:0:char_error_rate": 1}, "'char_error_rate' is a metric of all outputs together"),
     ],
 )
 def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], words: str) -> None:

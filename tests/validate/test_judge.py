@@ -179,7 +179,8 @@ def test_a_budget_for_what_the_answers_turn_out_not_to_be_is_refused(tmp_path: P
         parsed("g (float[1, 20, 30] x) => (float[1, 20, 30] y) { y = Neg (x) }"), tmp_path / "a.onnx"
     )
     with pytest.raises(
-        UsageError, match="'y:mean_iou' applies to nothing here: 'y' has none; mean_iou is for masks"
+        UsageError,
+        match="'y:mean_iou' applies to nothing here: 'y' does not have this metric; mean_iou is for masks",
     ):
         verdict(source, source, budget={"y:mean_iou": 0.9})
 
