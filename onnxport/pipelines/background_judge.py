@@ -87,12 +87,7 @@ def waived(reference: Referent, candidate: Artifact, why: str = "validation was 
             digest=artifact.digest(),
         )
 
-    return Report(
-        reference=side(reference),
-        candidate=side(candidate),
-        verdict="unproven",
-        reason=why,
-    )
+    return Report(reference=side(reference), candidate=side(candidate), verdict="unproven", reason=why)
 
 
 @contextmanager

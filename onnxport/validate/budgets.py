@@ -224,7 +224,5 @@ def _inapplicable(limit: Limit, outputs: Sequence[TensorSpec | OutputReport]) ->
     known = METRICS.get(limit.metric)
     rule = f"; {limit.metric} is for {known.applies}" if known else ""
     return UsageError(
-        f"the budget '{limit}' applies to nothing here",
-        why=f"{whose}{rule}",
-        fix=f"the outputs are {names}",
+        f"the budget '{limit}' applies to nothing here", why=f"{whose}{rule}", fix=f"the outputs are {names}"
     )

@@ -10,15 +10,7 @@ from onnxport.validate.rounded_model import ROUNDINGS
 _FULL = frozenset[Precision]({"float32", "float64"})
 # A float32 artefact computes these alike: its weights are de-quantized when it is made.
 _WIDENED = frozenset[Precision](
-    {
-        "float64",
-        "float16",
-        "bfloat16",
-        "float16 weights",
-        "bfloat16 weights",
-        "int8 weights",
-        "int4 weights",
-    }
+    {"float64", "float16", "bfloat16", "float16 weights", "bfloat16 weights", "int8 weights", "int4 weights"}
 )
 _UNREADABLE = (
     "only quality was evaluated: the reference's graph cannot be read, so its roundings cannot be made; "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Collection
+from contextlib import closing, nullcontext
 
 from onnxport.core.errors import InputError
 from onnxport.runtimes.base import RunError
@@ -40,16 +40,57 @@ def evaluate(
     Returns:
         The judgements, fidelity first, and notes on the choice of criteria.
     """
-    with ExitStack() as stack:
-        if criterion is None:
-            criteria, rounded = _choose(reference, precision, kept)
-        else:
-            criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
-        if rounded is not None:
-            stack.enter_context(rounded)
-        evaluation = _Evaluation(reference, candidate, criteria, rounded, params, budgets)
-        judgements = evaluation.judgements()
-        return judgements, (*((criteria.note,) if criteria.note else ()), *evaluation.notes)
+    if criterion is None:
+        criteria, rounded = _choose(reference, precision, kept)
+    else:
+        criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
+    with rounded or nullcontext():
+        fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
+        quality = Quality(reference, params) if criteria.quality else None
+        averages = Averages(budgets.user)
+
+        def add(answered: AnsweredSet) -> None:
+            feeds, answers = reference.answers(answered)
+            given = candidate.run(feeds)
+            if fidelity is not None:
+                fidelity.add(answered, feeds, answers, given)
+            if answered.adversarial:
+                return  # quality is about inputs that a user has
+            if quality is not None:
+                quality.add(answered, answers, given)
+            averages.add(answered.label, answers, given)
+
+        def is_inconclusive() -> bool:
+            """Return whether the rounded reference's answers so far prove nothing about some output."""
+            return rounded is not None and fidelity is not None and bool(fidelity.doubts)
+
+        chosen = [each for each in (fidelity, quality) if each is not None]
+        notes: tuple[str, ...] = (criteria.note,) if criteria.note else ()
+        failure = unfit_sizes(reference.shapes, candidate.inputs)
+        if failure:
+            return (chosen[0].failed(failure),), notes
+        try:
+            for answered in tuple(reference.sets):
+                add(answered)
+            if is_inconclusive():
+                _add_further(reference, add, is_inconclusive)
+        except RunError as error:
+            return (chosen[0].failed(str(error)),), notes
+        *others, last = (each.judgement() for each in chosen)
+        notes += () if quality is None else tuple(quality.notes)
+        last = last.model_copy(update={"metrics": averages.figures})
+        return (*others, apply_budgets(last, budgets)), notes
+
+
+def _add_further(
+    reference: Reference, add: Callable[[AnsweredSet], None], is_inconclusive: Callable[[], bool]
+) -> None:
+    """Add further sets: the noise of a lower precision calls for them as the reference's own noise does."""
+    with closing(reference.further_sets()) as further:
+        for answered in further:
+            add(answered)
+            if not is_inconclusive():
+                return
 
 
 def _choose(
@@ -68,79 +109,3 @@ def _choose(
         return criteria, RoundedReference(reference, candidate, kept)
     except InputError as error:
         return Criteria(quality=True, note=f"only quality was evaluated: {error}"), None
-
-
-class _Evaluation:
-    """The criteria of one candidate while its answers come in."""
-
-    def __init__(
-        self,
-        reference: Reference,
-        candidate: Run,
-        criteria: Criteria,
-        rounded: RoundedReference | None,
-        params: ValidateParams,
-        budgets: Budgets,
-    ) -> None:
-        self._reference, self._candidate, self._budgets = reference, candidate, budgets
-        self._is_rounded = rounded is not None
-        self._fidelity = (
-            Fidelity(reference, rounded or reference, accept=params.accept_inconclusive)
-            if criteria.fidelity
-            else None
-        )
-        self._quality = (
-            Quality(
-                reference,
-                accept=params.accept_quality,
-                accept_inconclusive=params.accept_inconclusive,
-                has_budget=bool(params.budget),
-            )
-            if criteria.quality
-            else None
-        )
-        self._averages = Averages(budgets.user)
-        self.notes: tuple[str, ...] = ()
-
-    def judgements(self) -> tuple[Judgement, ...]:
-        """Run all sets and return the judgements; a single one on a candidate that does not run."""
-        chosen = [each for each in (self._fidelity, self._quality) if each is not None]
-        failure = unfit_sizes(self._reference.shapes, self._candidate.inputs)
-        if failure:
-            return (chosen[0].failed(failure),)
-        try:
-            self._run_all()
-        except RunError as error:
-            return (chosen[0].failed(str(error)),)
-        *others, last = (each.judgement() for each in chosen)
-        self.notes = () if self._quality is None else tuple(self._quality.notes)
-        last = last.model_copy(update={"metrics": self._averages.figures})
-        return (*others, apply_budgets(last, self._budgets))
-
-    def _run_all(self) -> None:
-        for answered in tuple(self._reference.sets):
-            self._add(answered)
-        if not self._is_inconclusive:
-            return
-        # The noise of a lower precision calls for more sets of inputs, as the reference's own noise does.
-        with closing(self._reference.further_sets()) as further:
-            for answered in further:
-                self._add(answered)
-                if not self._is_inconclusive:
-                    return
-
-    @property
-    def _is_inconclusive(self) -> bool:
-        """Whether the rounded reference's answers so far prove nothing about some output."""
-        return self._is_rounded and self._fidelity is not None and bool(self._fidelity.doubts)
-
-    def _add(self, answered: AnsweredSet) -> None:
-        feeds, answers = self._reference.answers(answered)
-        given = self._candidate.run(feeds)
-        if self._fidelity is not None:
-            self._fidelity.add(answered, feeds, answers, given)
-        if answered.adversarial:
-            return  # quality is about inputs that a user has
-        if self._quality is not None:
-            self._quality.add(answered, answers, given)
-        self._averages.add(answered.label, answers, given)

@@ -10,6 +10,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.validate.accumulator import Tally
 from onnxport.validate.comparison import compare
 from onnxport.validate.noise_runs import Answers
+from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import RIGHT, Judgement, OutputReport, Verdict, telling
 from onnxport.validate.tolerance import Noise, Tolerance
@@ -49,11 +50,11 @@ class Fidelity:
     """Compares a candidate's answers with the expected ones, set by set.
 
     Args:
-        accept: whether to accept outputs that prove nothing, unproven.
+        params: whether to accept outputs that prove nothing, unproven.
     """
 
-    def __init__(self, reference: Reference, expected: ExpectedAnswers, *, accept: bool) -> None:
-        self._reference, self._expected, self._accept = reference, expected, accept
+    def __init__(self, reference: Reference, expected: ExpectedAnswers, params: ValidateParams) -> None:
+        self._reference, self._expected, self._accept = reference, expected, params.accept_inconclusive
         # Outputs that differ from the reference beyond float32 noise somewhere.
         self._rounded: set[str] = set()
         self._tallies = {

@@ -28,8 +28,9 @@ from onnxport.validate.comparison import WORST_ELEMENTS, Comparison, compare
 from onnxport.validate.error_sums import looks_like_mask, sum_to_one, worst_elements
 from onnxport.validate.fidelity import worst_verdict
 from onnxport.validate.noise_runs import Answers
+from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import AnsweredSet, Reference
-from onnxport.validate.report import Judgement, OutputReport, Precision, Verdict
+from onnxport.validate.report import Judgement, OutputReport, Verdict
 from onnxport.validate.tolerance import Noise, Tolerance, float_differences
 
 LEAST_SQNR = 5.0  # dB
@@ -53,19 +54,14 @@ class Quality:
     """Measures the candidate's answers against the reference's, set by set.
 
     Args:
-        accept: whether to waive the floor.
-        accept_inconclusive: whether to accept outputs of the reference that never vary, unproven.
-        has_budget: whether the user gave a budget.
+        params: whether to waive the floor, and to accept outputs of the reference that never vary, unproven.
 
     Attributes:
         notes: for the report; complete after `judgement`.
     """
 
-    def __init__(
-        self, reference: Reference, *, accept: bool, accept_inconclusive: bool, has_budget: bool
-    ) -> None:
-        self._reference, self._accept, self._accept_inconclusive = reference, accept, accept_inconclusive
-        self._has_budget = has_budget
+    def __init__(self, reference: Reference, params: ValidateParams) -> None:
+        self._reference, self._params = reference, params
         self.notes: list[str] = []
         self._losses = [
             _Loss(
@@ -89,32 +85,29 @@ class Quality:
         reason = f"quality: {reason}"
         if verdict == "measured":
             reason = _summary(outputs)
-            if not self._has_budget and reason != _LOSSLESS:
+            if not self._params.budget and reason != _LOSSLESS:
                 reason += _FLOOR_ONLY
                 self.notes.append(_advice(outputs))
-        return Judgement(
-            question="quality",
-            verdict=verdict,
-            reason=reason,
-            against=_against(self._reference.precision),
-            outputs=outputs,
-        )
+        return self._judgement(verdict, reason, outputs)
 
     def failed(self, why: str) -> Judgement:
         """Return the judgement on a candidate that gives no answers."""
-        return Judgement(
-            question="quality",
-            verdict="not equivalent",
-            reason=why,
-            against=_against(self._reference.precision),
-        )
+        return self._judgement("not equivalent", why)
+
+    def _judgement(self, verdict: Verdict, reason: str, outputs: tuple[OutputReport, ...] = ()) -> Judgement:
+        precision = self._reference.precision
+        is_float = precision in ("float32", "float64")
+        against = "the float original" if is_float else f"the reference in {precision}"
+        return Judgement(question="quality", verdict=verdict, reason=reason, against=against, outputs=outputs)
 
     def _report(self, loss: _Loss, doubt: str) -> OutputReport:
-        report = loss.tally.report(self._reference.tolerance, doubt, self._accept_inconclusive)
+        report = loss.tally.report(self._reference.tolerance, doubt, self._params.accept_inconclusive)
         if report.verdict != "proven":
             return report
         fault = loss.below_floor(report)
-        verdict: Verdict = "measured" if not fault else "unproven" if self._accept else "over budget"
+        verdict: Verdict = (
+            "measured" if not fault else "unproven" if self._params.accept_quality else "over budget"
+        )
         return report.model_copy(update={"verdict": verdict, "rule": fault or _figures(report)})
 
 
@@ -273,7 +266,3 @@ def _has_top(output: OutputReport) -> bool:
 
 def _value(output: OutputReport, metric: str, default: float) -> float:
     return next((figure.value for figure in output.figures if figure.metric == metric), default)
-
-
-def _against(precision: Precision) -> str:
-    return "the float original" if precision in ("float32", "float64") else f"the reference in {precision}"

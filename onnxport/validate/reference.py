@@ -280,7 +280,11 @@ class Reference:
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
             yield from (perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
-        elif self._owns_graph and (moved := self._perturbed()) is not None:
+        elif (
+            self.graph is not None
+            and self._owns_graph
+            and (moved := perturb_weights(self.graph, self.precision)) is not None
+        ):
             yield from self._other_kernels(lambda: self._open_beside(moved))
         yield from self._other_kernels(self._runtime.other_kernels)
 
@@ -294,9 +298,6 @@ class Reference:
         """Whether the graph is the reference's own; a framework's exported graph is the candidate, whose answers are no
         noise of the reference."""
         return self.artifact.format == "onnx"
-
-    def _perturbed(self) -> Model | None:
-        return perturb_weights(self.graph, self.precision) if self.graph is not None else None
 
     def _open_beside(self, model: Model) -> Runtime | None:
         """Open a model in memory in the reference's process, where the limits on its runs hold."""
@@ -341,19 +342,8 @@ class Reference:
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
         kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
         shapes = {name: array.shape for name, array in sample.feeds.items()}
-        self.sets.append(
-            AnsweredSet(
-                load,
-                sample.label,
-                sample.source,
-                shapes,
-                noise,
-                kept,
-                sample.adversarial,
-                nan,
-                sample.first_row,
-            )
-        )
+        about = sample.label, sample.source, shapes
+        self.sets.append(AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row))
 
     def _check_memory(self, sample: Sample) -> None:
         """Refuse the user's inputs on which a run takes too much memory."""

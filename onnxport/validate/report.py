@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,14 +17,7 @@ from pydantic import BaseModel, ConfigDict
 # computes; `measured` is about the cost of a lower precision, a figure within its limits and no proof.
 Verdict = Literal["not equivalent", "over budget", "inconclusive", "unproven", "proven", "measured"]
 # The overall verdict is the first of these that a part has: `measured` where nothing was proven.
-WORST_FIRST: tuple[Verdict, ...] = (
-    "not equivalent",
-    "over budget",
-    "inconclusive",
-    "unproven",
-    "proven",
-    "measured",
-)
+WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 # Verdicts on a right candidate, and all with which it passes.
 RIGHT: frozenset[Verdict] = frozenset(("proven", "measured"))
 LEAVES: frozenset[Verdict] = RIGHT | {"unproven"}

@@ -141,11 +141,10 @@ def _product(node: ir.Node) -> Product | None:
     activation, weight = (_dequantized(node.inputs[place]) for place in (0, 1))
     if activation is None or weight is None:
         return None
-    codes, numbers = activation.inputs[0], _constant(weight.inputs[0])
-    if not _is_mixed(node, codes, numbers):
+    operands = _mixed_operands(node, activation.inputs[0], _constant(weight.inputs[0]))
+    if operands is None:
         return None
-    assert codes is not None
-    assert numbers is not None
+    codes, numbers = operands
     if node.op_type == "Conv" and not (_is_emulated(node, numbers) and _is_quantized(node.outputs[0])):
         return None
     x_scale, w_scale = _constant(activation.inputs[1]), _constant(weight.inputs[1])
@@ -157,20 +156,21 @@ def _product(node: ir.Node) -> Product | None:
 
 
 def _integer_product(node: ir.Node) -> Product | None:
-    codes, numbers = node.inputs[0], _constant(node.inputs[1])
-    if not _is_mixed(node, codes, numbers):
+    operands = _mixed_operands(node, node.inputs[0], _constant(node.inputs[1]))
+    if operands is None:
         return None
-    assert codes is not None
-    assert numbers is not None
+    codes, numbers = operands
     weights = depth_first(numbers, node.op_type)
     return Product(node, codes, 0, np.ones(1, np.float32), numbers, weights, _pairs(weights, numbers))
 
 
-def _is_mixed(node: ir.Node, codes: ir.Value | None, numbers: Array | None) -> bool:
-    """Return whether the node multiplies uint8 by an int8 matrix or int8 windows."""
+def _mixed_operands(
+    node: ir.Node, codes: ir.Value | None, numbers: Array | None
+) -> tuple[ir.Value, Array] | None:
+    """Return the operands if they are uint8, and an int8 matrix or int8 windows; else None."""
     if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
-        return False
-    return node.op_type == "Conv" or numbers.ndim == 2
+        return None
+    return (codes, numbers) if node.op_type == "Conv" or numbers.ndim == 2 else None
 
 
 def _alpha(node: ir.Node) -> float:

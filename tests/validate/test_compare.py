@@ -270,7 +270,7 @@ def test_a_quantization_step_is_allowed_and_told() -> None:
     quiet = measure_noise(reference, [reference])
     assert compare("y", reference, reference + np.float32(0.5), quiet, tolerance).mismatches == 0
     assert compare("y", reference, reference + np.float32(1.0), quiet, tolerance).mismatches == 4
-    assert tolerance.passed("y", "float32", 1.0, 4.0, 9.0) == (
+    assert tolerance.describe_pass("y", "float32", 1.0, 4.0, 9.0) == (
         "2 quantization steps, ONNX Runtime against itself 8"
     )
     assert compare("y", reference, reference + np.float32(9), quiet, tolerance).fault.startswith(

@@ -41,7 +41,7 @@ def test_an_output_that_no_input_moves_proves_nothing() -> None:
 def test_an_output_that_noise_drowns_proves_nothing() -> None:
     words = doubt(floats(0, 1, 5), floats(1, 1, 5), level=0.1)
     assert words.startswith("the reference's own noise is ")
-    assert words.endswith("% of its scale")
+    assert words.endswith("% of the output's scale")
 
 
 def test_one_set_without_much_noise_is_enough() -> None:

@@ -89,11 +89,7 @@ class Replay:
     """
 
     def __init__(
-        self,
-        network: Network,
-        given: Iterable[str],
-        sizes: Mapping[str, int],
-        rounds: Rounds = _FLOAT32,
+        self, network: Network, given: Iterable[str], sizes: Mapping[str, int], rounds: Rounds = _FLOAT32
     ) -> None:
         self._network, self._given, self._sizes = network, frozenset(given), sizes
         self._rounds = rounds
