@@ -93,7 +93,6 @@ class Unexplained:
     times: float
     own: float
     expected: float
-    input_set: str
 
     def __str__(self) -> str:
         name = self.node.name or self.node.value
@@ -156,7 +155,7 @@ class _NodeCheck:
     """The check of all nodes on one set of inputs."""
 
     def __init__(self, sides: Sides, steps: Steps, reference: Reference, answered: AnsweredSet) -> None:
-        self._sides, self._steps, self._label = sides, steps, answered.label
+        self._sides, self._steps = sides, steps
         self._network = sides.network
         self._feeds, _ = reference.answers(answered)
         sizes = sides.sizes(self._feeds)
@@ -217,7 +216,7 @@ class _NodeCheck:
             return None
         signal = float(_squares(exact).mean())
         own, expected = (_decibels(signal, each) for each in (float(error.mean()), rounding))
-        return Unexplained(self._network.ref(name), times, own, expected, self._label)
+        return Unexplained(self._network.ref(name), times, own, expected)
 
     def _product_factor(self, nodes: Sequence[onnx.NodeProto]) -> float:
         """Return how much more rounding may cost in a part with several products than at one node.

@@ -49,7 +49,7 @@ def differing_rows(reference: Reference, candidate: Run, features: Sequence[str]
     shown = ordinary[:_SHOWN]
     first = f", the first {len(shown)}:" if len(rows) > len(shown) else ":"
     plural = "" if len(rows) == 1 else "s"
-    notes = [f"{len(rows)} row{plural} of {total} differ{'s' if len(rows) == 1 else ''}{first}"]
+    notes = [f"{len(rows)} row{plural} of {total} differ{'' if plural else 's'}{first}"]
     notes += [_describe(row, features) for row in shown]
     return (*notes, *_explain(reference, shown))
 

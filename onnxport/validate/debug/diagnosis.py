@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -107,11 +108,7 @@ class _FaultSearch:
         """Find the fault."""
         large = len(self._sides.network.nodes) > _FEW
         if large and not self._sides.has_taps and not self._report.passed:
-            return Diagnosis(
-                summary=text.describe_no_taps(self._candidate, self._report),
-                node=None,
-                notes=tuple(self._notes),
-            )
+            return Diagnosis(summary=text.describe_no_taps(self._candidate, self._report), node=None)
         answered, trail = self._search_sets()
         if answered is None:
             return Diagnosis(summary=self._report.reason, node=None, notes=tuple(self._notes))
@@ -187,11 +184,8 @@ class _FaultSearch:
         alone = self._sides.alone(trail.feeds)
         moved = [name for name in answers if not _same(alone[name], trail.tapped[name])]
         self._note_plain_reference(answers, trail)
-        kernels = (
-            text.PLAIN_KERNELS
-            if self._candidate.format == "tflite" and self._shows_inner_values(trail)
-            else ""
-        )
+        shows_inner = trail.given - {spec.name for spec in self._sides.candidate.outputs}
+        kernels = text.PLAIN_KERNELS if self._candidate.format == "tflite" and shows_inner else ""
         if not moved:
             return kernels
         faulty = {
@@ -208,10 +202,6 @@ class _FaultSearch:
         change = text.describe_tapping(moved, alone, trail.tapped, fixed=fixed)
         return f"{change}; {kernels}" if kernels and not fixed else change
 
-    def _shows_inner_values(self, trail: Trail) -> bool:
-        """Return whether the candidate showed more than its outputs."""
-        return bool(trail.given - {spec.name for spec in self._sides.candidate.outputs})
-
     def _note_plain_reference(self, answers: Feeds, trail: Trail) -> None:
         """Note where the figures mostly come from the reference, whose nodes run alone here."""
         for name in [name for name in trail.plain if name in answers and name in trail.layers]:
@@ -222,20 +212,25 @@ class _FaultSearch:
 
     def _no_fault(self, answered: AnsweredSet, trail: Trail, tapping: str) -> Diagnosis:
         agree = self._report.passed
+        summary = text.AGREE if agree else text.summarize_no_fault(trail, tapping, self._report)
+        return self._finding(answered, trail, tapping, summary=summary, node=None)
+
+    def _finding(self, answered: AnsweredSet, trail: Trail, tapping: str, **fields: Any) -> Diagnosis:
         return Diagnosis(
-            summary=text.AGREE if agree else text.summarize_no_fault(trail, tapping, self._report),
-            node=None,
             input_set=answered.label,
             tapping=tapping,
             runs=self._sides.runs,
-            layers=_layers(trail, self._sides),
+            layers=self._layers(trail),
             notes=tuple(dict.fromkeys(self._notes)),
+            **fields,
         )
+
+    def _layers(self, trail: Trail) -> tuple[LayerFigure, ...]:
+        return tuple(trail.layers[name] for name in self._sides.network.values if name in trail.layers)
 
     def _losses(self, answered: AnsweredSet, trail: Trail, tapping: str) -> Diagnosis:
         """Rank the losses: no node is at fault where only quality applies."""
-        layers = _layers(trail, self._sides)
-        lost = text.rank_losses(layers)
+        lost = text.rank_losses(self._layers(trail))
         most = text.largest_loss(lost)
         if answered.source == "generated":
             self._notes.append(text.GENERATED)
@@ -243,15 +238,8 @@ class _FaultSearch:
         def node(value: str) -> NodeRef:
             return self._main(value, self._group(value, self._sides.network.between(value, trail.given)))
 
-        return Diagnosis(
-            summary=text.summarize_losses(lost, node),
-            node=None if most is None else node(most.node.value),
-            input_set=answered.label,
-            tapping=tapping,
-            runs=self._sides.runs,
-            layers=layers,
-            notes=tuple(dict.fromkeys(self._notes)),
-        )
+        worst = None if most is None else node(most.node.value)
+        return self._finding(answered, trail, tapping, summary=text.summarize_losses(lost, node), node=worst)
 
     def _fault(
         self, answered: AnsweredSet, trail: Trail, fault: LocalError, tapping: str, output: Path | None
@@ -271,20 +259,12 @@ class _FaultSearch:
         elif output is not None:
             fault = repro.write(output, self._sides, trail.feeds, trail, self._candidate, summary)
             folder = str(output)
-        return Diagnosis(
-            summary=summary(fault),
-            node=node,
-            candidates=tuple(group) if len(group) > 1 else (),
-            worst=Worst(
-                index=fault.index, reference=fault.expected, candidate=fault.given, input_set=answered.label
-            ),
-            input_set=answered.label,
-            tapping=tapping,
-            repro=folder,
-            runs=self._sides.runs,
-            layers=_layers(trail, self._sides),
-            notes=tuple(dict.fromkeys(self._notes)),
+        worst = Worst(
+            index=fault.index, reference=fault.expected, candidate=fault.given, input_set=answered.label
         )
+        candidates = tuple(group) if len(group) > 1 else ()
+        found = {"summary": summary(fault), "node": node, "candidates": candidates, "worst": worst}
+        return self._finding(answered, trail, tapping, **found, repro=folder)
 
     def _group(self, value: str, nodes: Sequence[int]) -> list[NodeRef]:
         """Return the nodes that the candidate joins to make `value`."""
@@ -324,10 +304,6 @@ class _FaultSearch:
 
 def _first_output(network: Network, index: int) -> str:
     return next(name for name in network.nodes[index].output if name)
-
-
-def _layers(trail: Trail, sides: Sides) -> tuple[LayerFigure, ...]:
-    return tuple(trail.layers[name] for name in sides.network.values if name in trail.layers)
 
 
 def _same(one: Array, other: Array) -> bool:
