@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -171,7 +171,10 @@ def apply_budgets(judgement: Judgement, budgets: Budgets) -> Judgement:
         budgets.check_used(judgement)
     outputs = tuple(_apply_to_output(output, budgets) for output in judgement.outputs)
     metrics = tuple(budgets.on(figure, None) for figure in judgement.metrics)
-    over = [*_violations(outputs, metrics)]
+    over = [
+        *(f"{each.name!r}: {sentence(f)}" for each in outputs for f in each.figures if f.met is False),
+        *(sentence(f) for f in metrics if f.met is False),
+    ]
     update: dict[str, object] = {"outputs": outputs, "metrics": metrics}
     if over and judgement.verdict != "not equivalent":
         others = f" (and {len(over) - 1} more)" if len(over) > 1 else ""
@@ -186,16 +189,6 @@ def _apply_to_output(output: OutputReport, budgets: Budgets) -> OutputReport:
     if over and output.verdict != "not equivalent":
         update |= {"verdict": "over budget", "rule": "; ".join(over)}
     return output.model_copy(update=update)
-
-
-def _violations(outputs: Iterable[OutputReport], metrics: Iterable[Figure]) -> Iterator[str]:
-    for output in outputs:
-        for figure in output.figures:
-            if figure.met is False:
-                yield f"{output.name!r}: {sentence(figure)}"
-    for figure in metrics:
-        if figure.met is False:
-            yield sentence(figure)
 
 
 def sentence(figure: Figure) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from pathlib import Path
 from types import TracebackType
 
 from onnxport.core.arrays import Feeds
@@ -20,7 +21,7 @@ from onnxport.validate.evaluation import evaluate
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
 from onnxport.validate.reference import AnsweredSet, Reference
-from onnxport.validate.report import RIGHT, InputSet, Judgement, Precision, Question, Report, Side, overall
+from onnxport.validate.report import RIGHT, Judgement, Precision, Question, Report, Side, overall
 from onnxport.validate.rollout import Run
 from onnxport.validate.saturation import measure_saturation
 from onnxport.validate.sessions import Oriented, isolated, source_dtypes
@@ -108,13 +109,50 @@ class Judge(Closing):
             UsageError: its inputs or outputs differ from the reference's; the error lists both sides.
             MachineError: its runtime crashed or hung.
         """
-        started = time.perf_counter()
         reference = self.reference
+        started = time.perf_counter()
         with self._open(candidate) as runtime:
-            model = self._renamed(candidate, runtime)
+            oriented = self._renamed(candidate, runtime)
+            model = reference.roll_out(oriented)
+            check_signatures(reference, model, self._names(candidate))
+            function = self._params.candidate_runtime.get("function", "")
+            precision = precision_of(candidate, function=function)
+            kept = kept_float32(candidate, function)
+            judgements, notes = evaluate(
+                reference, model, precision, self._params, self._budgets, kept, self._criterion
+            )
+            notes += _notes(reference, oriented)
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
-            return self._report(reference, candidate, model, started, checks_nodes)
+            if checks_nodes and _is_quality_alone(judgements):
+                # Imported here: it runs single nodes, which most verdicts do without.
+                from onnxport.validate.rounding_errors import check_nodes
+
+                fault, note = check_nodes(reference, candidate, self._params, precision)
+                judgements += () if fault is None else (fault,)
+                notes += (note,) if note else ()
+            saturation = None
+            if any(each.question == "quality" for each in judgements):
+                saturation = measure_saturation(reference, candidate)
+                notes += () if saturation is None else (str(saturation),)
+            verdict, reason = overall(judgements)
+            if verdict == "not equivalent" and reference.features is not None:
+                notes += differing_rows(reference, model, reference.features)
+            report = Report(
+                reference=_side(self._artifact, reference.name, reference.precision),
+                candidate=_side(candidate, runtime.name, precision),
+                verdict=verdict,
+                reason=reason,
+                judgements=judgements,
+                fed=tuple(each.input_set(reference.steps) for each in reference.sets),
+                notes=notes,
+                seconds=round(time.perf_counter() - started, 4),
+                saturation=saturation,
+            )
+            if self._params.report_tensors is not None:
+                note = _save_tensors(self._params.report_tensors, reference, model, report)
+                report = report.model_copy(update={"notes": (*notes, note)})
+            return report
 
     def differs(self, candidate: Model) -> str | None:
         """Return why a model in memory does not compute what the reference computes; None if it does.
@@ -204,60 +242,12 @@ class Judge(Closing):
             for name, dtype in source_dtypes(candidate, runtime).items()
             if wanted.get(name, dtype) == dtype  # else the reference is as narrow
         }
-        names = str(self._artifact.path), str(candidate.path)
-        renames = split_map(self._params.map, reference, Oriented(runtime, dtypes=dtypes), names)
+        side = Oriented(runtime, dtypes=dtypes)
+        renames = split_map(self._params.map, reference, side, self._names(candidate))
         return Oriented(runtime, *renames, dtypes, reference.unread)
 
-    def _report(
-        self,
-        reference: Reference,
-        candidate: Artifact,
-        oriented: Oriented,
-        started: float,
-        checks_nodes: bool,
-    ) -> Report:
-        model = reference.roll_out(oriented)
-        check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
-        function = self._params.candidate_runtime.get("function", "")
-        precision = precision_of(candidate, function=function)
-        kept = kept_float32(candidate, function)
-        judgements, notes = evaluate(
-            reference, model, precision, self._params, self._budgets, kept, self._criterion
-        )
-        notes += _notes(reference, oriented)
-        if checks_nodes and _is_quality_alone(judgements):
-            # Imported here: it runs single nodes, which most verdicts do without.
-            from onnxport.validate.rounding_errors import check_nodes
-
-            fault, note = check_nodes(reference, candidate, self._params, precision)
-            judgements += () if fault is None else (fault,)
-            notes += (note,) if note else ()
-        saturation = None
-        if any(each.question == "quality" for each in judgements):
-            saturation = measure_saturation(reference, candidate)
-            notes += () if saturation is None else (str(saturation),)
-        verdict, reason = overall(judgements)
-        if verdict == "not equivalent" and reference.features is not None:
-            notes += differing_rows(reference, model, reference.features)
-        fed = tuple(
-            InputSet(label=s.label, shapes=s.shapes, source=s.source, steps=reference.steps)
-            for s in reference.sets
-        )
-        report = Report(
-            reference=_side(self._artifact, reference.name, reference.precision),
-            candidate=_side(candidate, model.runtime.name, precision),
-            verdict=verdict,
-            reason=reason,
-            judgements=judgements,
-            fed=fed,
-            notes=notes,
-            seconds=round(time.perf_counter() - started, 4),
-            saturation=saturation,
-        )
-        if self._params.report_tensors is not None:
-            note = _save_tensors(self._params, reference, model, report)
-            report = report.model_copy(update={"notes": (*notes, note)})
-        return report
+    def _names(self, candidate: Artifact) -> tuple[str, str]:
+        return str(self._artifact.path), str(candidate.path)
 
 
 def _start(reference: Referent, params: ValidateParams) -> IsolatedRuntime:
@@ -283,10 +273,9 @@ def _is_quality_alone(judgements: tuple[Judgement, ...]) -> bool:
     return all(each.verdict in RIGHT and each.question == "quality" for each in judgements)
 
 
-def _save_tensors(params: ValidateParams, reference: Reference, model: Run, report: Report) -> str:
+def _save_tensors(path: Path, reference: Reference, model: Run, report: Report) -> str:
     """Write the tensors behind the verdict, from one more run since no set keeps them; return a note on it."""
-    path, output = params.report_tensors, report.telling
-    assert path is not None
+    output = report.telling
     if output is None:
         return f"no tensors were written to {path}: the candidate gave no answers"
     label = output.worst.input_set if output.worst is not None else ""

@@ -92,11 +92,6 @@ def _move_zeros(array: Array) -> Array:
     return np.where(array == 0, step * random.choice(np.array([-1, 1], np.float32), array.shape), array)
 
 
-def other_runtime(run: Run) -> Probe:
-    """Make a probe of another runtime of the model: graph optimization off, or moved weights."""
-    return lambda feeds, answers: run(feeds)
-
-
 def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
     """Make a probe that runs rows of a batch in other batches: several rows each alone, a single row twice.
 

@@ -42,14 +42,13 @@ from onnxport.validate.noise_runs import (
     Probe,
     UsualNoise,
     other_batch,
-    other_runtime,
     perturb_inputs,
     perturb_weights,
     perturb_zeros,
 )
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import precision_of
-from onnxport.validate.report import NodeRef, Precision
+from onnxport.validate.report import InputSet, NodeRef, Precision
 from onnxport.validate.rollout import RolloutPlan, advance
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
@@ -87,6 +86,10 @@ class AnsweredSet:
     adversarial: bool = False
     nan: bool = False
     first_row: int = 0
+
+    def input_set(self, steps: int) -> InputSet:
+        """Return the set as the report shows it."""
+        return InputSet(label=self.label, shapes=self.shapes, source=self.source, steps=steps)
 
 
 class Reference:
@@ -314,7 +317,8 @@ class Reference:
         if runtime is None:
             return
         self._closing.append(runtime)
-        yield other_runtime(self.roll_out(Oriented(runtime)).run)
+        run = self.roll_out(Oriented(runtime)).run
+        yield lambda feeds, answers: run(feeds)
 
     def _answer(self, load: Loader, seconds: float | None) -> None:
         """Run the reference and its probes on one set; the first run may take `seconds`."""

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onnxport.formats.artifact import Staging, writing
+from onnxport.validate.metrics import scale_of
+from onnxport.validate.tolerance import float_differences
 
 CAP = 64_000_000
 _OPTION = "--report-tensors"
@@ -92,13 +94,8 @@ def _share(reference: NDArray[Any], candidate: NDArray[Any]) -> float:
     """Return the largest difference over the reference's largest magnitude; infinity for no numbers."""
     if reference.shape != candidate.shape or reference.dtype.kind not in "biuf":
         return 0.0 if np.array_equal(reference, candidate) else float("inf")
-    if not reference.size:
-        return 0.0
     left, right = reference.astype(np.float64), candidate.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        difference = np.where(left == right, 0.0, np.abs(left - right))
-    if not np.isfinite(difference).all():
-        both = np.isnan(left) & np.isnan(right)
-        difference = np.where(both, 0.0, np.where(np.isfinite(difference), difference, np.inf))
-    finite = np.abs(left[np.isfinite(left)])
-    return float(difference.max() / ((finite.max() if finite.size else 0.0) or 1.0))
+    broken, differences = float_differences(left, right)
+    if broken.any():
+        return float("inf")
+    return float(differences.max(initial=0.0) / (scale_of(left) or 1.0))

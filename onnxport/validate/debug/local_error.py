@@ -22,7 +22,7 @@ from onnxport.validate.comparison import Comparison, compare
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.rounding import Rounds, step
 from onnxport.validate.debug.taps import PLAIN, sqnr
-from onnxport.validate.noise_runs import Answers, other_runtime, perturb_inputs
+from onnxport.validate.noise_runs import Answers, perturb_inputs
 from onnxport.validate.report import Precision
 from onnxport.validate.tolerance import NOISE_FACTOR, Noise, Tolerance, measure_noise
 
@@ -166,7 +166,7 @@ class Replay:
             answers = plain.run(inputs)
             probes = [perturb_inputs(plain.run, seed, moved_by)(inputs, answers) for seed in (1, 2)]
         with OrtRuntime(data, folder=folder) as optimized:
-            probes.append(other_runtime(optimized.run)(inputs, answers))
+            probes.append(optimized.run(inputs))
         if self._rounds.made:
             nearest, other = (self._rounds.model(part.proto, folder, seed) for seed in (None, 1))
             if nearest is not None and other is not None:
