@@ -1,6 +1,6 @@
-"""What a user may set about validation: YAML keys, command line options and keyword arguments are this one model.
+"""The options of validation: one model for YAML keys, command line options and keyword arguments.
 
-Light on purpose, since every `--help` imports it: a field's description is its help text.
+Every `--help` imports this module, so it imports little. A field's description is its help text.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Several = Annotated[
 ]
 
 
-def _possible(given: dict[str, str]) -> dict[str, str]:
-    """`given`, of which each setting is known and can be (UsageError), before anything runs."""
+def _check_preprocessing(given: dict[str, str]) -> dict[str, str]:
+    """Refuse unknown or impossible settings (UsageError) before anything runs."""
     if given:
         from onnxport.samples.preprocessing import preprocessing
 
@@ -43,14 +43,14 @@ def _possible(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
-# How images become arrays.
-Preprocess = Annotated[Settings, AfterValidator(_possible)]
+# The conversion of images to arrays.
+Preprocess = Annotated[Settings, AfterValidator(_check_preprocessing)]
 
 
 class ValidateParams(BaseModel):
     """The proof that an artefact computes what its reference computes."""
 
-    # Deferred: a --help imports this and validates nothing.
+    # A --help imports this model and validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     shape: Shapes = Field(
@@ -178,20 +178,20 @@ class ValidateParams(BaseModel):
 
     @field_validator("inputs", "report_tensors")
     @classmethod
-    def _names_a_file(cls, path: Path | None) -> Path | None:
+    def _check_path(cls, path: Path | None) -> Path | None:
         if path is not None and "\0" in str(path):
             raise ValueError("give a path without a character 0, which no file's name holds")
         return path
 
     @field_validator("report_tensors")
     @classmethod
-    def _is_npz(cls, path: Path | None) -> Path | None:
+    def _check_suffix(cls, path: Path | None) -> Path | None:
         if path is not None and path.suffix.lower() != ".npz":
             raise ValueError("give a file that ends in .npz")
         return path
 
     @model_validator(mode="after")
-    def _spares_the_inputs(self) -> Self:
+    def _check_report_path(self) -> Self:
         if self.report_tensors is None or self.inputs is None:
             return self
         if self.inputs.resolve() in self.report_tensors.resolve().parents:
@@ -202,7 +202,7 @@ class ValidateParams(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _preprocesses_something(self) -> Self:
+    def _check_inputs_given(self) -> Self:
         if self.preprocess and self.inputs is None:
             raise UsageError("--preprocess is for images in --inputs", fix="give the folder: --inputs DIR")
         return self

@@ -1,4 +1,4 @@
-"""A companion's noise is taken for no smaller than what ordinary inputs show."""
+"""A companion's noise is at least that of ordinary inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may set about `debug`: the options of validation and a few of its own."""
+"""The options of `debug`: those of validation and a few more."""
 
 from __future__ import annotations
 
