@@ -387,7 +387,7 @@ class Report(_Record):
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate may leave with exit 0."""
+        """Whether the command exits with 0."""
         return self.verdict in LEAVES
 
     @property

@@ -108,12 +108,11 @@ def to_dtype(values: Array, dtype: np.dtype[np.generic]) -> Array:
     """Round float32 values to `dtype` and back; finite ones stay finite, and a single one does not become 0."""
     info = _info(dtype)
     limit, least = float(info.max), float(info.smallest_normal)
-    # An epsilon that became 0 would divide by it.
-    held = np.where((values != 0) & (np.abs(values) < least), np.copysign(least, values), values)
-    held = np.where(np.isfinite(values), np.clip(held, -limit, limit), values)
-    # A large tensor may hold tiny weights, for which the type's rounding to 0 is right.
-    kept = held if values.size == 1 else np.where(np.isfinite(values), np.clip(values, -limit, limit), values)
-    return np.asarray(kept.astype(dtype).astype(np.float32))
+    nonzero = values
+    if values.size == 1:  # an epsilon that became 0 would divide by it; tiny weights of a tensor may become 0
+        nonzero = np.where((values != 0) & (np.abs(values) < least), np.copysign(least, values), values)
+    clipped = np.where(np.isfinite(values), np.clip(nonzero, -limit, limit), values)
+    return np.asarray(clipped.astype(dtype).astype(np.float32))
 
 
 def _info(dtype: np.dtype[np.generic]) -> Any:

@@ -141,13 +141,13 @@ class Search:
     def _progress(self) -> str:
         """Describe how far the search came."""
         sizes = "1 size was" if self._tried == 1 else f"{self._tried} sizes were"
-        told = f"{sizes} tried in {self._spent:.0f} s"
+        text = f"{sizes} tried in {self._spent:.0f} s"
         if isinstance(self._refusal, SlowRunError) or self._is_over:
-            told += f", which is the time for it ({self._seconds:.0f} s)"
+            text += f", which is the time for it ({self._seconds:.0f} s)"
         if self._large:
             limit = format_size(self._limit.bytes or 0)
-            told += f"; {len(self._large)} would take more memory than the limit of {limit}"
-        return told
+            text += f"; {len(self._large)} would take more memory than the limit of {limit}"
+        return text
 
     def _too_large(self) -> MemoryFullError:
         shapes, least = min(
