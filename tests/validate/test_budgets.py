@@ -133,7 +133,7 @@ def test_a_budget_on_a_metric_that_no_output_turned_out_to_have_is_refused() -> 
         UsageError, match=r"'mean_iou' applies to nothing here: no output has this metric; .*masks"
     ):
         apply_budgets(BOTH, Budgets({"mean_iou": 0.5}))
-    with pytest.raises(UsageError, match="'head/boxes:1' has none"):
+    with pytest.raises(UsageError, match="'head/boxes:1' does not have this metric"):
         apply_budgets(BOTH, Budgets({"head/boxes:1:top1_agreement": 0.5}))
 
 
@@ -164,7 +164,7 @@ def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], word
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("Identity:sqnr=20", "no output 'Identity'; did you mean 'Identity:0'?"),
+        ("Identity:sqnr=20", "'Identity', which is no output; did you mean 'Identity:0'?"),
         ("mean_iou=0.5,", "give a number"),
         ("mismatch_share=0.5", "'mismatch_share' applies to nothing here"),
         ("Identity:0:mean_iou=0.5", "'Identity:0:mean_iou' applies to nothing here"),

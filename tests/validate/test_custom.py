@@ -117,7 +117,7 @@ def test_the_judge_reports_it_under_the_functions_name_and_limits_it() -> None:
             "needy_metrics:f",
             "cannot be imported: ModuleNotFoundError: No module named 'a_library_that_is_not_here'",
         ),
-        ("wrong_metrics:f", """a metric cannot be better 'up'; say better="higher" or better="lower\""""),
+        ("wrong_metrics:f", """a metric cannot be better 'up'; give better="higher" or better="lower\""""),
         ("own_metrics:nothing", "own_metrics.py has no 'nothing'"),
         ("own_metrics:number", "'own_metrics:number' is no function: it is 5"),
         ("own_metrics:undeclared", "does not declare which direction is good; put @onnxport.metric(better="),
