@@ -108,7 +108,7 @@ class Budgets:
                 close = difflib.get_close_matches(limit.output, known, n=1)
                 meant = f"did you mean {close[0]!r}? " if close else ""
                 raise UsageError(
-                    f"the budget '{limit}' is for {limit.output!r}, which is no output",
+                    f"the model has no output {limit.output!r} for the budget '{limit}'",
                     fix=f"{meant}outputs are {', '.join(map(repr, known))}",
                 )
             if limit.metric in self._own:

@@ -164,7 +164,10 @@ def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], word
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("Identity:sqnr=20", "'Identity', which is no output; did you mean 'Identity:0'?"),
+        (
+            "Identity:sqnr=20",
+            "no output 'Identity' for the budget 'Identity:sqnr'; did you mean 'Identity:0'?",
+        ),
         ("mean_iou=0.5,", "give a number"),
         ("mismatch_share=0.5", "'mismatch_share' applies to nothing here"),
         ("Identity:0:mean_iou=0.5", "'Identity:0:mean_iou' applies to nothing here"),
