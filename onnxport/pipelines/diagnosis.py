@@ -1,16 +1,17 @@
-"""The ONNX node behind a stage's failure: what `onnxport debug` does, on the candidate that the judge just rejected.
+"""Find the ONNX node behind a stage's failure, as `onnxport debug` does, in the candidate that the judge rejected.
 
-The search is a process of its own with a limited time. A pipeline has many artefacts, and this is about one that nobody
-gets: whatever the search meets, the verdict stands as it is.
+The search is a process of its own with a time limit. Whatever it meets, the verdict stands: a pipeline has many
+artefacts, and this one is rejected anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from onnxport.core.child_process import Child, ChildBug
 from onnxport.core.errors import OnnxportError, printable
 from onnxport.formats.artifact import Artifact
+from onnxport.pipelines.background_judge import NO_DEMANDS
 from onnxport.pipelines.jobs import Step
 from onnxport.pipelines.step_times import Clock, Progress
 from onnxport.reports.run_report import ArtifactRecord, RunReport
@@ -19,8 +20,6 @@ from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Diagnosis
 
 PATIENCE = 120.0  # seconds
-# Accuracy is the verdict's to measure; the search asks which node is wrong.
-_NO_DEMANDS: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
 
 
 def diagnosed(
@@ -30,56 +29,52 @@ def diagnosed(
     validation: ValidateParams,
     progress: Progress | None = None,
 ) -> RunReport:
-    """`report` on a candidate that was kept, with the node at fault if it is not equivalent, and without its path.
+    """Add the node at fault to the report on a rejected candidate that is not equivalent; remove the candidate's path.
 
     Args:
-        origin: what it was proven against.
-        steps: those that led to it, with what those before the last made.
+        origin: the reference.
+        steps: all steps of the job, with the products of those before the last.
     """
     rejected = report.artifacts[0]
     if report.passed or rejected.path is None:
         return report
-    candidate = _candidate(rejected, rejected.path)
+    opened = Artifact.open(rejected.path)
+    candidate = Artifact(opened.path, opened.format)
     update: dict[str, object] = {}
     if rejected.report.verdict == "not equivalent":
-        params = DebugParams.model_construct(**{**dict(validation), **_NO_DEMANDS})
+        params = DebugParams.model_construct(**{**dict(validation), **NO_DEMANDS})
         with Clock(progress).phase("diagnose"):
-            update["diagnosis"] = _searched(_reference(rejected, origin, steps), candidate, params)
-    # Where it lies is no place of the user's.
-    gone = rejected.model_copy(
+            update["diagnosis"] = _search(_reference(rejected, origin, steps), candidate, params)
+    # Its file is temporary.
+    removed = rejected.model_copy(
         update={"path": None, "report": rejected.report.model_copy(update=update), "companions": ()}
     )
-    return report.model_copy(update={"artifacts": (gone, *report.artifacts[1:])})
-
-
-def _candidate(rejected: ArtifactRecord, path: str) -> Artifact:
-    opened = Artifact.open(path)
-    return Artifact(opened.path, opened.format)
+    return report.model_copy(update={"artifacts": (removed, *report.artifacts[1:])})
 
 
 def _reference(rejected: ArtifactRecord, origin: Artifact, steps: Sequence[Step]) -> Artifact:
-    """What the failed question was about: what a step lowered, of which the rest has to compute the same; else the
-    origin (references.py)."""
+    """Return the reference of the failed criterion: a quantized model for fidelity, if there is one, else the origin
+    (references.py)."""
     lowered = [step.made for step in steps[:-1] if step.stage.lowers and step.made is not None]
-    asked = rejected.report.asked
-    return lowered[-1] if lowered and asked is not None and asked.question == "fidelity" else origin
+    failed = rejected.report.asked
+    return lowered[-1] if lowered and failed is not None and failed.question == "fidelity" else origin
 
 
-def _searched(reference: Artifact, candidate: Artifact, params: DebugParams) -> Diagnosis:
+def _search(reference: Artifact, candidate: Artifact, params: DebugParams) -> Diagnosis:
     try:
         with Child(f"{__name__}:Search", purpose="the search for the node", timeout=PATIENCE) as child:
             found: Diagnosis = child.call("diagnosis", reference, candidate, params)
         return found
     except (OnnxportError, OSError, ChildBug) as error:
         why = printable(str(error).strip().splitlines()[-1])
-        return Diagnosis(summary=f"which node it is could not be found out: {why}", node=None)
+        return Diagnosis(summary=f"the search for the node at fault failed: {why}", node=None)
 
 
 class Search:
-    """The child's side."""
+    """The child process."""
 
     def diagnosis(self, reference: Artifact, candidate: Artifact, params: DebugParams) -> Diagnosis | None:
-        """See comparing.debug."""
+        """See validation_run.debug."""
         from onnxport.pipelines.validation_run import debug
 
         return debug(reference, candidate, params).artifacts[0].report.diagnosis

@@ -1,20 +1,20 @@
 """The judges of a run whose steps may lower the precision on purpose.
 
-Two questions, never mixed (docs/fidelity.md): whether the artefact computes what the lowered model computes, which has
-the same roundings, and what it lost against the source. Where only the last step lowers anything, one judge asks both.
+Two criteria, never mixed (docs/fidelity.md): fidelity against the quantized model, which has the same roundings, and
+quality against the source. Where only the last step lowers the precision, one judge applies both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
-from onnxport.pipelines.background_judge import JudgeAhead, started
-from onnxport.validate.parity import settled
+from onnxport.pipelines.background_judge import NO_DEMANDS, started
+from onnxport.validate.fidelity import resolve_by_loss
+from onnxport.validate.judge import Judge
 from onnxport.validate.report import Judgement, Report, overall
 
 if TYPE_CHECKING:
@@ -24,17 +24,15 @@ if TYPE_CHECKING:
     from onnxport.validate.params import ValidateParams
     from onnxport.validate.size_search import Tell
 
-# What is lost is asked of the source alone, and so is what a user demands of that.
-_OF_THE_SOURCE: Mapping[str, object] = {"budget": {}, "metric": (), "report_tensors": None}
 _AGAINST = "the quantized model that it was made from"
 
 
 class Judges:
-    """Asks of the source, and from `hold_to` on of a lowered model too.
+    """A judge against the source and, from `hold_to` on, one against a quantized model.
 
     Args:
-        source, params, runtime, graph, expected, tell: see JudgeAhead.
-        lowers: whether a step before the last lowers the precision; `hold_to` then comes before anything is asked.
+        source, params, runtime, graph, expected, tell: see Judge.
+        lowers: whether a step before the last lowers the precision; `hold_to` must then come before any question.
     """
 
     def __init__(
@@ -48,61 +46,63 @@ class Judges:
         lowers: bool,
         tell: Tell | None = None,
     ) -> None:
-        self._tell = tell
-        self._params, self._expected, self._lowers = params, expected, lowers
+        self._params, self._expected, self._lowers, self._tell = params, expected, lowers, tell
         self._stack = ExitStack()
-        self._of_source = (
-            JudgeAhead(source, params, runtime, graph, None, only="quality", tell=tell)
+        # With two judges the candidate's process waits for the quantized model's answers.
+        judge = (
+            Judge(source, params, runtime, graph, criterion="quality", tell=tell)
             if lowers
-            else JudgeAhead(source, params, runtime, graph, expected, tell=tell)
+            else Judge(source, params, runtime, graph, expected, tell=tell)
         )
-        self._stack.enter_context(self._of_source)
-        self._lowered: Artifact | None = None
-        self._of_lowered: JudgeAhead | None = None
+        self._source = self._stack.enter_context(judge)
+        self._quantized: tuple[Artifact, Judge] | None = None
 
-    def hold_to(self, lowered: Artifact, graph: Model) -> None:
-        """Has fidelity asked of `lowered`, which answers while the caller goes on."""
-        self._lowered = lowered
-        params = self._params.model_copy(update=_OF_THE_SOURCE)
-        runtime = self._stack.enter_context(started(lowered, params))
-        judge = JudgeAhead(lowered, params, runtime, graph, self._expected, only="fidelity", tell=self._tell)
-        self._of_lowered = self._stack.enter_context(judge)
+    def hold_to(self, quantized: Artifact, graph: Model) -> None:
+        """Evaluate fidelity against `quantized`, which answers in the background."""
+        params = self._params.model_copy(update=NO_DEMANDS)
+        runtime = self._stack.enter_context(started(quantized, params))
+        judge = Judge(
+            quantized, params, runtime, graph, self._expected, criterion="fidelity", tell=self._tell
+        )
+        self._quantized = quantized, self._stack.enter_context(judge)
 
     def differs(self, candidate: Model) -> str | None:
         """See Judge.differs: from the model that the last step starts from."""
-        return self._nearest.differs(candidate)
+        return self._pair[1].differs(candidate) if self._lowers else self._source.differs(candidate)
 
     def verdict(self, candidate: Artifact) -> Report:
-        fidelity = self._nearest.verdict(candidate)
+        """See Judge.verdict."""
         if not self._lowers:
-            return fidelity
-        assert self._lowered is not None, "hold_to comes first"
-        # The candidate's is the last: it writes the tensors that the user asked for.
-        own = self._of_source.verdict(self._lowered) if fidelity.verdict == "inconclusive" else None
-        # Figures that settle a doubt cannot tell a fault from rounding: single nodes can.
-        quality = self._of_source.verdict(candidate, audited=own is not None)
+            return self._source.verdict(candidate)
+        quantized, judge = self._pair
+        fidelity = judge.verdict(candidate)
+        is_inconclusive = fidelity.verdict == "inconclusive"
+        # Before the candidate, whose verdict writes the tensors that the user asked for.
+        own = self._source.verdict(quantized) if is_inconclusive else None
+        # Losses that resolve a doubt do not tell a fault from rounding: single nodes do.
+        quality = self._source.verdict(candidate, checks_nodes=is_inconclusive)
         if own is not None:
-            held, lost, rounded = (each.judgements[0] for each in (fidelity, quality, own))
-            fidelity = fidelity.model_copy(update={"judgements": (settled(held, lost, rounded),)})
-        return _together(fidelity, quality)
+            resolved = resolve_by_loss(*(each.judgements[0] for each in (fidelity, quality, own)))
+            fidelity = fidelity.model_copy(update={"judgements": (resolved,)})
+        return _combine(fidelity, quality)
 
     def feeds(self) -> Feeds:
-        """The first set of inputs."""
-        return self._of_source.feeds()
+        """See Judge.feeds."""
+        return self._source.feeds()
 
     def refusal(self) -> OnnxportError | None:
-        return self._of_source.refusal()
+        """See Judge.refusal."""
+        return self._source.refusal()
 
     @property
     def seconds(self) -> float:
-        return self._of_source.seconds + (self._of_lowered.seconds if self._of_lowered else 0.0)
+        """Time that the references took."""
+        return self._source.seconds + (self._quantized[1].seconds if self._quantized else 0.0)
 
     @property
-    def _nearest(self) -> JudgeAhead:
-        if not self._lowers:
-            return self._of_source
-        assert self._of_lowered is not None, "hold_to comes first"
-        return self._of_lowered
+    def _pair(self) -> tuple[Artifact, Judge]:
+        assert self._quantized is not None, "hold_to comes first"
+        return self._quantized
 
     def __enter__(self) -> Self:
         return self
@@ -113,10 +113,10 @@ class Judges:
         self._stack.__exit__(kind, error, trace)
 
 
-def _together(fidelity: Report, quality: Report) -> Report:
-    """One report on a candidate, of the answers to both questions; its reference is the source."""
-    held = tuple(each.model_copy(update={"against": _AGAINST}) for each in fidelity.judgements)
-    judgements: tuple[Judgement, ...] = (*held, *quality.judgements)
+def _combine(fidelity: Report, quality: Report) -> Report:
+    """Make one report of both criteria; its reference is the source."""
+    renamed = tuple(each.model_copy(update={"against": _AGAINST}) for each in fidelity.judgements)
+    judgements: tuple[Judgement, ...] = (*renamed, *quality.judgements)
     verdict, reason = overall(judgements)
     sets = {each.label: each for each in (*quality.fed, *fidelity.fed)}
     update = {

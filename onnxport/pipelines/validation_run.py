@@ -1,4 +1,4 @@
-"""Runs that make nothing: two artefacts before the judge, and where they part."""
+"""Runs that make nothing: judge two artefacts, and find where they differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def validate(
     progress: Progress | None = None,
     arguments: Sequence[str] = (),
 ) -> RunReport:
-    """Judges `candidate` against `reference`; changes no file."""
+    """Judge `candidate` against `reference`; change no file."""
     clock = Clock(progress)
     for artifact in (reference, candidate):
         require(RUNS_ON[artifact.format], f"running {artifact.path}")
@@ -42,8 +42,10 @@ def validate(
                 if candidate.format == "onnx":
                     _, candidate = load(candidate)
         product = Product(candidate)
-        ahead = JudgeAhead(reference, params, runtime, graph, candidate, tell=clock.searching)
-        with unchanged(reference, candidate), ahead as judge:
+        with (
+            unchanged(reference, candidate),
+            JudgeAhead(reference, params, runtime, graph, candidate, tell=clock.searching) as judge,
+        ):
             report = verdict(judge, reference, product, clock)
     record = record_of(product, candidate.path, "", report, origin, clock)
     libraries = {*RUNS_ON[reference.format], *RUNS_ON[candidate.format], *engines(params)}
@@ -58,7 +60,7 @@ def debug(
     progress: Progress | None = None,
     arguments: Sequence[str] = (),
 ) -> RunReport:
-    """As `validate`, with a diagnosis in the report; writes the node at fault to the folder `output`, if given."""
+    """Validate with a diagnosis in the report; write the node at fault to the folder `output`, if given."""
     from onnxport.validate.debug.diagnosis import diagnose
 
     clock = Clock(progress)

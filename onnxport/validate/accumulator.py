@@ -1,4 +1,4 @@
-"""One output's comparisons over all sets of inputs, added up to its part of the report."""
+"""One output's comparisons over all sets of inputs, summed up for its part of the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxport.validate.metrics import Seen, figures, scale_of
 from onnxport.validate.report import NodeRef, NonFinite, OutputReport, Verdict, Worst
 from onnxport.validate.tolerance import Noise, Tolerance
 
-# Of all elements; of so few it is by chance that no probe turned them.
+# Of all elements. That no probe changed so few of them is chance.
 _FEW = 0.001
 
 
@@ -23,29 +23,29 @@ _FEW = 0.001
 class Tally:
     """One output over all sets of inputs.
 
-    The figures are over the ordinary sets: what a user's inputs are like. Adversarial companions can be of any
-    magnitude, and count where a fault does.
-
-    Args:
-        node: the reference's node that makes it, where that is known.
+    The figures are over the ordinary sets, which resemble a user's inputs. Adversarial companions can be of any
+    magnitude; they count for faults only.
 
     Attributes:
-        seen: of the ordinary sets.
+        node: the reference's node that makes the output, if known.
+        ordinary: sums over the ordinary sets.
         companions: sums over the others.
+        worst_comparison: the one with the largest ratio.
+        worst: ratio and element of the worst few.
     """
 
     name: str
     dtype: str
     node: NodeRef | None = None
-    seen: Seen = field(default_factory=Seen)
+    ordinary: Seen = field(default_factory=Seen)
     companions: ElementSums = field(default_factory=ElementSums)
     shape: tuple[int, ...] = ()
     elements: int = 0
     mismatches: int = 0
     ignored: int = 0
-    drowned: int = 0
+    inconclusive: int = 0
     noise: float = 0.0
-    furthest: Comparison | None = None
+    worst_comparison: Comparison | None = None
     worst: list[tuple[float, Worst]] = field(default_factory=list)
 
     def add(
@@ -58,30 +58,34 @@ class Tally:
         *,
         companion: bool = False,
     ) -> None:
-        """Counts the comparison of one set; whether it is an adversarial companion."""
+        """Count the comparison of one set.
+
+        Args:
+            companion: whether the set is an adversarial companion.
+        """
         self.shape = self.shape or reference.shape
         self.elements += reference.size
         self.mismatches += found.mismatches
         self.ignored += found.ignored
-        # What nobody's inputs look like may be as noisy as it is.
-        self.drowned += 0 if companion else found.drowned
+        # Companions resemble no real inputs: their noise is no reason to call an output inconclusive.
+        self.inconclusive += 0 if companion else found.inconclusive
         if reference.dtype.kind == "f" and not companion:
             self.noise = max(self.noise, noise.largest)
         if not noise.reshaped and candidate.shape == reference.shape:
-            sure = _where_sure(reference, candidate, noise)
+            stable = _stable(reference, candidate, noise)
             if companion:
-                self.companions.add(reference, sure)
+                self.companions.add(reference, stable)
             else:
-                self.seen.add(reference, sure, found.allowed)
-        if self.furthest is None or found.ratio > self.furthest.ratio:
-            self.furthest = found
-        self._remember(label, reference, candidate, found)
+                self.ordinary.add(reference, stable, found.allowed)
+        if self.worst_comparison is None or found.ratio > self.worst_comparison.ratio:
+            self.worst_comparison = found
+        self._add_worst(label, reference, candidate, found)
 
-    def _remember(self, label: str, reference: Array, candidate: Array, found: Comparison) -> None:
-        """Keeps the worst elements of numbers, the ones furthest beyond their tolerance; strings have none to show."""
+    def _add_worst(self, label: str, reference: Array, candidate: Array, found: Comparison) -> None:
+        """Keep the worst elements: those furthest beyond their tolerance. Strings have none."""
         if reference.dtype.kind not in "fiub" or candidate.shape != reference.shape:
             return
-        scale = scale_of(reference) if reference.dtype.kind == "f" and found.furthest else 0.0
+        scale = scale_of(reference) if reference.dtype.kind == "f" and found.worst else 0.0
         self.worst += [
             (
                 ratio,
@@ -93,14 +97,20 @@ class Tally:
                     scale=scale,
                 ),
             )
-            for ratio, index in found.furthest
+            for ratio, index in found.worst
         ]
         self.worst = sorted(self.worst, key=lambda each: each[0], reverse=True)[:WORST_ELEMENTS]
 
     def report(self, tolerance: Tolerance, doubt: str, accept: bool) -> OutputReport:
-        """The verdict on the output; `doubt` says why its answers prove nothing, and is empty when they do."""
+        """Return the verdict on the output.
+
+        Args:
+            doubt: why the answers prove nothing; empty when they prove something.
+            accept: whether to accept an output with such a doubt, unproven.
+        """
         verdict, rule = self._verdict(tolerance, doubt, accept)
-        sums, allowed = self.seen.sums, self.furthest.allowed if self.furthest else 0.0
+        sums, found = self.ordinary.sums, self.worst_comparison
+        allowed = found.allowed if found else 0.0
         broken = math.inf if sums.broken else 0.0
         is_float = self.dtype.startswith("float")
         scale = sums.scale if is_float else 0.0
@@ -124,45 +134,46 @@ class Tally:
             worst=next(iter(worst), None),
             worst_elements=worst,
             node=self.node,
-            figures=figures(TensorSpec(self.name, self.dtype, self.shape), self.seen),
+            figures=figures(TensorSpec(self.name, self.dtype, self.shape), self.ordinary),
             histogram=sums.histogram(scale, limit),
             nonfinite=self._nonfinite,
-            noise_there=self.furthest.noise if self.furthest else 0.0,
+            noise_there=found.noise if found else 0.0,
         )
 
     @property
     def _nonfinite(self) -> NonFinite | None:
         """Over all sets; None where every element is finite on both sides."""
-        found = [each for each in (self.seen.sums.nonfinite, self.companions.nonfinite) if each is not None]
+        found = [
+            each for each in (self.ordinary.sums.nonfinite, self.companions.nonfinite) if each is not None
+        ]
         counts = {name: sum(getattr(each, name) for each in found) for name in NonFinite.model_fields}
         return NonFinite(**counts) if found else None
 
     def _verdict(self, tolerance: Tolerance, doubt: str, accept: bool) -> tuple[Verdict, str]:
         if self.mismatches:
-            assert self.furthest is not None
-            odd = self._nonfinite
-            pattern = odd.said(self.elements) if odd is not None else ""
-            return "not equivalent", "; ".join(filter(None, (self.furthest.fault, pattern)))
-        if self.drowned > _FEW * self.elements and not doubt:
+            assert self.worst_comparison is not None
+            nonfinite = self._nonfinite
+            pattern = nonfinite.describe(self.elements) if nonfinite is not None else ""
+            return "not equivalent", "; ".join(filter(None, (self.worst_comparison.fault, pattern)))
+        if self.inconclusive > _FEW * self.elements and not doubt:
             doubt = (
-                f"{self.drowned:,} of {self.elements:,} elements differ by more than {tolerance.rule.ceiling:.0%} of "
-                "the signal, where ONNX Runtime differs from itself by as much: that proves nothing"
+                f"{self.inconclusive:,} of {self.elements:,} elements differ by more than "
+                f"{tolerance.rule.ceiling:.0%} of the signal, and the reference's own noise there is as large"
             )
         if doubt:
             return "unproven" if accept else "inconclusive", doubt
-        sums = self.seen.sums
+        sums = self.ordinary.sums
         if self.dtype.startswith("float") and (sums.largest or self.companions.largest):
-            return "proven", tolerance.passed(self.name, self.dtype, sums.largest, self.noise, sums.scale)
-        unsure = (
-            f", but for {self.ignored} element{'' if self.ignored == 1 else 's'} of which the reference is not sure"
-            if self.ignored
-            else ""
-        )
-        return "proven", f"exact{unsure}"
+            return "proven", tolerance.describe_pass(
+                self.name, self.dtype, sums.largest, self.noise, sums.scale
+            )
+        plural = "" if self.ignored == 1 else "s"
+        ignored = f", except {self.ignored} element{plural} that rounding changes in the reference itself"
+        return "proven", f"exact{ignored if self.ignored else ''}"
 
 
-def _where_sure(reference: Array, candidate: Array, noise: Noise) -> Array:
-    """The candidate's answer, with the reference's own elements where that is not sure of them."""
+def _stable(reference: Array, candidate: Array, noise: Noise) -> Array:
+    """Return the candidate's answer, with the reference's own elements where these are unstable."""
     if noise.unstable is None or candidate.shape != reference.shape:
         return candidate
     return np.where(noise.unstable, reference, candidate)

@@ -1,14 +1,14 @@
-"""The user's limits: which metric of which output they are about, and whether it keeps them.
+"""The user's limits on metrics, and whether outputs meet them.
 
-A limit is written METRIC=VALUE, for every output that has the metric, or OUTPUT:METRIC=VALUE for one, which then goes
-before the other. ONNX names carry ':' and '/', so the metric is what follows the last ':'.
+A limit is METRIC=VALUE, for every output that has the metric, or OUTPUT:METRIC=VALUE for one output, where it replaces
+the former. ONNX names may contain ':' and '/', so the metric follows the last ':'.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -28,8 +28,8 @@ class Limit:
     """One limit.
 
     Attributes:
-        output: the output that it is about; None for all that have the metric.
-        value: the least or the most that passes, as the metric's direction has it.
+        output: None for all that have the metric.
+        value: the least or the most that passes, by the metric's direction.
     """
 
     output: str | None
@@ -44,12 +44,12 @@ class Budgets:
     """All limits of a run.
 
     Args:
-        given: as ValidateParams.budget has them.
+        given: see ValidateParams.budget.
         user: the user's own metrics.
 
     Raises:
-        UsageError: a metric that nobody knows, a limit that is no number or more than a share can be, a user's metric
-            with a known one's name.
+        UsageError: an unknown metric, a limit that is no number or above 1 for a share, a user's metric with a built-in
+            one's name.
     """
 
     def __init__(self, given: Mapping[str, float], user: Sequence[UserMetric] = ()) -> None:
@@ -62,9 +62,9 @@ class Budgets:
 
     @classmethod
     def of(cls, params: ValidateParams) -> Self:
-        """The budgets that the user gave; his metrics are imported. UsageError as above and as custom.load.
+        """Make the user's budgets and import their metrics; UsageError as above and as custom_metrics.load.
 
-        A budget may name a metric of his own as `--metric` does, package.module:function=VALUE.
+        A budget may also import a metric, as package.module:function=VALUE.
         """
         given = {text.rpartition(":")[2] for text in params.metric} | set(METRICS)
         named = [text for text in params.budget if _is_function(text, given)]
@@ -82,33 +82,33 @@ class Budgets:
             close = difflib.get_close_matches(metric, known, n=1)
             meant = f"did you mean {close[0]!r}? " if close else ""
             raise UsageError(
-                f"the budget {text!r} is about no known metric", fix=f"{meant}known are {', '.join(known)}"
+                f"the budget {text!r} names no known metric", fix=f"{meant}metrics are {', '.join(known)}"
             )
         if math.isnan(value):
             raise UsageError(f"the budget {text!r} has the limit {value}", fix="give a number")
         if metric in _SHARES and value > 1:
             raise UsageError(
                 f"the budget {text!r} has the limit {value:g}",
-                why="it is a share, 1 at most",
+                why="the metric is a share, at most 1",
                 fix=f"give {value / 100:g}" if 2 <= value <= 100 else "give less",
             )
         if separator and metric in self._own:
             raise UsageError(
                 f"the budget {text!r} names an output",
-                why=f"{metric!r} is about all outputs",
+                why=f"{metric!r} is a metric of all outputs together",
                 fix=f"give {metric}",
             )
         return Limit(output if separator else None, metric, value)
 
     def check(self, outputs: Sequence[TensorSpec]) -> None:
-        """Refuses limits that none of the reference's outputs can have (UsageError), before anything is run."""
+        """Refuse limits that none of the reference's outputs can have (UsageError), before any run."""
         known = {spec.name: spec for spec in outputs}
         for limit in self._limits:
             if limit.output is not None and limit.output not in known:
                 close = difflib.get_close_matches(limit.output, known, n=1)
                 meant = f"did you mean {close[0]!r}? " if close else ""
                 raise UsageError(
-                    f"the budget '{limit}' is about no output {limit.output!r}",
+                    f"the model has no output {limit.output!r} for the budget '{limit}'",
                     fix=f"{meant}outputs are {', '.join(map(repr, known))}",
                 )
             if limit.metric in self._own:
@@ -118,7 +118,7 @@ class Budgets:
                 raise _inapplicable(limit, outputs)
 
     def check_used(self, judgement: Judgement) -> None:
-        """Refuses limits on figures that no output turned out to have (UsageError)."""
+        """Refuse limits on figures that no output turned out to have (UsageError)."""
         found = {(output.name, figure.metric) for output in judgement.outputs for figure in output.figures}
         metrics = {metric for _, metric in found} | {figure.metric for figure in judgement.metrics}
         for limit in self._limits:
@@ -130,37 +130,37 @@ class Budgets:
                 raise _inapplicable(limit, judgement.outputs)
 
     def on(self, figure: Figure, output: str | None) -> Figure:
-        """The figure of an output, or of all together, with its limit and whether it is kept."""
+        """Return the figure of an output, or of all together, with its limit and whether it meets it."""
         limits = [limit for limit in self._limits if limit.metric == figure.metric]
         own = [limit for limit in limits if limit.output == output]
         limit = next(iter(own or (limit for limit in limits if limit.output is None)), None)
         if limit is None:
             return figure
-        kept = figure.value >= limit.value if figure.better == "higher" else figure.value <= limit.value
-        return figure.model_copy(update={"budget": limit.value, "met": kept})
+        met = figure.value >= limit.value if figure.better == "higher" else figure.value <= limit.value
+        return figure.model_copy(update={"budget": limit.value, "met": met})
 
 
 def check_limit(text: str, value: float, own: Collection[str] = ()) -> None:
-    """Refuses a limit that cannot be meant (UsageError), without the user's own code.
+    """Refuse a limit that cannot apply (UsageError), without running the user's code.
 
     Args:
-        own: names of the user's metrics, about whose limits only they can tell.
+        own: names of the user's metrics, whose limits are not known yet.
     """
     if text.rpartition(":")[2] not in own and not _is_function(text, METRICS):
         Budgets({text: value})
 
 
 def _is_function(text: str, known: Collection[str]) -> bool:
-    """Whether a budget names a function in a module of a package rather than OUTPUT:METRIC with a metric known here."""
+    """Return whether a budget names a function in a module, and not OUTPUT:METRIC with a known metric."""
     module, _, name = text.rpartition(":")
     dotted = "." in module and all(part.isidentifier() for part in module.split("."))
     return dotted and name.isidentifier() and name not in known
 
 
-def judged(judgement: Judgement, budgets: Budgets) -> Judgement:
-    """The judgement against the float original with the budgets in it: 'over budget' where one is not met.
+def apply_budgets(judgement: Judgement, budgets: Budgets) -> Judgement:
+    """Return the judgement with the budgets in it: 'over budget' where one is not met.
 
-    A verdict of 'not equivalent' stays, and so does one about a candidate that gave no answers.
+    A verdict of 'not equivalent' stays, and so does one on a candidate without answers.
 
     Raises:
         UsageError: a budget on a metric that no output has.
@@ -169,9 +169,12 @@ def judged(judgement: Judgement, budgets: Budgets) -> Judgement:
         return judgement
     if judgement.verdict != "not equivalent":
         budgets.check_used(judgement)
-    outputs = tuple(_output(output, budgets) for output in judgement.outputs)
+    outputs = tuple(_apply_to_output(output, budgets) for output in judgement.outputs)
     metrics = tuple(budgets.on(figure, None) for figure in judgement.metrics)
-    over = [*_broken(outputs, metrics)]
+    over = [
+        *(f"{each.name!r}: {sentence(f)}" for each in outputs for f in each.figures if f.met is False),
+        *(sentence(f) for f in metrics if f.met is False),
+    ]
     update: dict[str, object] = {"outputs": outputs, "metrics": metrics}
     if over and judgement.verdict != "not equivalent":
         others = f" (and {len(over) - 1} more)" if len(over) > 1 else ""
@@ -179,7 +182,7 @@ def judged(judgement: Judgement, budgets: Budgets) -> Judgement:
     return judgement.model_copy(update=update)
 
 
-def _output(output: OutputReport, budgets: Budgets) -> OutputReport:
+def _apply_to_output(output: OutputReport, budgets: Budgets) -> OutputReport:
     figures = tuple(budgets.on(figure, output.name) for figure in output.figures)
     update: dict[str, object] = {"figures": figures}
     over = [sentence(figure) for figure in figures if figure.met is False]
@@ -188,27 +191,17 @@ def _output(output: OutputReport, budgets: Budgets) -> OutputReport:
     return output.model_copy(update=update)
 
 
-def _broken(outputs: Iterable[OutputReport], metrics: Iterable[Figure]) -> Iterator[str]:
-    for output in outputs:
-        for figure in output.figures:
-            if figure.met is False:
-                yield f"{output.name!r}: {sentence(figure)}"
-    for figure in metrics:
-        if figure.met is False:
-            yield sentence(figure)
-
-
 def sentence(figure: Figure) -> str:
-    """A figure beside its budget: "top1_agreement 0.94, the budget is at least 0.98"."""
+    """Return a figure beside its budget: "top1_agreement 0.94, the budget is at least 0.98"."""
     assert figure.budget is not None
     bound = "at least" if figure.better == "higher" else "at most"
-    value, limit = _apart(figure.value, figure.budget)
+    value, limit = _distinct_texts(figure.value, figure.budget)
     unit = f" {figure.unit}" if figure.unit else ""
     return f"{figure.metric} {value}{unit}, the budget is {bound} {limit}{unit}"
 
 
-def _apart(value: float, limit: float) -> tuple[str, str]:
-    """Both numbers with as many digits as it takes to tell them apart, three at least."""
+def _distinct_texts(value: float, limit: float) -> tuple[str, str]:
+    """Format two numbers with as many digits as make them differ, at least three."""
     for digits in range(3, 17):
         texts = f"{value:.{digits}g}", f"{limit:.{digits}g}"
         if texts[0] != texts[1]:
@@ -217,12 +210,12 @@ def _apart(value: float, limit: float) -> tuple[str, str]:
 
 
 def _inapplicable(limit: Limit, outputs: Sequence[TensorSpec | OutputReport]) -> UsageError:
-    whose = "no output has it" if limit.output is None else f"{limit.output!r} has none"
+    whose = (
+        "no output has this metric" if limit.output is None else f"{limit.output!r} does not have this metric"
+    )
     names = ", ".join(repr(output.name) for output in outputs)
     known = METRICS.get(limit.metric)
     rule = f"; {limit.metric} is for {known.applies}" if known else ""
     return UsageError(
-        f"the budget '{limit}' applies to nothing here",
-        why=f"{whose}{rule}",
-        fix=f"the outputs are {names}",
+        f"the budget '{limit}' applies to nothing here", why=f"{whose}{rule}", fix=f"the outputs are {names}"
     )

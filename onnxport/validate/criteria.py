@@ -1,36 +1,32 @@
-"""Which questions are asked of a candidate, told by the two precisions. docs/fidelity.md has this as a table."""
+"""The criteria that apply to a candidate, by the two precisions. docs/fidelity.md has this as a table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from onnxport.validate.report import Precision
-from onnxport.validate.rounded_reference import ROUNDINGS
+from onnxport.validate.rounded_model import ROUNDINGS
 
 _FULL = frozenset[Precision]({"float32", "float64"})
-# What a float32 artefact may hold and compute alike: weights are de-quantized when it is made.
+# A float32 artefact computes these alike: its weights are de-quantized when it is made.
 _WIDENED = frozenset[Precision](
-    {
-        "float64",
-        "float16",
-        "bfloat16",
-        "float16 weights",
-        "bfloat16 weights",
-        "int8 weights",
-        "int4 weights",
-    }
+    {"float64", "float16", "bfloat16", "float16 weights", "bfloat16 weights", "int8 weights", "int4 weights"}
+)
+_UNREADABLE = (
+    "only quality was evaluated: the reference's graph cannot be read, so its roundings cannot be made; "
+    "give the .onnx it came from"
 )
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked.
+class Criteria:
+    """The criteria for one pair.
 
     Attributes:
-        fidelity: whether the candidate is held to a yardstick of its own precision.
+        fidelity: whether the candidate has to equal a reference of its own precision.
         rounded: whether that is the reference with the candidate's roundings; else it is the reference itself.
-        quality: whether the cost of the lower precision is measured.
-        note: what the user should know about it; empty for nothing.
+        quality: whether to measure the cost of the lower precision.
+        note: a note for the report; empty for none.
     """
 
     fidelity: bool = False
@@ -39,47 +35,36 @@ class Asked:
     note: str = ""
 
 
-def questions(
-    reference: Precision, candidate: Precision, *, readable: bool = True, given: bool = False
-) -> Asked:
-    """What to ask of a pair.
+def choose_criteria(
+    reference: Precision, candidate: Precision, *, readable: bool = True, has_tolerance: bool = False
+) -> Criteria:
+    """Choose the criteria for a pair.
 
     Args:
         readable: whether the reference's graph can be read, and so be rounded.
-        given: whether the user gave a tolerance of their own, which is then kept to the reference itself.
+        has_tolerance: whether the user gave a tolerance, which then applies to the reference itself.
     """
     if reference == candidate or "unknown" in (reference, candidate) or {reference, candidate} <= _FULL:
-        return Asked(fidelity=True)
+        return Criteria(fidelity=True)
     if reference == "float16" and candidate == "float16 weights":
-        return Asked(fidelity=True)  # ONNX Runtime's own .ort of it, where the CPU has no float16 kernels
+        return Criteria(fidelity=True)  # ONNX Runtime's own .ort of it, where the CPU has no float16 kernels
+    pair = f"the reference is {reference} and the candidate {candidate}"
     if candidate in _FULL and reference in _WIDENED:
-        return Asked(fidelity=True, note=_held(reference, candidate))
-    if given:
-        return Asked(fidelity=True, quality=True)
+        note = (
+            f"{pair}: it is compared with the reference's own rounded numbers; "
+            "to see what these cost, name the float original first"
+        )
+        return Criteria(fidelity=True, note=note)
+    if has_tolerance:
+        return Criteria(fidelity=True, quality=True)
     if reference == "float32" and candidate in ROUNDINGS:
         if readable:
-            return Asked(fidelity=True, rounded=True, quality=True)
-        return Asked(quality=True, note=_UNREADABLE)
+            return Criteria(fidelity=True, rounded=True, quality=True)
+        return Criteria(quality=True, note=_UNREADABLE)
     if reference in _FULL:
-        return Asked(quality=True)
-    return Asked(quality=True, note=_turned(reference, candidate))
-
-
-_UNREADABLE = (
-    "only quality was asked: the reference's graph cannot be read, so that its roundings cannot be made; "
-    "give the .onnx it came from"
-)
-
-
-def _held(reference: Precision, candidate: Precision) -> str:
-    return (
-        f"the reference is {reference} and the candidate {candidate}: it is held to the reference's own rounded "
-        "numbers; to see what these cost, name the float original first"
+        return Criteria(quality=True)
+    note = (
+        f"{pair}: the figures say how far apart they are, not which is right; "
+        "to judge a lower precision, name its float original first"
     )
-
-
-def _turned(reference: Precision, candidate: Precision) -> str:
-    return (
-        f"the reference is {reference} and the candidate {candidate}: the figures say how far apart they are, not "
-        "which is right; to judge a lower precision, name its float original first"
-    )
+    return Criteria(quality=True, note=note)

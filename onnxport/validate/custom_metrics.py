@@ -1,9 +1,9 @@
-"""Metrics of the user's own: Python functions that say themselves in which direction they are good.
+"""The user's own metrics: Python functions with a declared direction.
 
     @onnxport.metric(better="lower", unit="")
     def char_error_rate(reference: dict[str, ndarray], candidate: dict[str, ndarray]) -> float: ...
 
-Light: it imports no array library. What a user's module imports is the user's.
+This module imports no array library.
 """
 
 from __future__ import annotations
@@ -38,27 +38,29 @@ _DECORATE = 'put @onnxport.metric(better="higher") or (better="lower") above it'
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a metric says of itself."""
+    """The direction and unit of a metric."""
 
     better: Direction
     unit: str
 
 
 def metric(*, better: Direction, unit: str = "") -> Callable[[F], F]:
-    """Declares a function to be a metric for `--metric`.
+    """Declare a function as a metric for `--metric`.
 
-    The function is called once per set of inputs with what the reference and the candidate answered, each a dict of
-    output name to array in the reference's names, shapes and dtypes, and returns a number. The arrays are read-only.
+    The function gets the reference's and the candidate's answers to one set of inputs, each a dict of output name to
+    array in the reference's names, shapes and dtypes, and returns a number. The arrays are read-only.
 
     Args:
-        better: "higher" or "lower", which way is good, and so whether a budget is the least or the most.
-        unit: what the number counts, for reports; "" for shares.
+        better: "higher" or "lower": the good direction, and so whether a budget is the least or the most.
+        unit: of the number, for reports; "" for shares.
 
     Raises:
         UsageError: another direction.
     """
     if better not in ("higher", "lower"):
-        raise UsageError(f"a metric cannot be better {better!r}", fix='say better="higher" or better="lower"')
+        raise UsageError(
+            f"a metric cannot be better {better!r}", fix='give better="higher" or better="lower"'
+        )
 
     def declare(function: F) -> F:
         setattr(function, _DECLARED, Declaration(better, unit))
@@ -69,12 +71,12 @@ def metric(*, better: Direction, unit: str = "") -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class UserMetric:
-    """A metric that was found.
+    """A loaded metric.
 
     Attributes:
         given: as the user wrote it, "mypkg.metrics:char_error_rate".
-        name: the function's name, which budgets and reports know it by.
-        timeout: seconds that it may take for one set.
+        name: the function's name, used in budgets and reports.
+        timeout: seconds for one set.
     """
 
     given: str
@@ -84,24 +86,24 @@ class UserMetric:
     timeout: float = RUN_TIMEOUT
 
     def measure(self, label: str, reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> float:
-        """Its value for the set of inputs called `label`; UsageError where it has none."""
+        """Return its value for the set of inputs `label`; UsageError for no value."""
         failed = f"the metric {self.given!r} failed on {label}"
         views = _read_only(reference), _read_only(candidate)
-        value = _within(self.timeout, failed, lambda: self.function(*views))
-        number = _number(value)
+        value = _call(self.timeout, failed, lambda: self.function(*views))
+        number = _as_float(value)
         if number is None or math.isnan(number):
             raise UsageError(
-                f"the metric {self.given!r} gave {_shown(value)} on {label}",
+                f"the metric {self.given!r} gave {_describe(value)} on {label}",
                 fix="return a number for every set",
             )
         return number
 
 
 def load(given: Sequence[str], timeout: float = RUN_TIMEOUT) -> tuple[UserMetric, ...]:
-    """Imports the metrics written as `package.module:function`, the current directory first on the path.
+    """Import metrics given as `package.module:function`, with the current directory first on the path.
 
     Raises:
-        UsageError: what cannot be imported, is no function, declares no direction, or has another's name.
+        UsageError: one cannot be imported, is no function, declares no direction, or has another's name.
     """
     found: dict[str, UserMetric] = {}
     for text in given:
@@ -117,31 +119,31 @@ def load(given: Sequence[str], timeout: float = RUN_TIMEOUT) -> tuple[UserMetric
 def _load(text: str, timeout: float) -> UserMetric:
     module, separator, path = text.partition(":")
     if not (module and separator and path):
-        raise UsageError(f"no metric is meant by {text!r}", fix="write package.module:function")
+        raise UsageError(f"{text!r} names no metric", fix="write package.module:function")
     with current_directory_first():
         failed = f"the metric {text!r} cannot be imported"
-        imported = _within(timeout, failed, lambda: importlib.import_module(module))
+        imported = _call(timeout, failed, lambda: importlib.import_module(module))
     try:
         function = operator.attrgetter(path)(imported)
     except AttributeError:
         place = getattr(imported, "__file__", None) or module
         raise UsageError(f"the metric {text!r} cannot be found", why=f"{place} has no {path!r}") from None
     if not callable(function):
-        raise UsageError(f"the metric {text!r} is no function", why=f"it is {_shown(function)}")
+        raise UsageError(f"the metric {text!r} is no function", why=f"it is {_describe(function)}")
     declared = getattr(function, _DECLARED, None)
     if not isinstance(declared, Declaration):
-        raise UsageError(f"the metric {text!r} does not say which direction is good", fix=_DECORATE)
+        raise UsageError(f"the metric {text!r} does not declare which direction is good", fix=_DECORATE)
     return UserMetric(text, path.rpartition(".")[2], function, declared, timeout)
 
 
-def _within(seconds: float, failed: str, work: Callable[[], Any]) -> Any:
-    """What the user's code in `work` returns.
+def _call(seconds: float, failed: str, work: Callable[[], Any]) -> Any:
+    """Run the user's code in `work` and return its result.
 
-    It runs in a thread of its own, which ends with the process if it does not before: so there is a time limit, and
-    a KeyboardInterrupt that it raises is no Ctrl-C. What it prints goes to stderr, where no report stands.
+    It runs in a daemon thread, so there is a time limit, and a KeyboardInterrupt that it raises is no Ctrl-C. It prints
+    to stderr, away from reports.
 
     Raises:
-        UsageError: it raised anything, which ends a metric and never the command, or took too long.
+        UsageError: it raised anything or took too long.
     """
     ended: list[tuple[Any, BaseException | None]] = []
 
@@ -160,7 +162,7 @@ def _within(seconds: float, failed: str, work: Callable[[], Any]) -> Any:
         raise UsageError(failed, why=f"it did not end within {seconds:g} s", fix=fix)
     ((value, error),) = ended
     if error is not None:
-        raise UsageError(failed, why=_said(error)) from error
+        raise UsageError(failed, why=_last_line(error)) from error
     return value
 
 
@@ -172,7 +174,7 @@ def _read_only(answers: Mapping[str, Array]) -> dict[str, Array]:
     return views
 
 
-def _number(value: object) -> float | None:
+def _as_float(value: object) -> float | None:
     if getattr(value, "ndim", None) == 0:
         value = value.item()  # type: ignore[attr-defined]  # NumPy's scalars and arrays without axes
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -183,13 +185,13 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _shown(value: object) -> str:
-    number = _number(value)
+def _describe(value: object) -> str:
+    number = _as_float(value)
     return f"a {type(value).__name__}" if number is None else f"{number}"
 
 
-def _said(error: BaseException) -> str:
-    """The last line of what an exception says, after its kind."""
+def _last_line(error: BaseException) -> str:
+    """Return the type of an exception and the last line of its message."""
     try:
         lines = [printable(line) for line in str(error).strip().splitlines()]
     except Exception:  # its own __str__ failed
@@ -205,7 +207,7 @@ class Averages:
         self._sets = 0
 
     def add(self, label: str, reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> None:
-        """Measures one set; UsageError as UserMetric.measure."""
+        """Measure one set; UsageError as UserMetric.measure."""
         self._sets += 1
         for each in self._totals:
             self._totals[each] += each.measure(label, reference, candidate)

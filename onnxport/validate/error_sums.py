@@ -1,7 +1,7 @@
-"""What is added up about one output over all sets of inputs: the sums that the metrics are read from.
+"""Sums over the elements of one output in all sets of inputs, from which the metrics follow.
 
-No set is kept. Elements are visited in blocks that fit a processor's cache, which costs less time than whole-array
-passes and no memory worth the name. Another shape than the reference's is nothing to add: that is a fault.
+No set is kept. Blocks of elements fit a processor's cache, which takes less time than passes over whole arrays, and
+hardly any memory. Answers of another shape than the reference's are a fault, and not counted here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from onnxport.core.arrays import Array
 from onnxport.validate.report import Histogram, NonFinite
 
 _BLOCK = 1 << 16
-_STRETCH = 1 << 12  # where maxima alone are taken
+_STRETCH = 1 << 12  # elements for one maximum
 
-# Bits that two floats of one sign are apart, as integers: the encoding of IEEE 754 is ordered by magnitude.
+# As integers, floats of one sign are ordered by magnitude (IEEE 754); their difference counts the floats between.
 _BITS = {"float32": np.int32, "float16": np.int16}
 
 # A float64's sign, exponent and upper 4 bits of its fraction: sixteen bins an octave.
@@ -40,12 +40,12 @@ class ElementSums:
 
     Attributes:
         elements, differing: all elements, and those that are not equal (NaN equals NaN).
-        finite: elements that are finite on both sides, which all other sums are over.
+        finite: elements that are finite on both sides; all other sums are over these.
         absolute, squared, largest: of |candidate - reference|.
         signal, power, product: of reference^2, candidate^2, reference * candidate.
         scale: the largest finite magnitude of the reference.
-        ulps: the largest number of floats between the two, of elements that are finite and of one sign on both
-            sides; float32 and float16 only, None for other dtypes.
+        ulps: the largest number of floats between the two sides, over elements that are finite and of one sign on both;
+            None for dtypes other than float32 and float16.
         fine: int64[bin], elements per upper 16 bits of |difference| as a float64.
     """
 
@@ -68,7 +68,7 @@ class ElementSums:
     fine: Array = field(default_factory=lambda: np.zeros(_FINE_BINS, np.int64))
 
     def add(self, reference: Array, candidate: Array) -> None:
-        """Counts a set; both arrays have one shape, and numbers, booleans or strings."""
+        """Count a set; both arrays have one shape, and hold numbers, booleans or strings."""
         self.elements += reference.size
         kind = reference.dtype.kind
         for ours, theirs in _blocks(reference, candidate):
@@ -116,7 +116,7 @@ class ElementSums:
         self.ulps = max(self.ulps or 0, int(steps.max(initial=0)))
 
     def _count_nonfinite(self, reference: Array, candidate: Array) -> Array:
-        """Counts what is NaN or infinite; bool[block], where both sides are finite."""
+        """Count what is NaN or infinite; return bool[block], where both sides are finite."""
         nan = np.isnan(reference), np.isnan(candidate)
         infinite = np.isinf(reference), np.isinf(candidate)
         self.reference_nan += int(nan[0].sum())
@@ -143,7 +143,7 @@ class ElementSums:
 
     @property
     def nonfinite(self) -> NonFinite | None:
-        """None where every element is finite on both sides."""
+        """The counts of non-finite elements; None where every element is finite on both sides."""
         counts = self.reference_nan, self.candidate_nan, self.reference_infinite, self.candidate_infinite
         if not any(counts):
             return None
@@ -156,9 +156,9 @@ class ElementSums:
         )
 
     def histogram(self, scale: float, allowed: float) -> Histogram | None:
-        """|difference| / scale in decades; None where there is no scale or no finite element.
+        """Return |difference| / scale in decades; None without a scale or a finite element.
 
-        A difference within 3 % of the border of two decades may be counted in either.
+        A difference within 3 % of the border of two decades may count in either.
         """
         if not scale or not self.finite:
             return None
@@ -177,7 +177,7 @@ class ElementSums:
 
 
 def _dot(ours: Array, theirs: Array) -> float:
-    # Not BLAS, which starts threads for this: they cost more than they save where others compute too.
+    # Not BLAS: it starts threads, which cost more than they save beside other computations.
     return float(np.einsum("i,i->", ours, theirs))
 
 
@@ -196,10 +196,10 @@ class ClassAgreement:
 
     Attributes:
         rows: decisions that were compared.
-        first: rows where both choose the same class, or where the reference rates the candidate's choice as high as
-            its own, up to what rounding explains.
-        among: rows where the reference's choice is among the candidate's best five, by the same measure.
-        classes: the fewest that a set had.
+        first: rows where both choose the same class, or the reference rates the candidate's choice as high as its own,
+            up to what rounding explains.
+        among: rows where the reference's choice is among the candidate's best five, likewise.
+        classes: the smallest number in any set.
     """
 
     rows: int = 0
@@ -209,7 +209,7 @@ class ClassAgreement:
     refused: bool = False
 
     def add(self, reference: Array, candidate: Array, tie: float) -> None:
-        """Counts a set; scores that differ by no more than `tie` are equal."""
+        """Count a set; scores that differ by at most `tie` are equal."""
         self.refused = self.refused or not looks_like_scores(reference)
         if self.refused or not reference.size:
             return
@@ -217,7 +217,7 @@ class ClassAgreement:
         ours, theirs = reference.reshape(-1, classes), candidate.reshape(-1, classes)
         rows = np.arange(len(ours))
         chosen, other = ours.argmax(axis=1), theirs.argmax(axis=1)
-        # Float64: `tie` may be smaller than what is left between two float16 scores.
+        # Float64: `tie` may be smaller than the spacing of float16 scores.
         best, rated = ours[rows, chosen].astype(np.float64), ours[rows, other].astype(np.float64)
         self.first += int(np.count_nonzero((chosen == other) | (rated >= best - tie)))
         limit = theirs[rows, chosen].astype(np.float64) + tie
@@ -228,27 +228,27 @@ class ClassAgreement:
 
     @property
     def top1(self) -> float | None:
-        """Share of rows; None for what are no class scores."""
+        """Share of rows; None for other outputs than class scores."""
         return None if self.refused or not self.rows else self.first / self.rows
 
     @property
     def top5(self) -> float | None:
-        """Share of rows; None where five classes are all there are, too."""
+        """Share of rows; None also for five classes or fewer."""
         return None if self.refused or self.classes <= TOP else self.among / self.rows
 
 
 def looks_like_scores(reference: Array) -> bool:
-    """The rule of ClassAgreement."""
+    """Return whether an output holds class scores, by the rule of ClassAgreement."""
     if reference.dtype.kind != "f" or reference.ndim < 2 or reference.shape[-1] < 2:
         return False
     if reference.ndim == 2 or not reference.size:
         return True
     rows = reference.reshape(-1, reference.shape[-1])
-    return sum_to_one(rows[:1]) and sum_to_one(rows)  # the first row tells most of them
+    return sum_to_one(rows[:1]) and sum_to_one(rows)  # the first row rules out most
 
 
 def sum_to_one(rows: Array) -> bool:
-    """Whether every row holds probabilities: none negative, each with a sum of 1."""
+    """Return whether every row holds probabilities: none negative, a sum of 1."""
     sums = rows.sum(axis=1, dtype=np.float32)
     return bool((np.abs(sums - 1) <= CLASS_ROWS_SUM_TO).all() and rows.min() >= 0)
 
@@ -271,7 +271,7 @@ class MaskOverlap:
     refused: bool = False
 
     def add(self, reference: Array, candidate: Array) -> None:
-        """Counts a set."""
+        """Count a set."""
         self.refused = self.refused or not looks_like_mask(reference)
         if self.refused:
             return
@@ -286,7 +286,7 @@ class MaskOverlap:
 
     @property
     def mean_iou(self) -> float | None:
-        """The mean over the labels that occur on either side; None where none does."""
+        """The mean over the labels that occur on either side; None for none."""
         union = self.reference + self.candidate - self.both
         occurring = union > 0
         if self.refused or not occurring.any():
@@ -295,7 +295,7 @@ class MaskOverlap:
 
 
 def looks_like_mask(reference: Array) -> bool:
-    """The rule of MaskOverlap."""
+    """Return whether an output is a mask, by the rule of MaskOverlap."""
     sides = [size for size in reference.shape if size > 1][-2:]
     if reference.ndim < 3 or len(sides) < 2 or min(sides) < IMAGE_SIDE:
         return False
@@ -312,14 +312,14 @@ def _within(values: Array, low: int, high: int) -> bool:
 
 
 def _labels(values: Array) -> Array:
-    """bool[element] of a map with two labels, else intp[element]; a candidate's label outside becomes the last one."""
+    """Return bool[element] for two labels, else intp[element]; a candidate's label outside becomes the last one."""
     if values.dtype.kind == "f":
         return values >= 0.5
     return values if values.dtype.kind == "b" else np.clip(values.astype(np.intp), 0, MOST_LABELS - 1)
 
 
 def _counts(labels: Array) -> Array:
-    """int64[label]"""
+    """Return int64[label]."""
     if labels.dtype.kind != "b":
         return np.bincount(labels, minlength=MOST_LABELS)
     counts = np.zeros(MOST_LABELS, np.int64)
@@ -328,8 +328,8 @@ def _counts(labels: Array) -> Array:
     return counts
 
 
-def furthest(values: Array, count: int) -> list[tuple[float, tuple[int, ...]]]:
-    """The `count` largest of `values` that are not 0, each with its index, the largest first, earlier before later."""
+def worst_elements(values: Array, count: int) -> list[tuple[float, tuple[int, ...]]]:
+    """Return the `count` largest values other than 0, each with its index, the largest and earliest first."""
     flat = values.reshape(-1)
     if not flat.size:
         return []

@@ -1,108 +1,111 @@
-"""One candidate before the judge: the questions that its precision raises, and what its answers say to each."""
+"""Run a candidate on every set of inputs and apply the criteria that its precision calls for."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
+from contextlib import closing, nullcontext
 
-from onnxport.core.arrays import Feeds
 from onnxport.core.errors import InputError
-from onnxport.core.resources import Closing
-from onnxport.validate.criteria import Asked, questions
-from onnxport.validate.custom_metrics import Averages, UserMetric
-from onnxport.validate.expected_answers import RoundedReference
+from onnxport.runtimes.base import RunError
+from onnxport.validate.budgets import Budgets, apply_budgets
+from onnxport.validate.criteria import Criteria, choose_criteria
+from onnxport.validate.custom_metrics import Averages
 from onnxport.validate.fidelity import Fidelity
-from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.quality import Quality
-from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Judgement, Precision, Question
+from onnxport.validate.rollout import Run
+from onnxport.validate.rounded_reference import RoundedReference
+from onnxport.validate.signature import unfit_sizes
 
 
-class Hearing(Closing):
-    """Puts every set of inputs to every question; the candidate itself is run once per set.
+def evaluate(
+    reference: Reference,
+    candidate: Run,
+    precision: Precision,
+    params: ValidateParams,
+    budgets: Budgets,
+    kept: Collection[str] = (),
+    criterion: Question | None = None,
+) -> tuple[tuple[Judgement, ...], tuple[str, ...]]:
+    """Judge a candidate's answers; it runs once per set, and no criterion keeps its answers.
 
     Args:
-        candidate: its precision.
-        kept: the reference's values that it computes in float32 in spite of that.
-        metrics: the user's own, which belong to the last question: what is lost.
-        only: the one question that is asked, whatever the precisions are; None for those that they raise.
+        precision: the candidate's.
+        budgets: apply to the last judgement, and so do the user's metrics.
+        kept: the reference's values that the candidate computes in float32 in spite of its precision.
+        criterion: the only one to apply; None for those that the two precisions call for.
 
-    Attributes:
-        notes: what the user should know about what was asked.
+    Returns:
+        The judgements, fidelity first, and notes on the choice of criteria.
     """
+    if criterion is None:
+        criteria, rounded = _choose(reference, precision, kept)
+    else:
+        criteria, rounded = Criteria(criterion == "fidelity", quality=criterion == "quality"), None
+    with rounded or nullcontext():
+        fidelity = Fidelity(reference, rounded or reference, params) if criteria.fidelity else None
+        quality = Quality(reference, params) if criteria.quality else None
+        averages = Averages(budgets.user)
 
-    def __init__(
-        self,
-        reference: Reference,
-        candidate: Precision,
-        params: ValidateParams,
-        metrics: Sequence[UserMetric],
-        kept: Collection[str] = (),
-        only: Question | None = None,
-    ) -> None:
-        self.notes: list[str] = []
-        self._rounded: RoundedReference | None = None
-        self._averages = Averages(metrics)
-        if only is None:
-            asked = self._asked(reference, candidate, kept)
-        else:
-            asked = Asked(fidelity=only == "fidelity", quality=only == "quality")
-        self._questions: list[Fidelity | Quality] = []
-        if asked.fidelity:
-            yardstick = self._rounded or reference
-            self._questions.append(Fidelity(reference, yardstick, accept=params.accept_inconclusive))
-        if asked.quality:
-            self._questions.append(
-                Quality(
-                    reference,
-                    accept=params.accept_quality,
-                    accept_inconclusive=params.accept_inconclusive,
-                    budgeted=bool(params.budget),
-                )
-            )
+        def add(answered: AnsweredSet) -> None:
+            feeds, answers = reference.answers(answered)
+            given = candidate.run(feeds)
+            if fidelity is not None:
+                fidelity.add(answered, feeds, answers, given)
+            if answered.adversarial:
+                return  # quality is about inputs that a user has
+            if quality is not None:
+                quality.add(answered, answers, given)
+            averages.add(answered.label, answers, given)
 
-    def _asked(self, reference: Reference, candidate: Precision, kept: Collection[str]) -> Asked:
-        asked = questions(
-            reference.precision,
-            candidate,
-            readable=reference.graph is not None,
-            given=reference.tolerance.is_given,
-        )
-        if asked.rounded:
-            try:
-                self._rounded = RoundedReference(reference, candidate, kept)
-            except InputError as error:
-                asked = Asked(quality=True, note=f"only quality was asked: {error}")
-        if asked.note:
-            self.notes.append(asked.note)
-        return asked
+        def is_inconclusive() -> bool:
+            """Return whether the rounded reference's answers so far prove nothing about some output."""
+            return rounded is not None and fidelity is not None and bool(fidelity.doubts)
 
-    def add(self, answered: Answered, feeds: Feeds, answers: Answers, given: Answers) -> None:
-        """Counts one set: the reference's answers to `feeds`, and the candidate's."""
-        for question in self._questions:
-            if answered.adversarial and isinstance(question, Quality):
-                continue  # what is lost is asked of inputs that a user has
-            question.add(answered, feeds, answers, given)
-        if not answered.adversarial:
-            self._averages.add(answered.label, answers, given)
+        chosen = [each for each in (fidelity, quality) if each is not None]
+        notes: tuple[str, ...] = (criteria.note,) if criteria.note else ()
+        failure = unfit_sizes(reference.shapes, candidate.inputs)
+        if failure:
+            return (chosen[0].failed(failure),), notes
+        try:
+            for answered in tuple(reference.sets):
+                add(answered)
+            if is_inconclusive():
+                _add_further(reference, add, is_inconclusive)
+        except RunError as error:
+            return (chosen[0].failed(str(error)),), notes
+        *others, last = (each.judgement() for each in chosen)
+        notes += () if quality is None else tuple(quality.notes)
+        last = last.model_copy(update={"metrics": averages.figures})
+        return (*others, apply_budgets(last, budgets)), notes
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether the sets so far prove nothing of an output in the candidate's own precision."""
-        return self._rounded is not None and any(
-            each.doubts for each in self._questions if isinstance(each, Fidelity)
-        )
 
-    def judgements(self) -> tuple[Judgement, ...]:
-        """The answers, fidelity first; the user's metrics are in the last."""
-        *others, last = (question.judgement() for question in self._questions)
-        self.notes += [note for each in self._questions if isinstance(each, Quality) for note in each.notes]
-        return (*others, last.model_copy(update={"metrics": self._averages.figures}))
+def _add_further(
+    reference: Reference, add: Callable[[AnsweredSet], None], is_inconclusive: Callable[[], bool]
+) -> None:
+    """Add further sets: the noise of a lower precision calls for them as the reference's own noise does."""
+    with closing(reference.further_sets()) as further:
+        for answered in further:
+            add(answered)
+            if not is_inconclusive():
+                return
 
-    def failed(self, why: str) -> Judgement:
-        """What is said of a candidate that gives no answers."""
-        return self._questions[0].failed(why)
 
-    def close(self) -> None:
-        if self._rounded is not None:
-            self._rounded.close()
+def _choose(
+    reference: Reference, candidate: Precision, kept: Collection[str]
+) -> tuple[Criteria, RoundedReference | None]:
+    """Choose the criteria, and round the reference if fidelity asks for that and ONNX has such roundings."""
+    criteria = choose_criteria(
+        reference.precision,
+        candidate,
+        readable=reference.graph is not None,
+        has_tolerance=reference.tolerance.is_given,
+    )
+    if not criteria.rounded:
+        return criteria, None
+    try:
+        return criteria, RoundedReference(reference, candidate, kept)
+    except InputError as error:
+        return Criteria(quality=True, note=f"only quality was evaluated: {error}"), None

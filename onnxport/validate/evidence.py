@@ -1,4 +1,4 @@
-"""Whether the reference's answers prove anything: an output that noise drowns, or that no input moves, does not."""
+"""The evidence in the reference's answers: an output with too much noise, or that no input moves, proves nothing."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from onnxport.core.arrays import Array
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, root_mean_squares
 
-# How far an output has to move between two sets of inputs, in what is allowed in both together. Beyond 1, no constant
-# in its place would pass both, which has to do where the precision is low and much is allowed.
+# How far an output must move between two sets of inputs, in multiples of both tolerances together. Beyond 1 no constant
+# in its place would pass both; that is enough at a low precision, whose tolerance is wide.
 _MOVE, _MOVE_LOW = 2.0, 1.0
 
 
 @dataclass(frozen=True)
-class _Known:
-    """One answer.
+class _Answer:
+    """One answer with its tolerance.
 
     Attributes:
         allowed: the derived tolerance per element.
-        mean: that of the root mean square per group, where one is asked.
+        mean: the tolerance for the root mean square per group, if there is one.
         share: the noise as a share of the output's scale.
-        least: how far it has to move, in what is allowed.
+        least: how far another answer must move, in multiples of both tolerances.
     """
 
     answer: Array
@@ -39,79 +39,79 @@ class _Known:
 
 @dataclass
 class Evidence:
-    """What is known of one output after some sets of inputs.
+    """The evidence about one output after some sets of inputs.
 
     Attributes:
-        noise_share: the smallest noise relative to the scale that a set had.
-        moves: an element differs between two sets by more than _MOVE or _MOVE_LOW times what is allowed.
-        conclusive: the largest share that shows anything.
-        quietest: of each shape the answer with the least noise, and what is allowed there.
-        varied: an answer whose own elements differ from each other, for lack of a second one to compare with.
-        nan: every answer was NaN everywhere.
-        batched, rows_differ: whether an answer had several rows, and whether two rows of one ever differed: where they
-            do not, a candidate that answers every row with the first would pass.
+        noise_share: the smallest noise relative to the scale in any set.
+        moves: whether an element differs between two sets by more than _MOVE or _MOVE_LOW times both tolerances.
+        conclusive: the largest conclusive noise_share.
+        quietest: the answer with the least noise, by shape.
+        varied: whether the elements of one answer differ from each other, where no second answer has its shape.
+        nan: whether every answer was NaN everywhere.
+        batched, rows_differ: whether an answer had several rows, and whether two rows of one ever differed: if not, a
+            candidate that answers every row with the first would pass.
     """
 
     noise_share: float = np.inf
     moves: bool = False
     sets: int = 0
     conclusive: float = CONCLUSIVE_NOISE
-    quietest: dict[tuple[int, ...], _Known] = field(default_factory=dict)
+    quietest: dict[tuple[int, ...], _Answer] = field(default_factory=dict)
     varied: bool = False
     nan: bool = True
     batched: bool = False
     rows_differ: bool = False
 
     def add(self, name: str, answer: Array, noise: Noise, tolerance: Tolerance, batch: int = 1) -> None:
-        """Takes in the answer to one more set, of `batch` rows."""
+        """Count the answer to one more set, of `batch` rows."""
         self.sets += 1
         self.conclusive = tolerance.rule.conclusive
         self.nan &= bool(answer.size and answer.dtype.kind == "f" and np.isnan(answer).all())
         if noise.reshaped or not answer.size:
             return
-        known = _known(name, answer, noise, tolerance)
-        self.noise_share = min(self.noise_share, known.share)
+        answered = _with_tolerance(name, answer, noise, tolerance)
+        self.noise_share = min(self.noise_share, answered.share)
         before = self.quietest.get(answer.shape)
         if before is None:
-            self.varied |= _spread(answer) > _MOVE * 2 * known.largest
+            self.varied |= _spread(answer) > _MOVE * 2 * answered.largest
         else:
-            self.moves |= _moves(before, known)
-        if before is None or known.largest < before.largest:
-            self.quietest[answer.shape] = known
+            self.moves |= _moves(before, answered)
+        if before is None or answered.largest < before.largest:
+            self.quietest[answer.shape] = answered
         if batch > 1 and answer.ndim and len(answer) == batch:
             self.batched = True
-            first = replace(known, answer=answer[:1])
+            first = replace(answered, answer=answer[:1])
             self.rows_differ |= any(
-                # Slices: a row of a single text is no array.
-                _moves(first, replace(known, answer=answer[row : row + 1]))
+                # Slices: a row of a single string is no array.
+                _moves(first, replace(answered, answer=answer[row : row + 1]))
                 for row in range(1, batch)
             )
 
     @property
     def blind(self) -> bool:
-        """Whether the rows of a batch could be mixed up unseen."""
+        """Whether swapped rows of a batch would not show."""
         return self.batched and not self.rows_differ
 
     def doubt(self) -> str:
-        """Why the output proves nothing, or an empty text when it does."""
+        """Return why the output proves nothing; empty when it proves something."""
         if not self.sets:
             return "no inputs without NaN were fed"
         if self.nan:
             return "it is NaN everywhere"
         if not self.quietest:
-            return "it is empty, or of another size each time that rounding differs"
+            return "it is empty, or its size changes with rounding"
         if self.noise_share > self.conclusive:
-            return f"ONNX Runtime's own noise is {self.noise_share:.1%} of its scale"
+            return f"the reference's own noise is {self.noise_share:.1%} of the output's scale"
         alone = len(self.quietest) == self.sets  # no two answers have a shape in common
         if self.moves or (alone and self.varied):
             return ""
         if alone:
-            return "no two sets of inputs are of one size, which would show that it varies"
+            return "no two sets of inputs have the same size, which would show that it varies"
         return "it does not vary with the inputs"
 
 
 class Proof:
-    """What all sets of inputs prove of all outputs.
+    """The evidence about all outputs.
 
     Args:
         outputs: their names.
@@ -119,37 +119,37 @@ class Proof:
     """
 
     def __init__(self, outputs: Iterable[str], constant: frozenset[str]) -> None:
-        self._known = {name: Evidence() for name in outputs if name not in constant}
+        self._evidence = {name: Evidence() for name in outputs if name not in constant}
 
     def add(
         self, answers: Mapping[str, Array], noise: Mapping[str, Noise], tolerance: Tolerance, batch: int = 1
     ) -> None:
-        """Takes in the answers to one more set, of `batch` rows."""
-        for name, known in self._known.items():
-            known.add(name, answers[name], noise[name], tolerance, batch)
+        """Count the answers to one more set, of `batch` rows."""
+        for name, evidence in self._evidence.items():
+            evidence.add(name, answers[name], noise[name], tolerance, batch)
 
     @property
     def doubts(self) -> dict[str, str]:
-        """Output name to why nothing is proven of it."""
-        found = {name: known.doubt() for name, known in self._known.items()}
+        """Output name to why the sets prove nothing of it."""
+        found = {name: evidence.doubt() for name, evidence in self._evidence.items()}
         return {name: doubt for name, doubt in found.items() if doubt}
 
     @property
     def blind(self) -> list[str]:
         """Outputs whose rows never differed within a batch."""
-        return [name for name, known in self._known.items() if known.blind]
+        return [name for name, evidence in self._evidence.items() if evidence.blind]
 
 
-def _known(name: str, answer: Array, noise: Noise, tolerance: Tolerance) -> _Known:
+def _with_tolerance(name: str, answer: Array, noise: Noise, tolerance: Tolerance) -> _Answer:
     if answer.dtype.kind != "f":
-        return _Known(answer, np.zeros((1,) * answer.ndim), None, 0.0)
+        return _Answer(answer, np.zeros((1,) * answer.ndim), None, 0.0)
     allowed, mean = tolerance.derived(name, answer, noise), tolerance.mean(name, answer, noise)
     least = _MOVE if tolerance.rule.mean_factor is None else _MOVE_LOW
-    return _Known(answer, allowed, mean, _share(answer, noise, tolerance, allowed), least)
+    return _Answer(answer, allowed, mean, _share(answer, noise, tolerance, allowed), least)
 
 
 def _share(answer: Array, noise: Noise, tolerance: Tolerance, allowed: Array) -> float:
-    """The noise as a share of the output's scale; at the lower precisions both as root mean squares, if there are."""
+    """Return the noise as a share of the output's scale; at lower precisions both as root mean squares, if known."""
     finite = np.where(np.isfinite(answer), answer, 0.0).astype(np.float64)
     if tolerance.rule.mean_factor is not None and noise.rms is not None:
         signal = float(np.sqrt(np.mean(np.square(finite))))
@@ -159,8 +159,8 @@ def _share(answer: Array, noise: Noise, tolerance: Tolerance, allowed: Array) ->
     return max(noise.largest, floor) / scale if scale else 0.0
 
 
-def _moves(before: _Known, after: _Known) -> bool:
-    """Whether the answer changed by more than any constant in its place could hide."""
+def _moves(before: _Answer, after: _Answer) -> bool:
+    """Return whether the answer changed by more than any constant in its place could hide."""
     change = _change(before.answer, after.answer)
     if bool((change > after.least * (before.allowed + after.allowed)).any()):
         return True

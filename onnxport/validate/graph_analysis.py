@@ -1,6 +1,6 @@
-"""What the graph says about rounding: how long its sums are, and which outputs hang on its inputs at all.
+"""Facts of a graph that matter for rounding: the length of its sums, and which outputs depend on which inputs.
 
-The models here are without model-local functions (samples.domain.without_functions).
+The models here have no model-local functions (samples.domain.without_functions).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ UNKNOWN_LENGTH = 1152
 
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvTranspose", "DeformConv", "QLinearConv"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-# What sees of a value no more than how large it is.
+# Operators that read only the sizes of a value.
 _SIZES = frozenset(("Shape", "Size"))
 _NOTHING = frozenset[str]()
 _REDUCTIONS = frozenset(
     "ReduceSum ReduceMean GlobalAveragePool ReduceL2 ReduceSumSquare ReduceLogSumExp".split()
 )
-# Saturating functions that ONNX Runtime computes around their middle, so that what they give near 0 is exact to
-# eps absolutely, not relatively: MLAS evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
+# ONNX Runtime computes these around their middle, so near 0 they are exact to eps absolutely, not relatively: MLAS
+# evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
 _SATURATING = frozenset({"Sigmoid", "HardSigmoid"})
-# What passes such a value on without shrinking its error.
+# Operators that pass such a value on without shrinking its error.
 _KEEPERS = CARRIERS.union(
     "ReduceMean ReduceMax ReduceMin MaxPool AveragePool GlobalAveragePool GlobalMaxPool".split()
 )
 
 
 def accumulation_length(model: Model) -> int:
-    """The longest sum of products in the network, told by the shapes of its weights; at least 1."""
+    """Return the length of the longest sum of products, by the shapes of the weights; at least 1."""
     lengths = (node_length(node) for graph in _graphs(model) for node in graph)
     return max((length for length in lengths if length is not None), default=1)
 
@@ -46,7 +46,7 @@ def _graphs(model: Model) -> Iterator[ir.Graph]:
 
 
 def node_length(node: ir.Node) -> int | None:
-    """The number of terms in one output element's sum; None for nodes that sum nothing, or of unknown sizes."""
+    """Return the number of terms in one output element's sum; None for no sum or unknown sizes."""
     if node.op_type in _CONVOLUTIONS:
         weights = _dims(node.inputs[3 if node.op_type == "QLinearConv" else 1])
         return None if weights is None else math.prod(weights[1:])
@@ -63,7 +63,7 @@ def node_length(node: ir.Node) -> int | None:
 
 
 def _contracted(node: ir.Node) -> int | None:
-    """The axis that both factors share, from whichever of them is known."""
+    """Return the size of the axis that both factors share, by whichever is known."""
     transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
     right, left = _dims(node.inputs[1]), _dims(node.inputs[0])
     if right is not None:
@@ -83,7 +83,7 @@ def _reduced(node: ir.Node) -> int | None:
 
 
 def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
-    """The sizes of a value when all are known; of quantized weights before their DequantizeLinear."""
+    """Return the sizes of a value if all are known; for quantized weights those before their DequantizeLinear."""
     producer = None if value is None else value.producer()
     if producer is not None and producer.op_type == "DequantizeLinear":
         value = producer.inputs[0]
@@ -97,7 +97,7 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def output_nodes(model: Model) -> dict[str, NodeRef]:
-    """Graph output to the node that makes it; none for an output that is an input or a constant."""
+    """Map graph outputs to the nodes that make them; inputs and constants have none."""
     made = ((value, value.producer()) for value in model.graph.outputs)
     return {
         value.name: NodeRef(name=node.name or "", op=node.op_type, value=value.name)
@@ -107,10 +107,10 @@ def output_nodes(model: Model) -> dict[str, NodeRef]:
 
 
 def output_steps(model: Model) -> dict[str, float]:
-    """Graph output to its quantization step, for those that a DequantizeLinear makes, maybe moved or joined.
+    """Map graph outputs to their quantization step, where a DequantizeLinear makes them, maybe moved or joined.
 
-    The largest scale where there are several. An output's finer grid tells nothing where others in the model are
-    coarser: what these round otherwise reaches it in steps of theirs.
+    Of several scales the largest counts. A grid finer than others in the model does not count: differences from those
+    arrive in their steps.
     """
     quantized = [node for node in model.graph if node.op_type == "QuantizeLinear"]
     coarsest = min(map(_bytes_of_grid, quantized), default=0)
@@ -119,13 +119,13 @@ def output_steps(model: Model) -> dict[str, float]:
 
 
 def _bytes_of_grid(node: ir.Node) -> int:
-    """Of a number on the grid of a QuantizeLinear or DequantizeLinear."""
+    """Return the bytes of a number on the grid of a QuantizeLinear or DequantizeLinear."""
     point = constant(node.inputs[2]) if len(node.inputs) > 2 else None
     return 1 if point is None else point.dtype.itemsize
 
 
 def _step(value: ir.Value, coarsest: int) -> float:
-    """The step of an output's grid, of `coarsest` bytes or fewer; 0 for none."""
+    """Return the step of an output's grid of at most `coarsest` bytes; 0 for none."""
     found = 0.0
     for source in _sources(value, CARRIERS):
         producer = source.producer()
@@ -140,7 +140,7 @@ def _step(value: ir.Value, coarsest: int) -> float:
 
 
 def constant_outputs(model: Model) -> frozenset[str]:
-    """Graph outputs that no input reaches, or only through its shape."""
+    """Return the graph outputs that depend on no input, or only on its shape."""
     inputs = {id(given) for given in model.graph.inputs if given.name not in model.graph.initializers}
     return frozenset(
         value.name
@@ -150,7 +150,7 @@ def constant_outputs(model: Model) -> frozenset[str]:
 
 
 def unread_inputs(model: Model) -> frozenset[str]:
-    """Inputs that no output depends on, not through their shape either."""
+    """Return the inputs that no output depends on, not even on their shape."""
     read = {id(source) for output in model.graph.outputs for source in _sources(output, None, _NOTHING)}
     return frozenset(
         value.name
@@ -160,7 +160,7 @@ def unread_inputs(model: Model) -> frozenset[str]:
 
 
 def saturating_outputs(model: Model) -> frozenset[str]:
-    """Graph outputs that hold what a saturating function gave, maybe moved, averaged or joined with others."""
+    """Return the graph outputs of saturating functions, maybe moved, averaged or joined with others."""
     return frozenset(
         value.name
         for value in model.graph.outputs
@@ -173,7 +173,7 @@ def saturating_outputs(model: Model) -> frozenset[str]:
 
 
 def has_16_bit_activations(model: Model) -> bool:
-    """Whether values are quantized to 16 bits anywhere in the main graph."""
+    """Return whether the main graph quantizes values to 16 bits anywhere."""
     return any(
         node.op_type == "QuantizeLinear" and _zero_point_type(node) in _SIXTEEN_BITS for node in model.graph
     )
@@ -192,9 +192,11 @@ _SIXTEEN_BITS = frozenset((ir.DataType.INT16, ir.DataType.UINT16))
 def _sources(
     value: ir.Value, through: frozenset[str] | None, never: frozenset[str] = _SIZES
 ) -> Iterator[ir.Value]:
-    """`value` and the values it is made from, back to the inputs; only through the operators named, if any are.
+    """Yield `value` and the values it is computed from, back to the inputs and into the bodies of If and Loop.
 
-    The way leads into the bodies of If and Loop, and not through the operators in `never`.
+    Args:
+        through: the only operators to pass; None for all.
+        never: operators not to pass.
     """
     pending, seen = [value], {id(value)}
     while pending:

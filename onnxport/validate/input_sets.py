@@ -1,4 +1,4 @@
-"""Which inputs a model is tried on: the user's, or generated sets at more than one size."""
+"""The inputs of a validation: the user's, or generated sets at more than one size."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from onnxport.samples.tables import SUFFIX
 from onnxport.validate.params import GENERATED, READ, ValidateParams
 from onnxport.validate.size_search import Search
 
-# Makes or reads one set of inputs; called again it gives the same one.
+# Makes or reads one set of inputs; called again it gives the same set.
 Loader = Callable[[], Sample]
-# Runs the reference on a set, with the seconds that one run may take, None for any number. Raises RunError when the
-# model refuses its sizes, MemoryFullError when it takes too much memory.
+# Runs the reference on a set, with the seconds that one run may take, None for no limit. Raises RunError when the model
+# refuses the sizes, MemoryFullError when it takes too much memory.
 Try = Callable[[Loader, float | None], None]
 
 BATCH = 3  # of the sets that are not of batch 1
 ROWS = 256  # of a table: trees have many branches
-# Further sets made, one at a time, for outputs about which the planned ones say nothing.
+# The largest number of further sets, for outputs about which the planned ones prove nothing.
 _FURTHER = 6
 
 
@@ -41,10 +41,10 @@ def feed_from_folder(
     run: Try,
     features: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
-    """Runs every set of inputs in the user's folder; returns what the report is to note.
+    """Run every set of inputs in the user's folder; return notes for the report.
 
     Args:
-        features: of a model of tables its columns, see find_samples: rows of a file then come many at a time.
+        features: the columns of a model of tables, see find_samples; many rows of a file then come at a time.
     """
     assert params.inputs is not None
     specs = [TensorSpec(spec.name, spec.dtype, shapes[spec.name]) for spec in inputs]
@@ -62,16 +62,14 @@ def feed_from_folder(
     if params.preprocess and not params.preprocess_is_shared and not holds_images(files):
         raise UsageError(
             f"--preprocess is for images, and {params.inputs} holds none",
-            fix="prepare the arrays so, and leave it out",
+            fix="prepare the arrays yourself and leave it out",
         )
     notes: list[str] = []
     if params.part == "held-back":
         spared = held_back(files)
         if not spared:
             same = f"{len(files)} samples" if len(files) > 1 else "sample"
-            notes.append(
-                f"calibrated and judged on the same {same}: of fewer than {FEWEST} none is held back"
-            )
+            notes.append(f"calibrated and validated on the same {same}: fewer than {FEWEST} are not split")
         files = spared or files
     most = params.samples or READ
     if rows > 1 and len(files) > most:
@@ -96,19 +94,19 @@ def _is_table(path: Path) -> bool:
 
 
 class GeneratedInputs:
-    """Sets of inputs made for a model.
+    """Generated sets of inputs for a model.
 
-    Planned are sets of every kind at one size and batch 1, then others at another size and batch 3 where the model
-    leaves these open (of a table many rows, then one), then adversarial companions, then a few more for as long as all
-    say nothing about some output.
+    First come sets of every kind at one size and batch 1, and others at another size and batch 3 where the model leaves
+    these open (for a table many rows, then one). Adversarial companions follow, then a few more sets while all prove
+    nothing about some output.
 
     Args:
         inputs: the model's inputs.
         domains: input name to the values that it may hold.
         seed: the user's seed.
         run: tries a set on the reference.
-        sizes: what is open of the shapes.
-        search: the search for such sizes.
+        sizes: the open dimensions.
+        search: the search for their sizes.
     """
 
     def __init__(
@@ -129,7 +127,7 @@ class GeneratedInputs:
         self.notes: list[str] = []
 
     def feed(self, samples: int | None, doubtful: Callable[[], bool], blind: Callable[[], bool]) -> None:
-        """Runs the sets: `samples` at batch 1, and further ones while `doubtful` or, at batch 3, `blind` says so.
+        """Run the sets: `samples` at batch 1, and further ones while `doubtful` or, at batch 3, `blind` is true.
 
         The larger sets come early: the first two decide whether an optimizer's pass may stay (Judge.differs).
         """
@@ -149,7 +147,7 @@ class GeneratedInputs:
             pass
 
     def feed_further(self) -> bool:
-        """Runs one set beyond those that were planned; False when there have been enough of them."""
+        """Run one more set than planned; return False when there have been enough."""
         if self._further == _FURTHER or not self._inputs or self._accepted is None:
             return False
         kind = FURTHER_KINDS[self._further % len(FURTHER_KINDS)]
@@ -158,7 +156,7 @@ class GeneratedInputs:
         return True
 
     def _feed_another_size(self, kind: FloatKind, shapes: Shapes) -> None:
-        """A set at another batch, and at other sizes that the model accepts, odd ones if it does, if there are any."""
+        """Run a set at another batch and at other sizes that the model accepts, preferably odd ones."""
         batch = self._other_batch if self._sizes.has_batch else 1
         proposed = list(self._sizes.proposals(batch))
         odd = [each for each in self._sizes.proposals(batch, odd=True) if each not in proposed]
@@ -167,10 +165,10 @@ class GeneratedInputs:
         try:
             self._first_accepted(kind, [*odd, *proposed[used + 1 :], *proposed[: used + 1]])
         except (UsageError, MemoryFullError) as refusal:
-            self.notes.append(f"the reference was tried at one size only: {refusal.why}")
+            self.notes.append(f"the reference ran at one size only: {refusal.why}")
 
     def _feed_companion(self, kind: FloatKind, shapes: Shapes) -> None:
-        """One more set; a model that refuses it (a division by zero) has none, since nobody promised that it runs."""
+        """Run an adversarial companion; a model may refuse it, as for a division by zero."""
         try:
             self._run(partial(self._sample, self._count, kind, shapes), None)
         except (RunError, MemoryFullError):
@@ -178,8 +176,8 @@ class GeneratedInputs:
         self._count += 1
 
     def _first_accepted(self, kind: FloatKind, proposals: Iterable[Shapes]) -> Shapes:
-        """Runs the next set in the first of the proposed sizes that the model accepts."""
-        for shapes in self._search.worthwhile(proposals):
+        """Run the next set at the first of the proposed sizes that the model accepts."""
+        for shapes in self._search.proposals(proposals):
             if self._search.accepts(
                 shapes, partial(self._run, partial(self._sample, self._count, kind, shapes))
             ):
@@ -191,8 +189,8 @@ class GeneratedInputs:
         inputs = {spec.name: (spec, shapes[spec.name]) for spec in self._inputs}
         feeds = generate(inputs, self._domains, kind=kind, seed=self._seed, index=index)
         has_floats = any(domain.kind == "real" for domain in self._domains.values())
-        telling = has_floats or kind in COMPANIONS
-        label = f"set {index + 1} ({kind})" if telling else f"set {index + 1}"
+        named = has_floats or kind in COMPANIONS
+        label = f"set {index + 1} ({kind})" if named else f"set {index + 1}"
         return Sample(label, feeds, "generated", adversarial=kind in COMPANIONS)
 
 

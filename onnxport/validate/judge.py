@@ -1,316 +1,309 @@
-"""The judge: does a candidate compute what the reference computes, up to what rounding explains?"""
+"""The judge: does a candidate compute what its reference computes, up to what rounding explains?"""
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
 
-from onnxport.core.errors import OnnxportError, UsageError
+from onnxport.core.arrays import Feeds
+from onnxport.core.errors import InputError, OnnxportError, UsageError
 from onnxport.core.resources import Closing
 from onnxport.formats.artifact import Artifact, Referent
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.process import IsolatedRuntime
-from onnxport.validate.budgets import Budgets, judged
+from onnxport.validate.budgets import Budgets
 from onnxport.validate.comparison import compare
-from onnxport.validate.evaluation import Hearing
-from onnxport.validate.lowered_precision_checks import saturation_of, with_single_nodes
-from onnxport.validate.narrowed_ports import source_dtypes
-from onnxport.validate.output_mapping import mapped
+from onnxport.validate.evaluation import evaluate
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import kept_float32, precision_of
-from onnxport.validate.reference import Answered, Reference
-from onnxport.validate.report import (
-    InputSet,
-    Judgement,
-    Precision,
-    Question,
-    Report,
-    Side,
-    overall,
-)
+from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.report import RIGHT, Judgement, Precision, Question, Report, Side, overall
 from onnxport.validate.rollout import Run
-from onnxport.validate.sessions import isolated
-from onnxport.validate.signature import Oriented, check_signatures, unfit_sizes
+from onnxport.validate.saturation import measure_saturation
+from onnxport.validate.sessions import Oriented, isolated, source_dtypes
+from onnxport.validate.signature import check_signatures, split_map
 from onnxport.validate.size_search import Tell
 from onnxport.validate.table_rows import differing_rows
 from onnxport.validate.tensor_dump import Tensors, check_place
 
-# What `differs` looks at: a set at batch 1 and one at another size, where there is one.
+# Bytes of weights. With more, the reference waits until it is needed: it would lie in memory beside a compiler.
+_AHEAD = 256 * 2**20
+# `differs` compares one set at batch 1 and one at another size, if there is one.
 _EARLY_SETS = 2
 
-_SYNTHETIC = "only generated inputs were fed; --inputs DIR takes your own"
+_SYNTHETIC = "only generated inputs were fed; give your own with --inputs DIR"
 
 
 class Judge(Closing):
-    """Compares candidates with one reference; the reference's answers are computed once, by the first who asks.
+    """Compares candidates with one reference, which answers all sets of inputs in a background thread.
+
+    ONNX Runtime releases the interpreter's lock while it computes, so the caller can convert meanwhile. Every method
+    waits for the answers.
 
     Args:
-        reference: the artefact, or framework's model, that is taken for right; of the latter comes `runtime`, too.
+        reference: the artefact or framework's model that counts as right; for the latter `runtime` is required.
         params: inputs, tolerances, budgets and metrics.
-        graph: the reference in memory, where the caller has it already.
-        runtime: the process that runs it, where the caller has started one.
-        only: the one question that is asked of candidates, see Hearing; None for those that the precisions raise.
-        tell: is told how many seconds of how many the search for sizes has taken.
+        runtime: the process that runs the reference, if the caller has started one.
+        graph: the reference in memory, if the caller has it.
+        candidate: the artefact that `verdict` will get; its files need not exist yet. Its process starts when the
+            reference's has answered and ended: a compiler needs the machine before, and both would lie in memory
+            together. None to start it with the verdict.
+        criterion: the only criterion to apply; None for those that the precisions call for (criteria.py).
+        tell: receives how many seconds of how many the search for sizes has taken.
 
     Raises:
-        UsageError: a metric that cannot be imported, or a budget on one that nobody knows.
+        UsageError: a metric that cannot be imported, or a budget that cannot apply.
     """
 
     def __init__(
         self,
         reference: Referent,
         params: ValidateParams,
-        *,
-        graph: Model | None = None,
         runtime: ReferenceRuntime | None = None,
-        only: Question | None = None,
+        graph: Model | None = None,
+        candidate: Artifact | None = None,
+        *,
+        criterion: Question | None = None,
         tell: Tell | None = None,
     ) -> None:
-        self._artifact, self._params, self._graph, self._only = reference, params, graph, only
-        self._tell = tell
-        check_place(params.report_tensors)
+        self._artifact, self._params, self._criterion = reference, params, criterion
+        self._graph, self._tell = graph, tell
         self._budgets = Budgets.of(params)
-        self._runtime = runtime or _started(reference, params)
-        self._reference: Reference | None = None
-        self._expected: IsolatedRuntime | None = None
-        self._lock = threading.Lock()
+        if graph is not None:
+            self._budgets.check(graph.outputs)
+        self._runtime = runtime or _start(reference, params)
+        self._candidate = candidate
+        self._candidate_runtime: IsolatedRuntime | None = None
+        self._prepared: Future[Reference] = Future()
+        # A daemon, which executors do not have: Ctrl-C must not wait for a long inference.
+        self._thread = threading.Thread(target=self._prepare, name="judge", daemon=True)
+        self.seconds = 0.0  # that the reference took
+        if graph is None or graph.weight_bytes <= _AHEAD:
+            self._thread.start()
 
-    def prepare(self) -> None:
-        """Computes inputs, reference answers and noise; safe to call from any thread, and more than once.
+    @property
+    def reference(self) -> Reference:
+        """The reference with its inputs and answers.
 
         Raises:
-            InputError: ONNX Runtime cannot load the reference, or the user's inputs are bad.
+            InputError: the reference cannot be loaded, or the user's inputs are bad.
             UsageError: no sizes were found for open dimensions, or given ones do not fit.
         """
-        with self._lock:
-            started, reference = self._reference is not None, self._begun()
-        if started:
-            reference.wait()
-        else:
-            reference.prepare()
+        if self._thread.ident is None:
+            self._thread.start()
+        return self._prepared.result()
 
-    def expect(self, candidate: Artifact) -> None:
-        """Starts the process that is to run the candidate, whose files need not exist yet."""
-        if self._expected is None:
-            self._expected = isolated(candidate, self._params, "candidate")
-
-    def verdict(self, candidate: Artifact, *, audited: bool | None = None) -> Report:
-        """The candidate against the reference on every set of inputs.
+    def verdict(self, candidate: Artifact, *, checks_nodes: bool | None = None) -> Report:
+        """Compare a candidate with the reference on every set of inputs.
 
         Args:
-            audited: whether single nodes are looked at where quality alone is asked (rounding_errors.py); where the
-                judge asks all questions unless given.
+            checks_nodes: whether to check single nodes where only quality applies (rounding_errors.py); by default
+                where the precisions choose the criteria.
 
         Raises:
             InputError: the candidate cannot be loaded.
-            UsageError: its inputs or outputs are other ones than the reference's; both sides are listed.
+            UsageError: its inputs or outputs differ from the reference's; the error lists both sides.
             MachineError: its runtime crashed or hung.
         """
+        reference = self.reference
         started = time.perf_counter()
-        with self._loaded(candidate) as runtime:  # first, so that a process starts while the reference works
-            self.prepare()
-            seen = self._renamed(candidate, runtime)
-            return self._judged(candidate, seen, started, self._only is None if audited is None else audited)
+        with self._open(candidate) as runtime:
+            oriented = self._renamed(candidate, runtime)
+            model = reference.roll_out(oriented)
+            check_signatures(reference, model, self._names(candidate))
+            function = self._params.candidate_runtime.get("function", "")
+            precision = precision_of(candidate, function=function)
+            kept = kept_float32(candidate, function)
+            judgements, notes = evaluate(
+                reference, model, precision, self._params, self._budgets, kept, self._criterion
+            )
+            notes += _notes(reference, oriented)
+            if checks_nodes is None:
+                checks_nodes = self._criterion is None
+            if checks_nodes and _is_quality_alone(judgements):
+                # Imported here: it runs single nodes, which most verdicts do without.
+                from onnxport.validate.rounding_errors import check_nodes
+
+                fault, note = check_nodes(reference, candidate, self._params, precision)
+                judgements += () if fault is None else (fault,)
+                notes += (note,) if note else ()
+            saturation = None
+            if any(each.question == "quality" for each in judgements):
+                saturation = measure_saturation(reference, candidate)
+                notes += () if saturation is None else (str(saturation),)
+            verdict, reason = overall(judgements)
+            if verdict == "not equivalent" and reference.features is not None:
+                notes += differing_rows(reference, model, reference.features)
+            report = Report(
+                reference=_side(self._artifact, reference.name, reference.precision),
+                candidate=_side(candidate, runtime.name, precision),
+                verdict=verdict,
+                reason=reason,
+                judgements=judgements,
+                fed=tuple(each.input_set(reference.steps) for each in reference.sets),
+                notes=notes,
+                seconds=round(time.perf_counter() - started, 4),
+                saturation=saturation,
+            )
+            if self._params.report_tensors is not None:
+                note = _save_tensors(self._params.report_tensors, reference, model, report)
+                report = report.model_copy(update={"notes": (*notes, note)})
+            return report
 
     def differs(self, candidate: Model) -> str | None:
-        """Why a model in memory does not compute what the reference computes; None if it does.
+        """Return why a model in memory does not compute what the reference computes; None if it does.
 
-        For optimizer passes, which ask often and early: the first two sets have to do, at two sizes where the model
-        leaves any open. While `prepare` runs in another thread, only these are waited for.
+        For optimizer passes, which need many quick answers: it compares the first two sets only.
         """
         from onnxport.runtimes.ort.session import OrtRuntime
 
-        with self._lock:
-            started, reference = self._reference is not None, self._begun()
-        if not started:
-            reference.prepare()
-        reference.wait(_EARLY_SETS)
+        reference = self.reference
         try:
             with OrtRuntime.of_model(candidate) as runtime:
-                faults = (
-                    self._fault(reference.rolled(Oriented(runtime, unread=reference.unread)), each)
-                    for each in reference.sets[:_EARLY_SETS]
-                )
+                model = reference.roll_out(Oriented(runtime, unread=reference.unread))
+                faults = (_fault(reference, model, each) for each in reference.sets[:_EARLY_SETS])
                 return next(filter(None, faults), None)
         except OnnxportError as error:
             return str(error)
 
-    @property
-    def reference(self) -> Reference:
-        """The reference with its inputs and answers; `prepare` comes first."""
-        return self._prepared
+    def feeds(self) -> Feeds:
+        """Return the first set of inputs."""
+        return self.reference.sets[0].load().feeds
+
+    def refusal(self) -> OnnxportError | None:
+        """Return the error in the model or the options that keeps the reference from running; None for none."""
+        try:
+            _ = self.reference
+        except (InputError, UsageError) as error:
+            return error
+        except OnnxportError:  # of the machine, or a missing library
+            return None
+        return None
 
     def close(self) -> None:
-        """Frees runtimes and answers; calling it again does nothing."""
-        with self._lock:
-            if self._reference is not None:
-                self._reference.close()
-            self._runtime.close()
-            if self._expected is not None:
-                self._expected.close()
-                self._expected = None
+        """Wait for the background thread and free runtimes and answers; calling it again does nothing."""
+        if self._thread.ident is not None and self._prepared.exception() is None:
+            self._prepared.result().close()
+        self._end_processes()
 
-    def _begun(self) -> Reference:
-        """The reference, loaded by the first who asks. The caller holds the lock."""
-        if self._reference is None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):  # which must not wait
+            self._end_processes()
+        else:
+            self.close()
+
+    def _end_processes(self) -> None:
+        self._runtime.close()
+        if self._candidate_runtime is not None:
+            self._candidate_runtime.close()
+            self._candidate_runtime = None
+
+    def _prepare(self) -> None:
+        """Compute inputs, answers and noise in the background thread."""
+        started = time.perf_counter()
+        try:
+            check_place(self._params.report_tensors)
             reference = Reference(self._artifact, self._params, self._runtime, self._graph, self._tell)
             try:
                 self._budgets.check(reference.outputs)
-            except UsageError:
+                reference.prepare()
+                if self._candidate is not None:
+                    self._candidate_runtime = isolated(self._candidate, self._params, "candidate")
+            except BaseException:
                 reference.close()
                 raise
-            self._reference = reference
-        return self._reference
+        except BaseException as error:  # raised again in the thread that asks
+            self.seconds = time.perf_counter() - started
+            self._prepared.set_exception(error)
+        else:
+            self.seconds = time.perf_counter() - started
+            self._prepared.set_result(reference)
 
-    @property
-    def _prepared(self) -> Reference:
-        assert self._reference is not None, "prepare comes first"
-        return self._reference
-
-    def _loaded(self, candidate: Artifact) -> Runtime:
-        """The candidate's runtime, in the process that expects it or in a new one."""
-        with self._lock:
-            if self._expected is None or self._expected.path != candidate.path:
-                return isolated(candidate, self._params, "candidate")
-            expected, self._expected = self._expected, None
-            return expected
+    def _open(self, candidate: Artifact) -> Runtime:
+        """Return the candidate's runtime, from the process that waits for it or a new one."""
+        waiting = self._candidate_runtime
+        if waiting is None or waiting.path != candidate.path:
+            return isolated(candidate, self._params, "candidate")
+        self._candidate_runtime = None
+        return waiting
 
     def _renamed(self, candidate: Artifact, runtime: Runtime) -> Oriented:
-        """The candidate under the reference's names, as far as the user maps them."""
-        names = str(self._artifact.path), str(candidate.path)
-        wanted = {spec.name: spec.dtype for spec in (*self._prepared.inputs, *self._prepared.outputs)}
+        """Return the candidate under the reference's names, as far as the user maps them."""
+        reference = self.reference
+        wanted = {spec.name: spec.dtype for spec in (*reference.inputs, *reference.outputs)}
         dtypes = {
             name: dtype
             for name, dtype in source_dtypes(candidate, runtime).items()
             if wanted.get(name, dtype) == dtype  # else the reference is as narrow
         }
-        seen = Oriented(runtime, dtypes=dtypes)
-        renames = mapped(self._params.map, self._prepared, seen, names)
-        return Oriented(runtime, *renames, dtypes, self._prepared.unread)
+        side = Oriented(runtime, dtypes=dtypes)
+        renames = split_map(self._params.map, reference, side, self._names(candidate))
+        return Oriented(runtime, *renames, dtypes, reference.unread)
 
-    def _fault(self, candidate: Run, answered: Answered) -> str:
-        """What is wrong with the candidate's answer to one set, in one sentence; empty when nothing is."""
-        reference = self._prepared
-        feeds, answers = reference.answers(answered)
-        given = candidate.run(feeds)
-        for name, answer in answers.items():
-            if name not in given:
-                return f"the output {name!r} is gone"
-            found = compare(name, answer, given[name], answered.noise[name], reference.tolerance)
-            if found.fault:
-                return f"{name!r}: {found.fault}"
-        return ""
-
-    def _judged(self, candidate: Artifact, seen: Oriented, started: float, audited: bool) -> Report:
-        reference, model = self._prepared, self._prepared.rolled(seen)
-        check_signatures(reference, model, (str(self._artifact.path), str(candidate.path)))
-        function = self._params.candidate_runtime.get("function", "")
-        precision = precision_of(candidate, function=function)
-        kept = kept_float32(candidate, function)
-        metrics = self._budgets.user
-        with Hearing(reference, precision, self._params, metrics, kept, self._only) as hearing:
-            judgements = self._judgements(hearing, model)
-            notes = (*hearing.notes, *self._notes(seen))
-        if audited:
-            judgements, said = with_single_nodes(reference, candidate, self._params, precision, judgements)
-            notes += said
-        saturation = saturation_of(reference, candidate, judgements)
-        if saturation is not None:
-            notes += (str(saturation),)
-        verdict, reason = overall(judgements)
-        if verdict == "not equivalent" and reference.features is not None:
-            notes += differing_rows(reference, model, reference.features)
-        fed = tuple(
-            InputSet(label=s.label, shapes=s.shapes, source=s.source, steps=reference.steps)
-            for s in reference.sets
-        )
-        report = Report(
-            reference=_side(self._artifact, reference.name, reference.precision),
-            candidate=_side(candidate, model.runtime.name, precision),
-            verdict=verdict,
-            reason=reason,
-            judgements=judgements,
-            fed=fed,
-            notes=notes,
-            seconds=round(time.perf_counter() - started, 4),
-            saturation=saturation,
-        )
-        notes += self._saved(report, model)
-        return report.model_copy(update={"notes": notes})
-
-    def _saved(self, report: Report, model: Run) -> tuple[str, ...]:
-        """Writes the tensors that the verdict speaks of, if they are asked for: no set is kept for that, it is run
-        once more. What the user should know about it."""
-        path, output = self._params.report_tensors, report.telling
-        if path is None:
-            return ()
-        if output is None:
-            return (f"no tensors were written to {path}: the candidate gave no answers",)
-        label = output.worst.input_set if output.worst is not None else ""
-        sets = self._prepared.sets
-        answered = next((each for each in sets if each.label == label), sets[0])
-        feeds, answers = self._prepared.answers(answered)
-        try:
-            given = model.run(feeds)
-        except RunError as error:
-            return (f"no tensors were written to {path}: {error}",)
-        return (Tensors(answered.label, feeds, answers, given).save(path),)
-
-    def _judgements(self, hearing: Hearing, model: Run) -> tuple[Judgement, ...]:
-        """The candidate's answers to every question, with the user's budgets in the one that is about quality."""
-        reference = self._prepared
-        failure = unfit_sizes(reference.shapes, model.inputs)
-        if failure:
-            return (hearing.failed(failure),)
-        try:
-            for answered in tuple(reference.sets):
-                self._hear(hearing, model, answered)
-            if hearing.is_doubtful:
-                self._hear_further(hearing, model)
-        except RunError as error:
-            return (hearing.failed(str(error)),)
-        *others, last = hearing.judgements()
-        return (*others, judged(last, self._budgets))
-
-    def _hear(self, hearing: Hearing, model: Run, answered: Answered) -> None:
-        feeds, answers = self._prepared.answers(answered)
-        hearing.add(answered, feeds, answers, model.run(feeds))
-
-    def _hear_further(self, hearing: Hearing, model: Run) -> None:
-        """As the reference's own noise leads to more sets of inputs, so does that of a lower precision."""
-        with self._lock, closing(self._prepared.further()) as further:
-            for answered in further:
-                self._hear(hearing, model, answered)
-                if not hearing.is_doubtful:
-                    return
-
-    def _notes(self, model: Oriented) -> tuple[str, ...]:
-        reference = self._prepared
-        gone = {spec.name for spec in model.lacking}
-        notes = [*reference.notes, *getattr(model.runtime, "remarks", ())]
-        if all(answered.source == "generated" for answered in reference.sets):
-            notes.append(_SYNTHETIC)
-        if gone:
-            named = ", ".join(map(repr, sorted(gone)))
-            notes.append(f"the candidate does not take {named}, on which no output of the reference depends")
-        for kind, ours, theirs in (
-            ("inputs", reference.inputs, model.inputs),
-            ("outputs", reference.outputs, model.outputs),
-        ):
-            if [spec.name for spec in ours if spec.name not in gone] != [
-                spec.name for spec in theirs if spec.name not in gone
-            ]:
-                notes.append(
-                    f"the {kind} are in another order than the reference's; they were matched by name"
-                )
-        return tuple(notes)
+    def _names(self, candidate: Artifact) -> tuple[str, str]:
+        return str(self._artifact.path), str(candidate.path)
 
 
-def _started(reference: Referent, params: ValidateParams) -> IsolatedRuntime:
-    assert isinstance(reference, Artifact), "who hands over a framework's model has its process"
+def _start(reference: Referent, params: ValidateParams) -> IsolatedRuntime:
+    assert isinstance(reference, Artifact), "a framework's model comes with its runtime"
     return isolated(reference, params, "reference")
+
+
+def _fault(reference: Reference, candidate: Run, answered: AnsweredSet) -> str:
+    """Return what is wrong with the candidate's answer to one set, in a sentence; empty for nothing."""
+    feeds, answers = reference.answers(answered)
+    given = candidate.run(feeds)
+    for name, answer in answers.items():
+        if name not in given:
+            return f"the output {name!r} is gone"
+        found = compare(name, answer, given[name], answered.noise[name], reference.tolerance)
+        if found.fault:
+            return f"{name!r}: {found.fault}"
+    return ""
+
+
+def _is_quality_alone(judgements: tuple[Judgement, ...]) -> bool:
+    """Return whether only quality was evaluated, and the candidate passed."""
+    return all(each.verdict in RIGHT and each.question == "quality" for each in judgements)
+
+
+def _save_tensors(path: Path, reference: Reference, model: Run, report: Report) -> str:
+    """Write the tensors behind the verdict, from one more run since no set keeps them; return a note on it."""
+    output = report.telling
+    if output is None:
+        return f"no tensors were written to {path}: the candidate gave no answers"
+    label = output.worst.input_set if output.worst is not None else ""
+    answered = next((each for each in reference.sets if each.label == label), reference.sets[0])
+    feeds, answers = reference.answers(answered)
+    try:
+        given = model.run(feeds)
+    except RunError as error:
+        return f"no tensors were written to {path}: {error}"
+    return Tensors(answered.label, feeds, answers, given).save(path)
+
+
+def _notes(reference: Reference, model: Oriented) -> tuple[str, ...]:
+    missing = {spec.name for spec in model.missing}
+    notes = [*reference.notes, *getattr(model.runtime, "remarks", ())]
+    if all(answered.source == "generated" for answered in reference.sets):
+        notes.append(_SYNTHETIC)
+    if missing:
+        names = ", ".join(map(repr, sorted(missing)))
+        notes.append(f"the candidate does not take {names}, on which no output of the reference depends")
+    for kind, ours, theirs in (
+        ("inputs", reference.inputs, model.inputs),
+        ("outputs", reference.outputs, model.outputs),
+    ):
+        order, other = ([spec.name for spec in side if spec.name not in missing] for side in (ours, theirs))
+        if order != other:
+            notes.append(f"the {kind} are in another order than the reference's; they were matched by name")
+    return tuple(notes)
 
 
 def _side(artifact: Referent, runtime: str, precision: Precision) -> Side:

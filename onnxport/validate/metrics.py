@@ -1,7 +1,7 @@
-"""The metrics of an output: the one table of what they are called, what they mean and where they apply.
+"""The metrics of an output: one table of their names, formulas and the outputs that have them.
 
-docs/metrics.md is this table in prose, and a test holds the two together. Every metric is read from sums over all
-elements of all sets of inputs (figures.py). An element that is not finite on one side only is an infinite error.
+docs/metrics.md is this table in prose, and a test compares the two. Every metric follows from sums over all elements of
+all sets of inputs (error_sums.py). An element that is not finite on one side only is an infinite error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Direction = Literal["higher", "lower"]
 
 @dataclass
 class Seen:
-    """All that was added up about one output."""
+    """The sums of one output, from which all metrics follow."""
 
     sums: ElementSums = field(default_factory=ElementSums)
     classes: ClassAgreement = field(default_factory=ClassAgreement)
     masks: MaskOverlap = field(default_factory=MaskOverlap)
 
     def add(self, reference: Array, candidate: Array, tie: float) -> None:
-        """Counts a set; `tie` is the difference up to which two scores are equal."""
+        """Count a set; scores that differ by at most `tie` are equal."""
         if reference.shape != candidate.shape:
             return
         self.sums.add(reference, candidate)
@@ -45,10 +45,10 @@ class Metric:
     Attributes:
         name: in reports and in `--budget`.
         unit: "dB", "ULP"; shares are 0 to 1 and have none.
-        better: which way is good.
+        better: the good direction.
         applies: to which outputs, in words.
-        formula: what it computes; r is the reference's and c the candidate's element, over all sets of inputs.
-        may: whether an output of this dtype and shape can have it; the values may still tell otherwise.
+        formula: with r the reference's and c the candidate's element, over all sets of inputs.
+        may: whether an output of this dtype and shape can have it; its values may still rule that out.
         value: its value; None where it has no meaning.
     """
 
@@ -91,18 +91,18 @@ def _is_exact(spec: TensorSpec) -> bool:
 
 
 def scale_of(values: Array) -> float:
-    """The largest finite magnitude; 0 for no values."""
+    """Return the largest finite magnitude; 0 for no values."""
     return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
 
 
 def _error(seen: Seen, value: float) -> float | None:
-    """A figure of the error: None without a number, infinite where one side alone is not finite."""
+    """Return an error; None without a number, infinite where one side alone is not finite."""
     if seen.sums.broken:
         return math.inf
     return value if seen.sums.finite else None
 
 
-def _of_scale(sums: ElementSums) -> float:
+def _max_of_scale(sums: ElementSums) -> float:
     if not sums.largest:
         return 0.0
     return sums.largest / sums.scale if sums.scale else math.inf
@@ -124,8 +124,8 @@ def _cosine(seen: Seen) -> float | None:
     return max(-1.0, min(1.0, sums.product / lengths))
 
 
-def _share(count: int, whole: int) -> float | None:
-    return count / whole if whole else None
+def _share(count: int, total: int) -> float | None:
+    return count / total if total else None
 
 
 _NUMBERS = "every output of numbers or booleans"
@@ -141,101 +141,55 @@ _MASKS = (
 
 _TABLE = (
     Metric(
-        "max_abs",
-        "",
-        "lower",
-        _NUMBERS,
-        "max |c - r|",
-        may=_is_number,
-        value=lambda seen: _error(seen, seen.sums.largest),
+        "max_abs", "", "lower", _NUMBERS, "max |c - r|", _is_number, lambda it: _error(it, it.sums.largest)
     ),
     Metric(
-        "mean_abs",
-        "",
-        "lower",
-        _NUMBERS,
-        "mean |c - r|",
-        may=_is_number,
-        value=lambda seen: _error(seen, seen.sums.mean_abs),
+        "mean_abs", "", "lower", _NUMBERS, "mean |c - r|", _is_number, lambda it: _error(it, it.sums.mean_abs)
     ),
     Metric(
-        "max_of_scale",
-        "",
-        "lower",
-        _FLOATS,
-        "max |c - r| / max |r|",
-        may=_is_float,
-        value=lambda seen: _error(seen, _of_scale(seen.sums)),
+        "max_of_scale", "", "lower", _FLOATS, "max |c - r| / max |r|", _is_float,
+        lambda it: _error(it, _max_of_scale(it.sums)),
     ),
     Metric(
-        "max_ulps",
-        "ULP",
-        "lower",
+        "max_ulps", "ULP", "lower",
         "float32 and float16 outputs; elements that are finite and of one sign on both sides",
         "max of the steps from one representable float to the next between r and c",
-        may=_has_ulps,
-        value=lambda seen: seen.sums.ulps,
+        _has_ulps, lambda it: it.sums.ulps,
     ),
     Metric(
-        "sqnr",
-        "dB",
-        "higher",
-        _FLOATS,
-        "10 log10(sum r^2 / sum (c - r)^2); Infinity without error",
-        may=_is_float,
-        value=_sqnr,
+        "sqnr", "dB", "higher", _FLOATS, "10 log10(sum r^2 / sum (c - r)^2); Infinity without error",
+        _is_float, _sqnr,
     ),
     Metric(
-        "cosine",
-        "",
-        "higher",
-        _FLOATS,
-        "sum r c / sqrt(sum r^2 sum c^2); 1 where both are 0",
-        may=_is_float,
-        value=_cosine,
+        "cosine", "", "higher", _FLOATS, "sum r c / sqrt(sum r^2 sum c^2); 1 where both are 0",
+        _is_float, _cosine,
     ),
     Metric(
-        "top1_agreement",
-        "",
-        "higher",
-        _SCORES,
+        "top1_agreement", "", "higher", _SCORES,
         "share of rows in which argmax c = argmax r, or r is as high at both up to what rounding explains",
-        may=_may_be_scores,
-        value=lambda seen: seen.classes.top1,
+        _may_be_scores, lambda it: it.classes.top1,
     ),
     Metric(
-        "top5_agreement",
-        "",
-        "higher",
-        "class scores of 6 classes or more",
+        "top5_agreement", "", "higher", "class scores of 6 classes or more",
         "share of rows in which argmax r is among the five largest c, up to what rounding explains",
-        may=_may_have_top,
-        value=lambda seen: seen.classes.top5,
+        _may_have_top, lambda it: it.classes.top5,
     ),
     Metric(
-        "mean_iou",
-        "",
-        "higher",
-        _MASKS,
+        "mean_iou", "", "higher", _MASKS,
         "mean over the labels that occur of |r and c| / |r or c|; floats are two labels, below 0.5 and not below",
-        may=_may_be_mask,
-        value=lambda seen: seen.masks.mean_iou,
+        _may_be_mask, lambda it: it.masks.mean_iou,
     ),
     Metric(
-        "mismatch_share",
-        "",
-        "lower",
-        "outputs of integers, booleans and strings",
+        "mismatch_share", "", "lower", "outputs of integers, booleans and strings",
         "share of elements in which c differs from r",
-        may=_is_exact,
-        value=lambda seen: _share(seen.sums.differing, seen.sums.elements),
+        _is_exact, lambda it: _share(it.sums.differing, it.sums.elements),
     ),
-)
+)  # fmt: skip
 METRICS = {metric.name: metric for metric in _TABLE}
 
 
 def figures(spec: TensorSpec, seen: Seen) -> tuple[Figure, ...]:
-    """The metrics that have a meaning for the output `spec`, whose shape is that of its answers."""
+    """Return the metrics that the output `spec` has; its shape is that of its answers."""
     values = ((metric, metric.value(seen)) for metric in _TABLE if metric.may(spec))
     return tuple(
         Figure(metric=metric.name, value=value, unit=metric.unit, better=metric.better)

@@ -1,10 +1,11 @@
-"""Runs of the reference that differ from its answer by rounding alone: what they give is its noise."""
+"""Probes: runs of the reference that differ from its answer by rounding alone, and so show its noise."""
 
 from __future__ import annotations
 
 import itertools
 import zlib
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -16,32 +17,39 @@ from onnxport.runtimes.base import MemoryFullError, RunError
 from onnxport.samples.sizes import OpenSizes
 from onnxport.validate.metrics import scale_of
 from onnxport.validate.report import Precision
+from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, group_scales
 
 Answers = dict[str, Array]
 Run = Callable[[Feeds], Answers]
-# Takes inputs and the reference's answer to them, gives the other answer.
+# From inputs and the reference's answers to them to the other answers.
 Probe = Callable[[Feeds, Answers], Answers]
 # Moves an array's numbers by what rounding explains.
 Move = Callable[[Array, np.random.PCG64], Array]
 
 # Larger models are not copied to perturb their weights.
 _MOST_WEIGHTS = 512 * 2**20
-# A row that changes more than this with what lies beside it in the batch: the model mixes rows, that is not rounding.
+# Share of the scale. A row that changes more than this with its batch: the model mixes rows, it is no rounding.
 _MIXED = 1e-3
-# Runs that the rows of a batch are divided into, at most.
+# Times the usual noise. On zeros Silero's state differed between LiteRT and ONNX Runtime by 10 times the usual noise of
+# the reference, on ordinary sets by 1.5: companions look for gross faults, a wide tolerance is enough.
+_MARGIN = 4.0
+# The largest number of runs that the rows of a batch are divided into.
 _PARTS = 16
 
 
-def perturbed_inputs(
+def perturb_inputs(
     run: Run, seed: int, precision: Precision = "float32", exact: Collection[str] = ()
 ) -> Probe:
-    """Every other float32 of the inputs moved to a neighbour, a relative change of 1e-7.
+    """Make a probe that moves every other float32 of the inputs to a neighbour, a relative change of 1e-7.
 
-    float64 moves as far, since float32 is what artefacts compute in; float16 stays, whose neighbours are 1e-3 away.
-    For a reference of lower precision the inputs move by what matters there (MOVES). Those called `exact` stay: what is
-    compared with thresholds as it comes is on the same side in every right artefact.
+    float64 moves as far, since artefacts compute in float32; float16 stays, whose neighbours are 1e-3 away. For a
+    reference of lower precision the inputs move by that precision's steps (MOVES).
+
+    Args:
+        exact: inputs that stay: numbers that are compared with thresholds as they come are on the same side in every
+            right artefact.
     """
-    move = MOVES.get(precision, _moved)
+    move = MOVES.get(precision, _move_float32)
 
     def probe(feeds: Feeds, answers: Answers) -> Answers:
         return run(
@@ -56,15 +64,15 @@ def perturbed_inputs(
     return probe
 
 
-def nudged_zeros(run: Run, exact: Collection[str] = ()) -> Probe:
-    """The zeros among other numbers moved by the rounding of the largest, up or down.
+def perturb_zeros(run: Run, exact: Collection[str] = ()) -> Probe:
+    """Make a probe that moves the zeros among other numbers up or down by the rounding of the largest number.
 
-    A zero has no neighbour, and yet every sum that it goes into rounds. Between sparse inputs a spectrum has magnitudes
-    of nothing but that. For `exact` see `perturbed_inputs`.
+    A zero has no neighbour, and yet every sum that it goes into rounds: between sparse inputs a spectrum consists of
+    these roundings. For `exact` see `perturb_inputs`.
     """
 
     def probe(feeds: Feeds, answers: Answers) -> Answers:
-        moved = {name: array if name in exact else _nudged(array) for name, array in feeds.items()}
+        moved = {name: array if name in exact else _move_zeros(array) for name, array in feeds.items()}
         if all(moved[name] is array for name, array in feeds.items()):
             return answers
         try:
@@ -75,8 +83,8 @@ def nudged_zeros(run: Run, exact: Collection[str] = ()) -> Probe:
     return probe
 
 
-def _nudged(array: Array) -> Array:
-    """The array itself where there is nothing to move or nothing to move it by."""
+def _move_zeros(array: Array) -> Array:
+    """Return the array itself where there is nothing to move, or nothing to move it by."""
     if array.dtype != np.float32 or not array.any() or array.all():
         return array
     random = np.random.Generator(np.random.PCG64(array.size))
@@ -84,22 +92,17 @@ def _nudged(array: Array) -> Array:
     return np.where(array == 0, step * random.choice(np.array([-1, 1], np.float32), array.shape), array)
 
 
-def other_kernels(run: Run) -> Probe:
-    """Another runtime of the same model: graph optimization off, or weights that moved."""
-    return lambda feeds, answers: run(feeds)
-
-
 def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
-    """The rows of a batch in other company: each alone where there are several, beside itself where there is one.
+    """Make a probe that runs rows of a batch in other batches: several rows each alone, a single row twice.
 
-    Kernels sum in another order then. No probe for models whose batch is fixed, and no difference counted for those
-    that mix the rows of a batch.
+    Kernels sum in another order then. Models with a fixed batch have no such probe, and models that mix the rows of a
+    batch no difference.
     """
     axes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}).batch_axes
     if not axes:
         return None
 
-    def of_rows(feeds: Feeds, rows: list[int]) -> Answers:
+    def run_rows(feeds: Feeds, rows: list[int]) -> Answers:
         return run(
             {name: array.take(rows, axes[name]) if name in axes else array for name, array in feeds.items()}
         )
@@ -109,29 +112,29 @@ def other_batch(run: Run, inputs: tuple[TensorSpec, ...]) -> Probe | None:
         batch = feeds[name].shape[axis]
         if not batch:
             return answers
-        groups = _groups(batch)
+        groups = _row_groups(batch)
         try:
-            parts = [of_rows(feeds, rows) for rows in groups]
+            parts = [run_rows(feeds, rows) for rows in groups]
         except (RunError, MemoryFullError):
             return answers
         others = {
-            name: _joined([part[name] for part in parts], answer, groups) for name, answer in answers.items()
+            name: _join([part[name] for part in parts], answer, groups) for name, answer in answers.items()
         }
-        return answers if _mixed(answers, others) else others
+        return answers if _mixes_rows(answers, others) else others
 
     return probe
 
 
-def _groups(batch: int) -> list[list[int]]:
-    """The rows of a batch, each alone; a table's many in few parts; one beside itself."""
+def _row_groups(batch: int) -> list[list[int]]:
+    """Divide the rows of a batch: each alone, a table's many in few parts, a single one twice."""
     if batch == 1:
         return [[0, 0]]
     bounds = np.linspace(0, batch, min(batch, _PARTS) + 1).astype(int)
     return [list(range(start, stop)) for start, stop in itertools.pairwise(bounds)]
 
 
-def _joined(parts: list[Array], answer: Array, groups: list[list[int]]) -> Array:
-    """The answers for the rows as one for the batch; `answer` itself where the output has no row per row."""
+def _join(parts: list[Array], answer: Array, groups: list[list[int]]) -> Array:
+    """Join the answers for the rows; return `answer` itself where the output has no row per row."""
     if not answer.ndim:
         return answer
     rows = [part[: len(dict.fromkeys(group))] for part, group in zip(parts, groups, strict=True)]
@@ -139,8 +142,8 @@ def _joined(parts: list[Array], answer: Array, groups: list[list[int]]) -> Array
     return np.concatenate(rows) if fits else answer
 
 
-def _mixed(answers: Answers, others: Answers) -> bool:
-    """Whether rows depend on what lies beside them: told by floats, if there are any, since labels flip."""
+def _mixes_rows(answers: Answers, others: Answers) -> bool:
+    """Return whether rows depend on the rest of the batch: by floats if there are any, since labels flip."""
     floats = {name: answer for name, answer in answers.items() if answer.dtype.kind == "f"}
     if not floats:
         return any(not np.array_equal(answer, others[name]) for name, answer in answers.items())
@@ -153,18 +156,18 @@ def _far_apart(answer: Array, other: Array) -> bool:
     return bool(np.nanmax(difference, initial=0.0) > _MIXED * scale_of(answer))
 
 
-def perturbed_weights(model: Model, precision: Precision = "float32") -> Model | None:
-    """A copy of the model with its weights moved as inputs are; None for a large model.
+def perturb_weights(model: Model, precision: Precision = "float32") -> Model | None:
+    """Copy the model with its weights moved as inputs are; None for a large model.
 
     For models without float inputs: token ids and bytes have no neighbours.
     """
     if model.weight_bytes > _MOST_WEIGHTS:
         return None
-    move = MOVES.get(precision, _moved)
+    move = MOVES.get(precision, _move_float32)
     copy = model.clone()
     for name, value in copy.graph.initializers.items():
         tensor = value.const_value
-        # Vectors are left alone: among them are the scales of Resize and other settings.
+        # Vectors stay: among them are the scales of Resize and other settings.
         if tensor is None or tensor.dtype not in _MOVABLE or len(tensor.shape) < 2:
             continue
         moved = move(tensor.numpy(), np.random.PCG64(zlib.crc32(name.encode())))
@@ -172,22 +175,22 @@ def perturbed_weights(model: Model, precision: Precision = "float32") -> Model |
     return copy
 
 
-def _moved(array: Array, stream: np.random.PCG64) -> Array:
-    """The values at their neighbours; an array also where there is one value without an axis."""
+def _move_float32(array: Array, stream: np.random.PCG64) -> Array:
+    """Move values to neighbours; returns an array also for a value without an axis."""
     random = np.random.Generator(stream)
     if array.dtype == np.float64:
         return np.asarray(array * (1.0 + 1e-7 * random.integers(-1, 2, array.shape)))
     if array.dtype != np.float32:
         return array
     steps = np.array([-1, 0, 0, 1], np.int32)[random.integers(0, 4, array.shape, dtype=np.uint8)]
-    # A zero would move to a denormal, which says nothing of rounding; the largest float has no neighbour above.
+    # A zero would move to a denormal, which is no rounding; the largest float has no neighbour above.
     steps *= (array != 0) & (np.abs(array) < np.finfo(np.float32).max)
     # As integers, neighbouring floats of one sign are neighbours (IEEE 754).
     return np.asarray((array.view(np.int32) + steps).view(np.float32))
 
 
-def _moved_by(share: float) -> Move:
-    """Half a step of float16 or bfloat16 and more, up or down, for every third number each."""
+def _move_by(share: float) -> Move:
+    """Make a Move by `share`: up, down or not at all, each for a third of the numbers."""
 
     def move(array: Array, stream: np.random.PCG64) -> Array:
         if array.dtype.kind != "f":
@@ -199,12 +202,39 @@ def _moved_by(share: float) -> Move:
 
 
 _MOVABLE = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-# What inputs are moved by for a reference that rounds to these. Integers of 8 bits need no other move than float32: it
-# turns what lies between two codes. An eighth of a step was tried, and found two to a hundred times the noise between
-# kernels. Of 16 bits ONNX Runtime has no kernels to differ from each other: a step of such a code turns as many as
-# LiteRT's kernels do (gender, R-Net, YuNet, PP-OCR det and MobileNetV2 with some layers in 16 bits).
+# Moves for a reference that rounds to these. Integers of 8 bits move as float32: that changes the code of numbers
+# between two codes, while an eighth of a step gave two to a hundred times the noise between kernels. For 16 bits ONNX
+# Runtime has only one kernel: a step of such a code changes as many codes as LiteRT's kernels do (gender, R-Net, YuNet,
+# PP-OCR det and MobileNetV2 with some layers in 16 bits).
 MOVES: dict[Precision, Move] = {
-    "float16": _moved_by(2.0**-11),
-    "bfloat16": _moved_by(2.0**-8),
-    "int16x8": _moved_by(2.0**-16),
+    "float16": _move_by(2.0**-11),
+    "bfloat16": _move_by(2.0**-8),
+    "int16x8": _move_by(2.0**-16),
 }
+
+
+class UsualNoise:
+    """The largest noise of each output over the ordinary sets, as a share of its group's scale.
+
+    An adversarial companion's answer gets at least this noise. A probe moves each input to its neighbours, and a zero
+    has none: on zeros a network seems to have no noise, and yet its biases are rounded in every layer.
+    """
+
+    def __init__(self) -> None:
+        self._share: dict[str, float] = {}
+
+    def add(self, name: str, answer: Array, noise: Noise) -> None:
+        """Count the answer to an ordinary set, up to the largest noise that is conclusive."""
+        if answer.dtype.kind != "f" or noise.reshaped:
+            return
+        scales = group_scales(answer)
+        share = float(np.max(noise.groups[scales > 0] / scales[scales > 0], initial=0.0))
+        self._share[name] = max(self._share.get(name, 0.0), min(share, CONCLUSIVE_NOISE))
+
+    def at_least(self, name: str, answer: Array, noise: Noise) -> Noise:
+        """Return the noise of the answer to a companion: the measured or the usual one, whichever is larger."""
+        if answer.dtype.kind != "f" or noise.reshaped:
+            return noise
+        usual = _MARGIN * self._share.get(name, 0.0) * group_scales(answer)
+        # A mean over differences that zeros cannot show proves nothing.
+        return replace(noise, groups=np.maximum(noise.groups, usual), rms=None)

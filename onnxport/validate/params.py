@@ -107,14 +107,14 @@ class ValidateParams(Params):
 
     @field_validator("inputs", "report_tensors")
     @classmethod
-    def _names_a_file(cls, path: Path | None) -> Path | None:
+    def _check_path(cls, path: Path | None) -> Path | None:
         if path is not None and "\0" in str(path):
             raise ValueError("give a path without a NUL character")
         return path
 
     @field_validator("report_tensors")
     @classmethod
-    def _is_npz(cls, path: Path | None) -> Path | None:
+    def _check_suffix(cls, path: Path | None) -> Path | None:
         if path is not None and path.suffix.lower() != ".npz":
             raise ValueError("give a file that ends in .npz")
         return path

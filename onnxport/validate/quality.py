@@ -1,36 +1,51 @@
-"""The second question: what did the lower precision cost against the original?
+"""Quality: what did the lower precision cost against the original?
 
-A floor holds by default: finite where the original is, not constant where it varies, SQNR of 5 dB or more, and on the
-user's own inputs decisions that are still the original's (agreement.py). The user's budgets come on top (budgets.py).
-What keeps them is measured, not proven.
+A floor holds by default. The candidate is finite where the original is, is not constant where that varies, and has an
+SQNR of 5 dB or more. On the user's own inputs its decisions are still the original's. The user's budgets come on top
+(budgets.py). What passes is measured, not proven.
+
+Decisions are first classes and detections. Class scores are rows of probabilities (none negative, sums of 1), or an
+output of two axes with a name of scores; their decision is the first class. A detection is an element above one half in
+an output of a Sigmoid; it is lost where the candidate stays below a quarter. Boxes have no form that all detectors
+share; only the floor of every output applies to them. A candidate fails when fewer than nine in ten decisions are left
+and chance does not explain it: with so many decisions, a candidate that loses one in ten would lose as many in fewer
+than one of a hundred trials (binomial distribution).
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
-from onnxport.core.arrays import Array, Feeds
+from onnxport.core.arrays import Array
 from onnxport.validate.accumulator import Tally
-from onnxport.validate.agreement import USEFUL, DecisionAgreement
 from onnxport.validate.comparison import WORST_ELEMENTS, Comparison, compare
-from onnxport.validate.error_sums import furthest
-from onnxport.validate.fidelity import worst_of
+from onnxport.validate.error_sums import looks_like_mask, sum_to_one, worst_elements
+from onnxport.validate.fidelity import worst_verdict
 from onnxport.validate.noise_runs import Answers
-from onnxport.validate.reference import Answered, Reference
-from onnxport.validate.report import Judgement, OutputReport, Precision, Verdict
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.report import Judgement, OutputReport, Verdict
 from onnxport.validate.tolerance import Noise, Tolerance, float_differences
 
 LEAST_SQNR = 5.0  # dB
 # An original that varies by less than this share of its scale may be a constant at a lower precision.
 _VARIES = 0.01
 
+_KEPT_DECISIONS = 0.9
+_CHANCE = 0.01
+_MANY = 1000  # decisions from which the normal distribution approximates the binomial
+_DETECTED, _STILL_DETECTED = 0.5, 0.25
+_SCORES = re.compile(r"logit|score|prob|class|pred|label|softmax", re.IGNORECASE)
+
 _NO_DIFFERENCE = "no difference"
 _LOSSLESS = f"quality: {_NO_DIFFERENCE}"
-_UNASKED = f"; no budget was given, only the floor of {LEAST_SQNR:g} dB"
+_FLOOR_ONLY = f"; no budget was given, only the floor of {LEAST_SQNR:g} dB"
 
 _NO_NOISE = Noise(np.zeros(1), None)
 
@@ -39,92 +54,83 @@ class Quality:
     """Measures the candidate's answers against the reference's, set by set.
 
     Args:
-        accept: whether the floor is waived.
-        accept_inconclusive: whether outputs of the reference that never vary are taken unproven.
-        budgeted: whether the user says how much may be lost.
+        params: whether to waive the floor, and to accept outputs of the reference that never vary, unproven.
 
     Attributes:
-        notes: what the user should know about the answer, once it is given.
+        notes: for the report; complete after `judgement`.
     """
 
-    def __init__(
-        self, reference: Reference, *, accept: bool, accept_inconclusive: bool, budgeted: bool = True
-    ) -> None:
-        self._reference, self._accept, self._inconclusive = reference, accept, accept_inconclusive
-        self._budgeted = budgeted
+    def __init__(self, reference: Reference, params: ValidateParams) -> None:
+        self._reference, self._params = reference, params
         self.notes: list[str] = []
-        self._measured = {
-            spec.name: _Measured(
+        self._losses = [
+            _Loss(
                 Tally(spec.name, spec.dtype, reference.nodes.get(spec.name)),
                 DecisionAgreement(spec.name, is_sigmoid=spec.name in reference.tolerance.saturating),
             )
             for spec in reference.outputs
-        }
+        ]
 
-    def add(self, answered: Answered, feeds: Feeds, answers: Answers, given: Answers) -> None:
-        """Counts one set: the reference's answers to `feeds`, and the candidate's."""
-        for name, measured in self._measured.items():
-            measured.add(answered.label, answers[name], given[name], own=answered.source == "samples")
+    def add(self, answered: AnsweredSet, answers: Answers, given: Answers) -> None:
+        """Count one set: the reference's answers, and the candidate's."""
+        for loss in self._losses:
+            name = loss.tally.name
+            loss.add(answered.label, answers[name], given[name], is_sample=answered.source == "samples")
 
     def judgement(self) -> Judgement:
+        """Return the judgement on all sets."""
         doubts = self._reference.doubts
-        outputs = tuple(
-            self._report(measured, doubts.get(name, "")) for name, measured in self._measured.items()
-        )
-        verdict, reason = worst_of(outputs)
+        outputs = tuple(self._report(loss, doubts.get(loss.tally.name, "")) for loss in self._losses)
+        verdict, reason = worst_verdict(outputs)
         reason = f"quality: {reason}"
         if verdict == "measured":
-            reason = summary(outputs)
-            if not self._budgeted and reason != _LOSSLESS:
-                reason += _UNASKED
+            reason = _summary(outputs)
+            if not self._params.budget and reason != _LOSSLESS:
+                reason += _FLOOR_ONLY
                 self.notes.append(_advice(outputs))
-        return Judgement(
-            question="quality",
-            verdict=verdict,
-            reason=reason,
-            against=_against(self._reference.precision),
-            outputs=outputs,
-        )
+        return self._judgement(verdict, reason, outputs)
 
     def failed(self, why: str) -> Judgement:
-        """The judgement on a candidate that gives no answers."""
-        return Judgement(
-            question="quality",
-            verdict="not equivalent",
-            reason=why,
-            against=_against(self._reference.precision),
-        )
+        """Return the judgement on a candidate that gives no answers."""
+        return self._judgement("not equivalent", why)
 
-    def _report(self, measured: _Measured, doubt: str) -> OutputReport:
-        report = measured.tally.report(self._reference.tolerance, doubt, self._inconclusive)
+    def _judgement(self, verdict: Verdict, reason: str, outputs: tuple[OutputReport, ...] = ()) -> Judgement:
+        precision = self._reference.precision
+        is_float = precision in ("float32", "float64")
+        against = "the float original" if is_float else f"the reference in {precision}"
+        return Judgement(question="quality", verdict=verdict, reason=reason, against=against, outputs=outputs)
+
+    def _report(self, loss: _Loss, doubt: str) -> OutputReport:
+        report = loss.tally.report(self._reference.tolerance, doubt, self._params.accept_inconclusive)
         if report.verdict != "proven":
             return report
-        broken = measured.below_floor(report)
-        verdict: Verdict = "measured" if not broken else "unproven" if self._accept else "over budget"
-        return report.model_copy(update={"verdict": verdict, "rule": broken or _figures(report)})
+        fault = loss.below_floor(report)
+        verdict: Verdict = (
+            "measured" if not fault else "unproven" if self._params.accept_quality else "over budget"
+        )
+        return report.model_copy(update={"verdict": verdict, "rule": fault or _figures(report)})
 
 
 @dataclass
-class _Measured:
-    """One output: its sums, what both sides decide, and the range of both."""
+class _Loss:
+    """One output: its sums, the decisions of both sides, and the range of both."""
 
     tally: Tally
-    decided: DecisionAgreement
+    decisions: DecisionAgreement
     reference_range: tuple[float, float] = (math.inf, -math.inf)
     candidate_range: tuple[float, float] = (math.inf, -math.inf)
 
-    def add(self, label: str, reference: Array, candidate: Array, *, own: bool) -> None:
-        """Counts one set; `own` are the user's inputs, on which decisions mean something."""
-        if own:
-            self.decided.add(reference, candidate)
-        self.tally.add(
-            label, reference, candidate, _NO_NOISE, _measured(self.tally.name, reference, candidate)
-        )
-        self.reference_range = _widened(self.reference_range, reference)
-        self.candidate_range = _widened(self.candidate_range, candidate)
+    def add(self, label: str, reference: Array, candidate: Array, *, is_sample: bool) -> None:
+        """Count one set; only decisions on the user's own samples mean something."""
+        if is_sample:
+            self.decisions.add(reference, candidate)
+        found = _measure(self.tally.name, reference, candidate)
+        self.tally.add(label, reference, candidate, _NO_NOISE, found)
+        self.reference_range = _widen(self.reference_range, reference)
+        self.candidate_range = _widen(self.candidate_range, candidate)
 
     def below_floor(self, report: OutputReport) -> str:
-        """What is wrong with it, in words; empty when it keeps the floor."""
+        """Return what violates the floor, in words; empty for nothing."""
         if not self.tally.dtype.startswith("float"):
             return ""
         if report.broken:
@@ -134,23 +140,85 @@ class _Measured:
             return f"it is {self.candidate_range[0]:.6g} everywhere"
         if report.sqnr_db is not None and report.scale and report.sqnr_db < LEAST_SQNR:
             return f"SQNR {report.sqnr_db:.1f} dB, the floor is {LEAST_SQNR:g} dB"
-        return self.decided.lost
+        return self.decisions.loss
 
 
-def _measured(name: str, reference: Array, candidate: Array) -> Comparison:
-    """The differences of one set, none of which is a fault, but for answers of another shape."""
+@dataclass
+class DecisionAgreement:
+    """The decisions of one output.
+
+    Attributes:
+        name: of the output.
+        is_sigmoid: whether a Sigmoid gives it.
+        count, differing: the reference's decisions, and those that the candidate does not share.
+        kind: "first class" or "detection".
+    """
+
+    name: str
+    is_sigmoid: bool = False
+    count: int = 0
+    differing: int = 0
+    kind: str = ""
+
+    def add(self, reference: Array, candidate: Array) -> None:
+        """Count one set."""
+        if reference.shape != candidate.shape or reference.dtype.kind != "f" or not reference.size:
+            return
+        if self._holds_scores(reference):
+            self.kind = "first class"
+            differing = reference.argmax(axis=-1) != candidate.argmax(axis=-1)
+            self.count += differing.size
+            self.differing += int(differing.sum())
+        elif self.is_sigmoid and reference.ndim > 1 and not looks_like_mask(reference):
+            self.kind = "detection"
+            detected = reference > _DETECTED
+            self.count += int(detected.sum())
+            self.differing += int((detected & ~(candidate >= _STILL_DETECTED)).sum())
+
+    def _holds_scores(self, reference: Array) -> bool:
+        if reference.ndim < 2 or reference.shape[-1] < 2:
+            return False
+        if sum_to_one(reference.reshape(-1, reference.shape[-1])):
+            return True
+        return reference.ndim == 2 and bool(_SCORES.search(self.name))
+
+    @property
+    def loss(self) -> str:
+        """The loss in words; empty where nine in ten decisions are left, or chance may explain it."""
+        if _probability(self.differing, self.count, 1 - _KEPT_DECISIONS) >= _CHANCE:
+            return ""
+        share = 100 * self.differing / self.count
+        texts = {
+            "first class": f"another first class than the original in {share:.3g} % of {self.count} rows",
+            "detection": f"{share:.3g} % of the original's {self.count} detections are lost",
+        }
+        return f"{texts[self.kind]}, the floor is {100 * (1 - _KEPT_DECISIONS):.0f} % beyond chance"
+
+
+def _probability(hits: int, count: int, share: float) -> float:
+    """Return the probability of `hits` or more in `count` independent trials that each hit with `share`."""
+    if hits <= share * count:
+        return 1.0
+    if count > _MANY:
+        return 1 - NormalDist(share * count, math.sqrt(count * share * (1 - share))).cdf(hits - 0.5)
+    terms = (math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(hits, count + 1))
+    return float(np.sum(list(terms)))
+
+
+def _measure(name: str, reference: Array, candidate: Array) -> Comparison:
+    """Measure the differences of one set; only another shape is a fault."""
     if candidate.shape != reference.shape or reference.dtype.kind != "f":
         found = compare(name, reference, candidate, _NO_NOISE, Tolerance(1))
         shown = found.mismatches if candidate.shape != reference.shape else 0
         fault = found.fault if shown else ""
-        return Comparison(shown, 0, found.differences, found.index, found.ratio, 0.0, fault, found.furthest)
+        return Comparison(shown, 0, found.index, found.ratio, 0.0, fault, found.worst)
     differences = float_differences(reference, candidate)[1]
-    worst = furthest(differences, WORST_ELEMENTS) if differences.size else ()
+    worst = worst_elements(differences, WORST_ELEMENTS) if differences.size else ()
     ratio, index = worst[0] if worst else (0.0, ())
-    return Comparison(0, 0, differences, index, ratio, 0.0, "", worst)
+    return Comparison(0, 0, index, ratio, 0.0, "", worst)
 
 
-def _widened(known: tuple[float, float], values: Array) -> tuple[float, float]:
+def _widen(known: tuple[float, float], values: Array) -> tuple[float, float]:
     if values.dtype.kind != "f":
         return known
     finite = values[np.isfinite(values)]
@@ -159,8 +227,8 @@ def _widened(known: tuple[float, float], values: Array) -> tuple[float, float]:
     return min(known[0], float(finite.min())), max(known[1], float(finite.max()))
 
 
-def summary(outputs: Iterable[OutputReport]) -> str:
-    """The worst figures over all outputs: "quality: SQNR 27.1 dB, top-1 98 %"."""
+def _summary(outputs: Iterable[OutputReport]) -> str:
+    """Return the worst figures over all outputs: "quality: SQNR 27.1 dB, top-1 98 %"."""
     found = list(outputs)
     lowest = min((_value(output, "sqnr", math.inf) for output in found), default=math.inf)
     top = min((_value(output, "top1_agreement", 1.0) for output in found if _has_top(output)), default=None)
@@ -181,18 +249,15 @@ def _text(sqnr: float, top: float | None, changed: float) -> str:
 
 
 def _advice(outputs: Iterable[OutputReport]) -> str:
-    """What to do where nothing but the floor was asked; sharper where classes get lost."""
+    """Return the way out where only the floor applied; sharper where classes get lost."""
     tops = {o.name: _value(o, "top1_agreement", 1.0) for o in outputs if _has_top(o)}
     name = min(tops, key=lambda name: tops[name], default="")
-    if name and tops[name] < USEFUL:
+    if name and tops[name] < _KEPT_DECISIONS:
         return (
-            f"{name!r} has another first class than the original in {100 * (1 - tops[name]):.3g} % of all rows: if "
-            "these are class scores, that is not fit for use; --budget top1_agreement=0.98 would refuse it"
+            f"{name!r} has another first class than the original in {100 * (1 - tops[name]):.3g} % of all rows; "
+            "if these are class scores, the candidate is not fit for use: --budget top1_agreement=0.98 would refuse it"
         )
-    return (
-        "no budget was given, so that any loss above the floor passes: say what may be lost with --budget, "
-        "as in --budget sqnr=20"
-    )
+    return "no budget was given, so any loss above the floor passes; set a limit with --budget, as --budget sqnr=20"
 
 
 def _has_top(output: OutputReport) -> bool:
@@ -201,7 +266,3 @@ def _has_top(output: OutputReport) -> bool:
 
 def _value(output: OutputReport, metric: str, default: float) -> float:
     return next((figure.value for figure in output.figures if figure.metric == metric), default)
-
-
-def _against(precision: Precision) -> str:
-    return "the float original" if precision in ("float32", "float64") else f"the reference in {precision}"

@@ -1,8 +1,7 @@
-"""The reference's answers to all sets of inputs, and what they are worth: computed once, asked by every verdict."""
+"""The reference's answers to all sets of inputs, their noise, and what they prove; computed once for all verdicts."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from onnxport.samples.domain import Domain, declared_domains, domains, without_f
 from onnxport.samples.footprint import Footprint
 from onnxport.samples.readers import Sample
 from onnxport.samples.sizes import OpenSizes
-from onnxport.validate.adversarial_noise import UsualNoise
 from onnxport.validate.evidence import Proof
 from onnxport.validate.graph_analysis import (
     UNKNOWN_LENGTH,
@@ -42,41 +40,41 @@ from onnxport.validate.noise_runs import (
     MOVES,
     Answers,
     Probe,
-    nudged_zeros,
+    UsualNoise,
     other_batch,
-    other_kernels,
-    perturbed_inputs,
-    perturbed_weights,
+    perturb_inputs,
+    perturb_weights,
+    perturb_zeros,
 )
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.precision import precision_of
-from onnxport.validate.report import NodeRef, Precision
-from onnxport.validate.rollout import Rolling, at_step
-from onnxport.validate.signature import Oriented, check_tensors
+from onnxport.validate.report import InputSet, NodeRef, Precision
+from onnxport.validate.rollout import RolloutPlan, advance
+from onnxport.validate.sessions import Oriented
+from onnxport.validate.signature import check_tensors
 from onnxport.validate.size_search import Search, Tell, patience
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 
-# Bytes of inputs and answers that are kept; beyond, they are computed again when they are needed.
+# Bytes of inputs and answers that are kept; beyond, they are computed again when needed.
 _KEPT = 256 * 2**20
 
-# Their outputs may be of known quantization steps.
+# Precisions whose outputs may have known quantization steps.
 _STEPPED = frozenset({"int8", "int16x8"})
 
 _FEW = 5  # names in a note
 
 
 @dataclass
-class Answered:
+class AnsweredSet:
     """One set of inputs with the reference's answers.
 
     Attributes:
-        load: makes or reads the inputs again, the same ones.
+        load: makes or reads the same inputs again.
         label, source, shapes: see report.InputSet.
         noise: of each output.
-        kept: the inputs and the answers, or None where all sets together are too large to be kept.
-        adversarial: see Sample.
-        first_row: see Sample.
-        nan: whether an input holds NaN that is no missing value, so that an answer of NaN says nothing.
+        kept: the inputs and the answers; None where all sets together are too large to keep.
+        adversarial, first_row: see Sample.
+        nan: whether an input holds NaN that is no missing value, so that the answers prove nothing.
     """
 
     load: Loader
@@ -89,19 +87,23 @@ class Answered:
     nan: bool = False
     first_row: int = 0
 
+    def input_set(self, steps: int) -> InputSet:
+        """Return the set as the report shows it."""
+        return InputSet(label=self.label, shapes=self.shapes, source=self.source, steps=steps)
+
 
 class Reference:
-    """A model that is taken for right, its answers, their noise, and what they prove.
+    """A model that counts as right, its answers, their noise, and what they prove.
 
-    A yardstick for candidates of the same precision (expected_answers.py).
+    These are the ExpectedAnswers of candidates of the same precision (fidelity.py).
 
     Args:
         artifact: the model's file, or a framework's model.
-        params: which inputs, and how they are judged.
+        params: which inputs to feed, and how to judge.
         runtime: the process that runs it.
-        graph: the model in memory, where the caller has it already; of a framework's model what was exported from it,
-            which tells what its inputs may hold.
-        tell: is told how long the search for sizes has taken.
+        graph: the model in memory, if the caller has it; for a framework's model the exported graph, which shows what
+            the inputs may hold.
+        tell: see Judge.
     """
 
     against = "the reference itself"
@@ -124,20 +126,20 @@ class Reference:
         check_tensors(model, str(artifact.path))
         read = domains(self.graph) if self.graph else declared_domains(model.inputs)
         known = {**read, **runtime.domains}
-        rolling = Rolling(model, self.graph, known, params)
-        self.rolled, self.steps, self._states = rolling.rolled, rolling.steps, rolling.states
-        self._domains = rolling.domains
+        rollout = RolloutPlan(model, self.graph, known, params)
+        self.roll_out, self.steps, self._states = rollout.roll_out, rollout.steps, rollout.states
+        self._domains = rollout.domains
         self._exact = frozenset(
             name for name, domain in known.items() if domain.kind == "table" and not domain.is_smooth
         )
-        self._model = self.rolled(model)
+        self._model = self.roll_out(model)
         self._footprint = Footprint(self.graph, self.inputs, self.steps)
         self.name = runtime.name
         self.shapes = apply_shapes(self.inputs, params.shape)
         self.precision = precision_of(artifact, graph, params.reference_runtime.get("function", ""))
         self.tolerance = self._tolerance()
-        self.sets: list[Answered] = []
-        self.notes: tuple[str, ...] = rolling.notes
+        self.sets: list[AnsweredSet] = []
+        self.notes: tuple[str, ...] = rollout.notes
         constant = constant_outputs(self.graph) if self.graph else frozenset[str]()
         self._proof = Proof((spec.name for spec in self.outputs), constant)
         self._usual = UsualNoise()
@@ -146,10 +148,7 @@ class Reference:
         self._probes: list[Probe] = []
         self._closing: list[Runtime] = [self._model.runtime]
         self._folders: list[TemporaryDirectory[str]] = []
-        self._progress = threading.Condition()
-        self._failure: BaseException | None = None
         self._generated: GeneratedInputs | None = None
-        self._ready = False
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -161,8 +160,8 @@ class Reference:
 
     @property
     def unread(self) -> tuple[TensorSpec, ...]:
-        """Inputs that no output depends on, told by the graph: a candidate may do without them."""
-        if self.graph is None or not self._is_its_graph:
+        """Inputs that no output depends on, by the graph: a candidate may lack them."""
+        if self.graph is None or not self._owns_graph:
             return ()
         names = unread_inputs(self.graph)
         return tuple(spec for spec in self.inputs if spec.name in names)
@@ -174,7 +173,7 @@ class Reference:
 
     @property
     def nodes(self) -> dict[str, NodeRef]:
-        """Output name to the node that makes it, where the graph can be read."""
+        """Output name to the node that makes it, if the graph can be read."""
         return output_nodes(self.graph) if self.graph else {}
 
     @property
@@ -183,31 +182,12 @@ class Reference:
         return self._proof.doubts
 
     def _rows(self, sample: Sample) -> int:
-        """The batch of a set; 1 where the model has none that is open."""
+        """Return the batch size of a set; 1 where the model has no open batch."""
         name, axis = next(iter(self._batch_axes.items()), ("", 0))
         return int(sample.feeds[name].shape[axis]) if name else 1
 
     def prepare(self) -> None:
-        """Runs the reference on every set of inputs; `wait` in other threads learns of each."""
-        try:
-            self._run_all()
-        except BaseException as error:
-            self._failure = error
-            self.close()
-            raise
-        finally:
-            with self._progress:
-                self._ready = True
-                self._progress.notify_all()
-
-    def wait(self, sets: int | None = None) -> None:
-        """Waits for the first `sets` sets, or for all, and raises what `prepare` failed with."""
-        with self._progress:
-            self._progress.wait_for(lambda: self._ready or (sets is not None and len(self.sets) >= sets))
-        if self._failure is not None:
-            raise self._failure
-
-    def _run_all(self) -> None:
+        """Run the reference and its probes on every set of inputs."""
         self._probes = list(self._make_probes())
         if self._params.inputs is not None:
             self.notes += feed_from_folder(
@@ -224,16 +204,14 @@ class Reference:
             self.notes += tuple(generated.notes)
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
-            self.notes += (
-                f"inputs hold NaN in {', '.join(odd[:_FEW])}{more}: what a model makes of NaN proves nothing",
-            )
+            self.notes += (f"inputs hold NaN in {', '.join(odd[:_FEW])}{more}: these answers prove nothing",)
         if blind := self._proof.blind:
             names = ", ".join(map(repr, blind[:_FEW]))
-            self.notes += (f"the rows of a batch never differed at {names}: a mix-up of rows would not show",)
+            self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
 
-    def further(self) -> Generator[Answered, None, None]:
-        """More sets, for a yardstick of which those that there are prove nothing; none beside inputs of the user's."""
+    def further_sets(self) -> Generator[AnsweredSet, None, None]:
+        """Generate more sets, while those so far prove too little; none where the user gave inputs."""
         if self._generated is None:
             return
         self._reopen()
@@ -244,8 +222,8 @@ class Reference:
         finally:
             self._close_if_kept()
 
-    def ask(self, feeds: Feeds) -> Answers:
-        """What the reference answers to inputs that are in none of the sets."""
+    def run(self, feeds: Feeds) -> Answers:
+        """Run the reference on inputs that are in none of the sets."""
         self._reopen()
         try:
             return self._model.run(feeds)
@@ -256,32 +234,32 @@ class Reference:
         if not self._closing:
             self._runtime = self._runtime.again()
             self._closing.append(self._runtime)
-            self._model = self.rolled(Oriented(self._runtime))
+            self._model = self.roll_out(Oriented(self._runtime))
 
     def _close_if_kept(self) -> None:
         if all(answered.kept is not None for answered in self.sets):
             self.close()
 
-    def answers(self, answered: Answered) -> tuple[Feeds, Answers]:
-        """The inputs of a set and the reference's answers, from memory or once more."""
+    def answers(self, answered: AnsweredSet) -> tuple[Feeds, Answers]:
+        """Return the inputs of a set and the reference's answers, from memory or computed again."""
         if answered.kept is not None:
             return answered.kept
         feeds = answered.load().feeds
         return feeds, self._model.run(feeds)
 
     def at_step(self, first: Feeds, answers: Answers, step: int) -> Feeds:
-        """What a model is fed at `step`, which gave `answers` at the step before."""
-        fed = {name: at_step(array, self._domains[name], step) for name, array in first.items()}
+        """Return the feeds of a model at `step`, which gave `answers` at the step before."""
+        fed = {name: advance(array, self._domains[name], step) for name, array in first.items()}
         return {**fed, **{name: answers[output] for name, output in self._states.items()}} if step else first
 
-    def measured(
-        self, answered: Answered, feeds: Feeds, answers: Answers
+    def expect(
+        self, answered: AnsweredSet, feeds: Feeds, answers: Answers
     ) -> tuple[Answers, dict[str, Noise]]:
-        """As a yardstick (expected_answers.py): its own answers and their noise."""
+        """See ExpectedAnswers."""
         return answers, answered.noise
 
     def close(self) -> None:
-        """Frees the runtimes; answers that were kept stay."""
+        """Free the runtimes; kept answers stay."""
         while self._closing:
             self._closing.pop().close()
         while self._folders:
@@ -304,27 +282,28 @@ class Reference:
             yield beside
         movable = {"float32", "float64"} | ({"float16"} if self.precision in MOVES else set())
         if any(spec.dtype in movable and spec.name not in self._exact for spec in self.inputs):
-            yield from (perturbed_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
-        elif self._is_its_graph and (shaken := self._shaken()) is not None:
-            yield from self._other_kernels(lambda: self._apart(shaken))
+            yield from (perturb_inputs(run, seed, self._rounds_to, self._exact) for seed in (1, 2))
+        elif (
+            self.graph is not None
+            and self._owns_graph
+            and (moved := perturb_weights(self.graph, self.precision)) is not None
+        ):
+            yield from self._other_kernels(lambda: self._open_beside(moved))
         yield from self._other_kernels(self._runtime.other_kernels)
 
     @property
     def _rounds_to(self) -> Precision:
-        """The precision whose roundings the inputs are moved by: of 16 bits where some activations have these."""
+        """The precision by whose roundings the probes move the inputs: 16 bits if some activations have these."""
         return "int16x8" if self.graph and has_16_bit_activations(self.graph) else self.precision
 
     @property
-    def _is_its_graph(self) -> bool:
-        """Whether the graph is the reference's own; what was exported from a framework's model is the accused, whose
-        answers are no noise of the reference."""
+    def _owns_graph(self) -> bool:
+        """Whether the graph is the reference's own; a framework's exported graph is the candidate, whose answers are no
+        noise of the reference."""
         return self.artifact.format == "onnx"
 
-    def _shaken(self) -> Model | None:
-        return perturbed_weights(self.graph, self.precision) if self.graph is not None else None
-
-    def _apart(self, model: Model) -> Runtime | None:
-        """A model in memory as a runtime in the reference's process: there its runs are bounded as all others."""
+    def _open_beside(self, model: Model) -> Runtime | None:
+        """Open a model in memory in the reference's process, where the limits on its runs hold."""
         folder = TemporaryDirectory(prefix="onnxport-")
         self._folders.append(folder)
         saved = model.save(Path(folder.name, "model.onnx"))
@@ -333,15 +312,16 @@ class Reference:
     def _other_kernels(self, load: Callable[[], Runtime | None]) -> Iterator[Probe]:
         try:
             runtime = load()
-        except InputError:  # an operator that ONNX Runtime has in its optimized form alone
+        except InputError:  # ONNX Runtime has some operators in their optimized form only
             return
         if runtime is None:
             return
         self._closing.append(runtime)
-        yield other_kernels(self.rolled(Oriented(runtime)).run)
+        run = self.roll_out(Oriented(runtime)).run
+        yield lambda feeds, answers: run(feeds)
 
     def _answer(self, load: Loader, seconds: float | None) -> None:
-        """Runs the reference and its probes on one set; `seconds` is how long the first run may take."""
+        """Run the reference and its probes on one set; the first run may take `seconds`."""
         sample = load()
         if sample.source != "generated":
             self._check_memory(sample)
@@ -349,9 +329,9 @@ class Reference:
         with nullcontext() if seconds is None else self._runtime.within(seconds):
             answers = self._model.run(sample.feeds)
         if sample.adversarial and not all(map(_is_finite, answers.values())):
-            return  # where the reference itself overflows or divides by 0, right artefacts differ in how
-        # The last two, other inputs or weights and other kernels, have to do for companions, which are full of zeros.
-        companion = [*self._probes[-2:], nudged_zeros(self._model.run, self._exact)]
+            return  # where the reference itself overflows or divides by 0, right artefacts differ
+        # Companions, which are full of zeros, get the last two: other inputs or weights, and other kernels.
+        companion = [*self._probes[-2:], perturb_zeros(self._model.run, self._exact)]
         chosen = companion if sample.adversarial else self._probes
         probes = [probe(sample.feeds, answers) for probe in chosen]
         noise = {
@@ -362,27 +342,15 @@ class Reference:
         elif not nan:
             self._proof.add(answers, noise, self.tolerance, self._rows(sample))
             for name, answer in answers.items():
-                self._usual.learn(name, answer, noise[name])
+                self._usual.add(name, answer, noise[name])
         self._bytes += sum(array.nbytes for array in (*sample.feeds.values(), *answers.values()))
         kept = (sample.feeds, answers) if self._bytes <= _KEPT else None
         shapes = {name: array.shape for name, array in sample.feeds.items()}
-        answered = Answered(
-            load,
-            sample.label,
-            sample.source,
-            shapes,
-            noise,
-            kept,
-            sample.adversarial,
-            nan,
-            sample.first_row,
-        )
-        with self._progress:
-            self.sets.append(answered)
-            self._progress.notify_all()
+        about = sample.label, sample.source, shapes
+        self.sets.append(AnsweredSet(load, *about, noise, kept, sample.adversarial, nan, sample.first_row))
 
     def _check_memory(self, sample: Sample) -> None:
-        """Refuses inputs of the user's on which a run takes too much memory."""
+        """Refuse the user's inputs on which a run takes too much memory."""
         estimate = self._footprint.at({name: array.shape for name, array in sample.feeds.items()})
         if not self._limit.allows(estimate):
             least = needed(estimate)
@@ -395,7 +363,7 @@ def _is_finite(answer: Array) -> bool:
 
 
 def _holds_nan(values: Array, domain: Domain) -> bool:
-    """Whether there is NaN that stands for no missing value."""
+    """Return whether there is a NaN that is no missing value."""
     if values.dtype.kind != "f":
         return False
     odd = is_odd_nan(values, domain.columns) if domain.kind == "table" else np.isnan(values)

@@ -1,35 +1,28 @@
-"""The verdict on a pair of artefacts as data; JSON, the terminal and every other format are views of it.
+"""The verdict on a pair of artefacts as data; JSON, the terminal and every other format show it.
 
-A report holds one judgement per question that was asked, and never mixes them: *fidelity* (does the candidate compute
-what an ONNX model with the same roundings computes?) and *quality* (what did the lower precision cost against the float
-original?). Light on purpose: no array library is needed to read or write one.
+A report has one judgement per criterion and never mixes them: *fidelity* (does the candidate compute what an ONNX model
+with the same roundings computes?) and *quality* (what did the lower precision cost against the float original?). This
+module imports no array library.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-# The last three end with exit 0, `unproven` only because the user asked for no proof. `proven` is said of what a
-# candidate computes, `measured` of what a lower precision costs: that is a figure within its limits, and no proof.
+# The last three exit with 0, `unproven` only because the user asked for no proof. `proven` is about what a candidate
+# computes; `measured` is about the cost of a lower precision, a figure within its limits and no proof.
 Verdict = Literal["not equivalent", "over budget", "inconclusive", "unproven", "proven", "measured"]
-# The verdict on the whole is the first of these that a part has: `measured` where nothing was proven.
-WORST_FIRST: tuple[Verdict, ...] = (
-    "not equivalent",
-    "over budget",
-    "inconclusive",
-    "unproven",
-    "proven",
-    "measured",
-)
-# What is right as far as it was asked, and what may leave besides.
+# The overall verdict is the first of these that a part has: `measured` where nothing was proven.
+WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
+# Verdicts on a right candidate, and all with which it passes.
 RIGHT: frozenset[Verdict] = frozenset(("proven", "measured"))
 LEAVES: frozenset[Verdict] = RIGHT | {"unproven"}
 Question = Literal["fidelity", "quality"]
-# What an artefact computes in; "mixed" where no one name fits. docs/fidelity.md has what each is judged against.
+# The precision of an artefact; "mixed" where no single name fits. docs/fidelity.md has the reference for each.
 Precision = Literal[
     "float32",
     "float64",
@@ -48,7 +41,7 @@ Precision = Literal[
     "unknown",
 ]
 
-# What a judgement on single nodes is against, see rounding_errors.py.
+# `against` of a judgement on single nodes, see rounding_errors.py.
 AUDITED = "the reference's nodes, each on the candidate's own values"
 
 
@@ -58,7 +51,7 @@ class _Record(BaseModel):
 
 
 class Worst(_Record):
-    """The element that is furthest off, where it is and what both sides say there.
+    """The element that is furthest off, its place and both sides' values.
 
     Attributes:
         scale: the largest finite magnitude that the reference gave for this output in that set; 0 where unknown.
@@ -72,20 +65,20 @@ class Worst(_Record):
 
     @property
     def difference(self) -> float:
-        """How far the two are apart; infinite where one alone is NaN or infinite."""
+        """The absolute difference; infinite where one alone is NaN or infinite."""
         difference = abs(self.candidate - self.reference)
         return math.inf if math.isnan(difference) else difference
 
 
 class Figure(_Record):
-    """A metric's value over all ordinary sets of inputs, and the user's budget for it if there is one.
+    """A metric's value over all ordinary sets of inputs, and the user's budget for it, if any.
 
     Attributes:
-        metric: its name, as `--budget` knows it: "sqnr", "top1_agreement", "char_error_rate".
-        value: Infinity where a ratio has no error below it.
+        metric: its name in `--budget`: "sqnr", "top1_agreement", "char_error_rate".
+        value: Infinity for a ratio without error.
         unit: "dB", "ULP", ""; shares are 0 to 1 and have no unit.
-        better: which way is good, and so whether `budget` is the least or the most that passes.
-        budget, met: the user's limit and whether the value keeps it; None without a budget.
+        better: the good direction, and so whether `budget` is the least or the most that passes.
+        budget, met: the user's limit, and whether the value meets it; None without a budget.
     """
 
     metric: str
@@ -97,14 +90,14 @@ class Figure(_Record):
 
 
 class Histogram(_Record):
-    """How many elements are how far off, in decades.
+    """Numbers of elements by their difference, in decades.
 
     Attributes:
         edges: log10 of |difference| / scale; bin i lies between edges[i] and edges[i + 1], and the first and last
-            bins hold what lies beyond them.
+            bins count what lies beyond them.
         counts: elements per bin, one fewer than the edges.
         equal: elements without any difference.
-        allowed: log10 of tolerance / scale at the worst element, the scale of its own set; None where nothing
+        allowed: log10 of tolerance / scale at the worst element, with the scale of its own set; None where nothing
             is allowed.
     """
 
@@ -123,29 +116,29 @@ class NonFinite(_Record):
     candidate_infinite: int
     differing: int
 
-    def said(self, elements: int) -> str:
-        """What differs of `elements`, in words; empty when nothing does."""
+    def describe(self, elements: int) -> str:
+        """Describe what differs of `elements`; empty for nothing."""
         if not self.differing:
             return ""
-        for what, ours, theirs in (
+        for kind, ours, theirs in (
             ("NaN", self.reference_nan, self.candidate_nan),
             ("infinite", self.reference_infinite, self.candidate_infinite),
         ):
             if theirs > ours:
                 other = f", the reference in {ours:,}" if ours else " where the reference has none"
-                return f"{what} in {theirs:,} of {elements:,}{other}"
+                return f"{kind} in {theirs:,} of {elements:,}{other}"
         return f"{self.differing:,} of {elements:,} are NaN or infinite on one side only"
 
 
 class NodeRef(_Record):
-    """An ONNX node, named as Netron shows it.
+    """An ONNX node, named as in Netron.
 
     Attributes:
-        name: the node's name; empty if the model gives it none.
+        name: the node's name; empty if it has none.
         op: its operator type.
-        value: the name of its output that is meant.
-        stage: what it belongs to in the artefact's making: "source model", the stage that lowered it ("tflite"), or
-            "candidate model" where `debug` found it in another ONNX file.
+        value: the name of one of its outputs.
+        stage: "source model", the stage that lowered it ("tflite"), or "candidate model" where `debug` found it in
+            another ONNX file.
     """
 
     name: str
@@ -155,25 +148,26 @@ class NodeRef(_Record):
 
 
 class OutputReport(_Record):
-    """The figures of one output: differences, scale, noise, SQNR, metrics and histogram are over the ordinary input
-    sets, the rest is over all, the adversarial companions among them.
+    """The figures of one output.
+
+    Differences, scale, noise, SQNR, metrics and histogram are over the ordinary input sets; the others include the
+    adversarial companions.
 
     Attributes:
+        rule: the rule that decided, in words.
         max_abs, mean_abs: the largest and the mean absolute difference; infinite where one side alone is not finite.
         scale: the largest finite magnitude that the reference gave.
-        noise: what ONNX Runtime differs from itself on the same inputs (see docs/tolerances.md).
-        noise_there: the same in the set and the group of elements that the worst element belongs to.
-        tolerance: the absolute difference allowed where the worst element is.
-        sqnr_db: signal to quantization noise ratio, 10 log10(sum ref^2 / sum diff^2); None if without error, -Infinity
+        noise: the difference of ONNX Runtime from itself on the same inputs (docs/tolerances.md).
+        noise_there: the noise in the worst element's set and group of elements.
+        tolerance: the absolute difference allowed at the worst element. It and both noises are 0 for quality.
+        sqnr_db: signal to quantization noise ratio, 10 log10(sum ref^2 / sum diff^2); None without error, -Infinity
             where one side alone is not finite.
         mismatches: elements beyond their tolerance, and non-finite or integer elements that differ.
-        elements: all that were compared.
-        noise, noise_there, tolerance: 0 where quality is asked, which knows no tolerance.
-        rule: which rule decided, in words.
-        node: the reference's node that makes it, where its graph can be read.
-        figures: further metrics that have a meaning for this output.
-        nonfinite: None when every element is finite on both sides, or for exact dtypes.
+        elements: number of elements compared.
         worst: see Worst; `worst_elements` are the worst few of all sets, the worst first.
+        node: the reference's node that makes it, if the graph can be read.
+        figures: further metrics that this output has.
+        nonfinite: None when every element is finite on both sides, or for exact dtypes.
     """
 
     name: str
@@ -199,34 +193,36 @@ class OutputReport(_Record):
 
     @property
     def broken(self) -> str:
-        """What is NaN or infinite on one side alone, in words; empty for nothing."""
-        return self.nonfinite.said(self.elements) if self.nonfinite is not None else ""
+        """Elements that are NaN or infinite on one side alone, in words; empty for none."""
+        return self.nonfinite.describe(self.elements) if self.nonfinite is not None else ""
 
     @property
     def difference(self) -> float | None:
-        """The difference that tells most: the worst element's where that is a fault or only a companion has one,
-        else the largest. None where the two cannot be subtracted."""
-        if self._told_by_worst:
+        """The most relevant difference: the worst element's where it is a fault or only a companion differs, else the
+        largest. None where the two sides cannot be subtracted."""
+        if self._uses_worst:
             return self.worst.difference if self.worst is not None else None
         return self.max_abs
 
     @property
     def share(self) -> float | None:
-        """`difference` as a share of the scale that belongs to it; the difference itself where that is 0."""
+        """`difference` as a share of its scale; the difference itself where the scale is 0."""
         difference = self.difference
         if difference is None:
             return None
-        scale = self.worst.scale if self._told_by_worst and self.worst is not None else self.scale
+        scale = self.worst.scale if self._uses_worst and self.worst is not None else self.scale
         return difference / (scale or 1.0)
 
     @property
-    def _told_by_worst(self) -> bool:
+    def _uses_worst(self) -> bool:
         return self.verdict == "not equivalent" or (not self.max_abs and self.worst is not None)
 
 
 def telling(outputs: Sequence[OutputReport]) -> OutputReport | None:
-    """The output that a verdict on all of them is about: of those with the worst verdict, the one with the most
-    mismatches, or with the largest difference for its scale where all is well. None without outputs."""
+    """Return the output behind the verdict on all; None without outputs.
+
+    It has the worst verdict and the most mismatches, or the largest difference for its scale where all are right.
+    """
     verdict = min((output.verdict for output in outputs), key=WORST_FIRST.index, default="proven")
     found = [output for output in outputs if output.verdict == verdict]
     if verdict in RIGHT:
@@ -235,11 +231,10 @@ def telling(outputs: Sequence[OutputReport]) -> OutputReport | None:
 
 
 def overall(judgements: Sequence[Judgement]) -> tuple[Verdict, str]:
-    """The worst verdict, and what tells it: of several alike, each says its own."""
+    """Return the worst verdict and the reasons of all judgements that have it."""
     verdict = min((judgement.verdict for judgement in judgements), key=WORST_FIRST.index)
     alike = RIGHT if verdict in RIGHT else frozenset((verdict,))
-    telling = [judgement.reason for judgement in judgements if judgement.verdict in alike]
-    return verdict, "; ".join(telling)
+    return verdict, "; ".join(judgement.reason for judgement in judgements if judgement.verdict in alike)
 
 
 class InputSet(_Record):
@@ -256,7 +251,7 @@ class InputSet(_Record):
 
 
 class Side(_Record):
-    """One of the two artefacts and the runtime that answered for it."""
+    """One of the two artefacts and its runtime."""
 
     path: str
     format: str
@@ -267,11 +262,12 @@ class Side(_Record):
 
 
 class Judgement(_Record):
-    """The answer to one question.
+    """The result of one criterion.
 
     Attributes:
-        against: what the candidate was compared with, in words: "the reference itself", "the reference with weights
-            and activations rounded to float16".
+        question: the criterion.
+        against: the reference of the comparison: "the reference itself", "the reference with weights and activations
+            rounded to float16".
         metrics: the user's own metrics, over all outputs together.
     """
 
@@ -284,14 +280,14 @@ class Judgement(_Record):
 
 
 class LayerFigure(_Record):
-    """One intermediate value that both sides can show.
+    """One intermediate value that both sides show.
 
     Attributes:
         sqnr_db: Infinity without error; None where the reference's signal is 0 or not finite.
-        local_share: the largest difference between the candidate and the reference's node run on the candidate's own
-            inputs to it, over what is allowed; above 1 the node itself is at fault. None where it was not asked.
+        local_share: the largest difference from the reference's node on the candidate's own inputs to it, over what is
+            allowed; above 1 the node itself is at fault. None where it was not measured.
         local_sqnr_db: the SQNR of this node alone, against the unrounded reference's node on the candidate's own inputs
-            to it; as `sqnr_db`, and None where it was not asked.
+            to it; as `sqnr_db`, and None where it was not measured.
     """
 
     node: NodeRef
@@ -307,13 +303,13 @@ class Diagnosis(_Record):
 
     Attributes:
         summary: the finding in one sentence.
-        node: the first node that differs; None if none was found.
-        candidates: all nodes between the last values that agree and the first that differs, when these are several.
+        node: the first node that differs; None for none.
+        candidates: all nodes between the last values that agree and the first that differs, if there are several.
         worst: the worst element of its value.
         input_set: the inputs that show it.
-        tapping: what showing intermediate values changed, in words; empty when nothing.
+        tapping: the change that showing intermediate values made, in words; empty for none.
         repro: the folder with the minimal model, its inputs and the command; None if none was written.
-        runs: runs of the candidate that it took.
+        runs: the number of runs of the candidate.
         layers: the figures per value, in the graph's order.
     """
 
@@ -333,8 +329,8 @@ class SaturatingNode(_Record):
     """A product that saturates on x86 CPUs without VNNI.
 
     Attributes:
-        share: of its results, how many are off.
-        sqnr_db: of its result, by what saturation alone changes.
+        share: of its results that are wrong.
+        sqnr_db: of its result, by saturation alone.
     """
 
     node: str
@@ -344,11 +340,11 @@ class SaturatingNode(_Record):
 
 
 class Saturation(_Record):
-    """What ONNX Runtime loses of a quantized ONNX file on x86 CPUs without VNNI, worked out (saturation.py).
+    """The computed loss of a quantized ONNX file in ONNX Runtime on x86 CPUs without VNNI (saturation.py).
 
     Attributes:
-        exact_db, saturated_db: SQNR against the reference of the worst output, as ONNX defines the file, and there.
-        nodes: the products that saturate, the one that loses most first.
+        exact_db, saturated_db: SQNR of the worst output against the reference, as ONNX defines the file, and there.
+        nodes: the products that saturate, the largest loss first.
     """
 
     exact_db: float
@@ -361,10 +357,10 @@ class Saturation(_Record):
             for each in self.nodes[:3]
         )
         return (
-            f"on x86 CPUs without VNNI this file has SQNR {self.saturated_db:.1f} dB where it has {self.exact_db:.1f} "
-            f"dB elsewhere: ONNX Runtime's kernels there saturate sums of two products, most at {most}. ARM, LiteRT "
-            "and Core ML do not. onnxport quantize --int8 writes weights that cannot (--for-cpu any, its default); so "
-            "does --reduce-range"
+            f"on x86 CPUs without VNNI this file has an SQNR of {self.saturated_db:.1f} dB, elsewhere "
+            f"{self.exact_db:.1f} dB: ONNX Runtime's kernels there saturate sums of two products, most at {most}. "
+            "ARM, LiteRT and Core ML do not. onnxport quantize --int8 avoids this by default (--for-cpu any); "
+            "--reduce-range does, too"
         )
 
 
@@ -372,10 +368,10 @@ class Report(_Record):
     """The comparison of a candidate with its reference.
 
     Attributes:
-        saturation: see Saturation; None where nothing saturates, or it was not asked.
         verdict, reason: the worst of the judgements'.
-        judgements: fidelity, quality, or first the one and then the other; empty when validation was waived.
-        diagnosis: what `debug` found.
+        judgements: fidelity, quality, or both in this order; empty when validation was waived.
+        diagnosis: the finding of `debug`.
+        saturation: see Saturation; None where nothing saturates, or where it was not computed.
     """
 
     reference: Side
@@ -391,21 +387,21 @@ class Report(_Record):
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate may leave with exit 0."""
+        """Whether the command exits with 0."""
         return self.verdict in LEAVES
 
     @property
     def outputs(self) -> tuple[OutputReport, ...]:
-        """The outputs' figures in the first judgement, the one that is about the candidate's own arithmetic."""
+        """The outputs of the first judgement, which is about the candidate's own arithmetic."""
         return self.judgements[0].outputs if self.judgements else ()
 
     @property
     def telling(self) -> OutputReport | None:
-        """The output that the verdict is about, see `telling`; None without one."""
+        """The output behind the verdict, see `telling`; None without one."""
         return telling(self.asked.outputs) if self.asked is not None else None
 
     @property
     def asked(self) -> Judgement | None:
-        """The first question whose answer is the verdict; None where nothing was asked."""
+        """The first judgement with the report's verdict; None where there is none."""
         found = (judgement for judgement in self.judgements if judgement.verdict == self.verdict)
         return next(found, self.judgements[0]) if self.judgements else None

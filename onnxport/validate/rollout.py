@@ -1,4 +1,4 @@
-"""A model with a state, run for several steps, each with the state that the one before gave.
+"""Run a model with a state for several steps, each with the state of the step before.
 
 One step cannot tell a model that forgets its state from one that keeps it. A rollout is run like a model: its inputs
 are those of the first step, its outputs hold all steps along a new axis, the second (the first of a scalar), so that
@@ -21,9 +21,9 @@ from onnxport.samples.domain import Domain
 from onnxport.samples.states import States, find_states, given_states, growing
 from onnxport.validate.params import ValidateParams
 
-# Of a value that cannot be moved along an axis, what each step keeps of the one before: exact in binary.
+# Factor per step for a value that has no axis to roll along: exact in binary.
 _FADE = 0.75
-# A step of integers: prime, so that it does not fall in with the sizes of tables.
+# A step of integers: prime, so that it does not divide the sizes of tables.
 _STRIDE = 7919
 
 
@@ -42,13 +42,13 @@ class Run(Protocol):
 
 
 class Rollout:
-    """`model` over several steps. Every side is rolled out by itself and feeds back its *own* state, as deployed.
+    """A model over several steps. Each side is rolled out alone and feeds back its *own* state, as deployed.
 
     Args:
         model: one step.
         states: input name to the output that is its next value.
         steps: how many runs make one.
-        domains: what the inputs may hold; later steps keep to it.
+        domains: the values that inputs may hold, in later steps too.
     """
 
     def __init__(self, model: Run, states: States, steps: int, domains: Mapping[str, Domain]) -> None:
@@ -64,7 +64,7 @@ class Rollout:
         return self._model.outputs
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
-        """The outputs of all steps, [rows, steps, ...]; flat where their shapes change from step to step.
+        """Return the outputs of all steps, [rows, steps, ...]; flat where their shapes change from step to step.
 
         Raises:
             UsageError: a state came back in another shape than it takes.
@@ -72,12 +72,12 @@ class Rollout:
         state: dict[str, Array] = {}
         answers = []
         for step in range(self._steps):
-            fed = {name: at_step(array, self._domains[name], step) for name, array in feeds.items()}
+            fed = {name: advance(array, self._domains[name], step) for name, array in feeds.items()}
             answers.append(self._model.run({**fed, **state} if step else feeds))
             state = {name: answers[-1][output] for name, output in self._states.items()}
             if step + 1 < self._steps:
                 self._check(feeds, state)
-        return {name: _joined([answer[name] for answer in answers]) for name in answers[0]}
+        return {name: _join([answer[name] for answer in answers]) for name in answers[0]}
 
     def _check(self, feeds: Feeds, state: Feeds) -> None:
         for name, array in state.items():
@@ -89,18 +89,18 @@ class Rollout:
                 )
 
 
-def at_step(first: Array, domain: Domain, step: int) -> Array:
-    """What an input holds at `step`, made from what it holds at step 0 and inside the same domain.
+def advance(first: Array, domain: Domain, step: int) -> Array:
+    """Make an input's values at `step` from those at step 0, inside the same domain.
 
-    Floats move along their longest axis after the first, which keeps a one-hot row one-hot; ids move on through
-    their table; masks, lengths and switches stay.
+    Floats roll along their longest axis after the first, so a one-hot row stays one-hot; ids move on through their
+    table; masks, lengths and switches stay.
     """
     if not step or not first.size:
         return first
     if domain.kind == "integer" and first.dtype.kind in "iu":
         span = domain.high - domain.low + 1
         moved = (first.astype(np.int64) - domain.low + step * _STRIDE) % span + domain.low
-        # Values beyond the domain are the user's own business.
+        # Values beyond the domain are the user's, and stay.
         inside = (first >= domain.low) & (first <= domain.high)
         return np.where(inside, moved.astype(first.dtype), first)
     if domain.kind != "real":
@@ -112,14 +112,14 @@ def at_step(first: Array, domain: Domain, step: int) -> Array:
     return np.roll(first, step * max(1, first.shape[axis] // 5), axis)
 
 
-def _joined(steps: Sequence[Array]) -> Array:
+def _join(steps: Sequence[Array]) -> Array:
     if any(array.shape != steps[0].shape for array in steps):
         return np.concatenate([array.ravel() for array in steps])
     return np.stack(steps, axis=min(1, steps[0].ndim))
 
 
-class Rolling:
-    """How a reference is rolled out, and everything that is compared with it alike.
+class RolloutPlan:
+    """How to roll out a reference and everything that is compared with it.
 
     Attributes:
         states: input name to output name; empty for a model without a state.
@@ -146,8 +146,8 @@ class Rolling:
         }
         self.notes = self._notes(model, bool(params.state))
 
-    def rolled(self, model: Run) -> Run:
-        """`model` over all steps; itself where there is one."""
+    def roll_out(self, model: Run) -> Run:
+        """Return `model` over all steps; itself for a single step."""
         return model if self.steps == 1 else Rollout(model, self.states, self.steps, self.domains)
 
     def _notes(self, model: Run, given: bool) -> tuple[str, ...]:

@@ -1,206 +1,189 @@
-"""The reference with a lower precision's roundings: the same ONNX model, run by the same ONNX Runtime, in float32.
+"""A float32 reference with the candidate's roundings: the answers that fidelity expects of a lower precision.
 
-Weights are rounded where they are stored. For a precision in which the artefact computes, every input and every float
-that a node computes goes through a Cast to that precision and back, so that overflow becomes an infinity exactly as
-it does there; sums inside a node stay in float32, as the kernels that we run keep them. ONNX Runtime keeps such pairs
-of Casts at every optimization level (tests/validate/test_rounding.py).
+Decisions need noise of their own. Between large logits a Softmax answers 0 or 1. Two probes that happen to decide alike
+show no noise at all, where a third rounding decides otherwise; the logits show it. So a row whose first class leads by
+no more than twice the noise of its logits gets at least the noise of moving the logits by that much: the other classes
+together hold q of the answer, and q * e / (1 - q + q * e) when their logits gain t against the first's, with
+e = exp(t).
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Collection, Iterator
-from typing import Any
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
 
-import ml_dtypes
 import numpy as np
-import onnx_ir as ir
-from onnx_ir.passes import common
 
-from onnxport.core.arrays import Array
+from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
+from onnxport.core.resources import Closing
 from onnxport.formats.model import Model
-from onnxport.samples.value_uses import CARRIERS
+from onnxport.runtimes.ort.session import OrtRuntime
+from onnxport.validate.evidence import Proof
+from onnxport.validate.graph_analysis import constant_outputs
+from onnxport.validate.noise_runs import Answers, Run, perturb_inputs
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Precision
-
-# What is rounded to, and whether results are as well as weights.
-ROUNDINGS: dict[Precision, tuple[ir.DataType, bool]] = {
-    "float16": (ir.DataType.FLOAT16, True),
-    "bfloat16": (ir.DataType.BFLOAT16, True),
-    "float16 weights": (ir.DataType.FLOAT16, False),
-    "bfloat16 weights": (ir.DataType.BFLOAT16, False),
-}
-_NUMPY = {ir.DataType.FLOAT16: np.dtype(np.float16), ir.DataType.BFLOAT16: np.dtype(ml_dtypes.bfloat16)}
-# Constants of fewer elements are settings, which are not dithered.
-_WEIGHTS = 16
-# Since when Cast knows the type.
-_CASTABLE = {ir.DataType.FLOAT16: 6, ir.DataType.BFLOAT16: 13}
-# Operators that hand rounded values on, or choose among them.
-_KEEPS = CARRIERS - {"Cast", "Pad"} | frozenset(
-    "Identity MaxPool Max Min Relu Neg Abs Where TopK Constant".split()
-)
-# What ONNX Runtime answers with finite numbers whatever comes in: its gates clamp their arguments.
-_CLAMPING = frozenset("LSTM GRU RNN".split())
-# Operands that stay float32 in a float16 model: sizes of a Resize, bounds of a Range, and what is folded into the
-# weights before it (variances of 1e-9 and 1e6 are common there, and mean nothing in float16), as are the scales of
-# quantized biases, which are products of two small ones.
-_SCALES = {("QuantizeLinear", 1), ("DequantizeLinear", 1)}
-_FLOAT32_OPERANDS = (
-    _SCALES
-    | {("Resize", 1), ("Resize", 2), ("Upsample", 1), *(("Range", i) for i in range(3))}
-    | {("BatchNormalization", i) for i in range(1, 5)}
+from onnxport.validate.rounded_model import ROUNDINGS, round_model
+from onnxport.validate.sessions import Oriented
+from onnxport.validate.tolerance import (
+    NOISE_FACTOR,
+    Noise,
+    Tolerance,
+    group_maxima,
+    measure_noise,
+    root_mean_squares,
 )
 
+# The candidate and the probe are off by as much each.
+_APART = 2.0
+_LARGEST = 700.0  # that exp takes
+# Since this opset Softmax works along one axis; before, on all axes from that one on.
+_ONE_AXIS = 13
 
-def rounded(
-    model: Model, precision: Precision, *, dither: int | None = None, keep: Collection[str] = ()
-) -> Model | None:
-    """A copy of `model` that rounds as an artefact in `precision` does; None where ONNX cannot say so.
 
-    Args:
-        model: without model-local functions.
-        precision: a key of ROUNDINGS.
-        dither: a seed: every weight is moved by up to half a step before it is rounded, so that other roundings of the
-            same size are met on the way; None for the nearest numbers.
-        keep: values that are computed in float32, from float32 weights, and constants that are float32; what others
-            read of the former is rounded.
+class RoundedReference(Closing):
+    """A float32 reference with the roundings of `precision`, as ExpectedAnswers.
+
+    Its noise is what other roundings of that size change. There are two probes: the reference's own answers, which have
+    no such roundings; and a second rounded model whose weights and inputs move by up to half a step first, so that it
+    rounds otherwise all the way.
+
+    Raises:
+        InputError: ONNX has no such rounding of this model, or ONNX Runtime refuses it.
     """
-    dtype, results = ROUNDINGS[precision]
-    if results and model.opset < _CASTABLE[dtype]:
-        return None
-    copy = model.clone()
-    for graph in copy.ir.graphs():
-        _round_weights(graph, _NUMPY[dtype], dither, keep)
-    if results:
-        # For the element types; files need not declare those of intermediate values.
-        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
-        for graph in list(copy.ir.graphs()):
-            _round_results(graph, dtype, keep)
-    return copy
 
-
-def _round_weights(
-    graph: ir.Graph, dtype: np.dtype[np.generic], dither: int | None, keep: Collection[str]
-) -> None:
-    """Rounds float32 constants; what lies beyond the type's range becomes its largest number, as converters do it."""
-    for value in graph.initializers.values():
-        tensor = value.const_value
-        if tensor is not None and tensor.dtype == ir.DataType.FLOAT and not _kept_float32(value, keep):
-            values = _dithered(tensor.numpy(), dtype, value.name or "", dither)
-            value.const_value = ir.tensor(to_dtype(values, dtype), name=value.name)
-    for node in graph:
-        if node.op_type != "Constant" or _kept_float32(node.outputs[0], keep):
-            continue
-        found = node.attributes.get("value")
-        if found is not None and found.as_tensor().dtype == ir.DataType.FLOAT:
-            values = _dithered(found.as_tensor().numpy(), dtype, node.outputs[0].name or "", dither)
-            node.attributes["value"] = ir.AttrTensor("value", ir.tensor(to_dtype(values, dtype)))
-
-
-def _dithered(values: Array, dtype: np.dtype[np.generic], name: str, dither: int | None) -> Array:
-    if dither is None or values.size < _WEIGHTS:
-        return values
-    random = np.random.default_rng([dither, zlib.crc32(name.encode())])
-    # Spacing grows where numbers are too small to be normal ones.
-    step = np.maximum(np.abs(values), _info(dtype).smallest_normal) * _info(dtype).eps
-    return np.asarray((values + step * (random.random(values.shape) - 0.5)).astype(np.float32))
-
-
-def to_dtype(values: Array, dtype: np.dtype[np.generic]) -> Array:
-    """float32 values rounded to `dtype` and back; finite ones stay finite, and what is not 0 does not become 0."""
-    info = _info(dtype)
-    limit, least = float(info.max), float(info.smallest_normal)
-    # An epsilon that became 0 would divide by it.
-    held = np.where((values != 0) & (np.abs(values) < least), np.copysign(least, values), values)
-    held = np.where(np.isfinite(values), np.clip(held, -limit, limit), values)
-    # A large tensor may hold tiny weights: there a number near 0 is one, and stays as the type has it.
-    kept = held if values.size == 1 else np.where(np.isfinite(values), np.clip(values, -limit, limit), values)
-    return np.asarray(kept.astype(dtype).astype(np.float32))
-
-
-def _info(dtype: np.dtype[np.generic]) -> Any:
-    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-
-
-def _kept_float32(value: ir.Value, keep: Collection[str]) -> bool:
-    """Whether all that read it have it in float32."""
-    uses = value.uses()
-    return value.name in keep or (
-        bool(uses)
-        and all(
-            (node.op_type, position) in _FLOAT32_OPERANDS or _is_kept(node, keep) for node, position in uses
+    def __init__(self, reference: Reference, precision: Precision, kept: Collection[str] = ()) -> None:
+        dtype, rounds_results = ROUNDINGS[precision]
+        assert reference.graph is not None, "criteria.py calls for it with ONNX references only"
+        computed, constants = _value_names(reference.graph)
+        known, fixed = set(kept) & computed, set(kept) & constants
+        but = f", {len(known)} of its values kept in float32" if known else ""
+        rounded = "weights and activations" if rounds_results else "weights"
+        self.against = f"the reference with {rounded} rounded to {dtype.name.lower()}{but}"
+        nearest, other = (
+            round_model(reference.graph, precision, dither=seed, keep=known | fixed) for seed in (None, 1)
         )
-    )
+        if nearest is None or other is None:
+            raise InputError(f"opset {reference.graph.opset} has no Cast to {dtype.name.lower()}")
+        self.tolerance: Tolerance = replace(reference.tolerance, precision=precision)
+        self._nearest, self._other = OrtRuntime.of_model(nearest), OrtRuntime.of_model(other)
+        # The logits of several steps are not available.
+        self._decisions = find_decisions(reference.graph) if reference.steps == 1 else {}
+        taps = sorted({each.logits for each in self._decisions.values()})
+        sides = [Oriented(each) for each in (self._nearest, self._other)]
+        runs: list[Run] = (
+            [partial(side.run, taps=taps) for side in sides]
+            if taps
+            else [reference.roll_out(side).run for side in sides]
+        )
+        self._run = runs[0]
+        self._run_moved = perturb_inputs(runs[1], 1, precision)
+        self._proof = Proof((spec.name for spec in reference.outputs), constant_outputs(reference.graph))
+
+    @property
+    def doubts(self) -> dict[str, str]:
+        return self._proof.doubts
+
+    def expect(
+        self, answered: AnsweredSet, feeds: Feeds, answers: Answers
+    ) -> tuple[Answers, dict[str, Noise]]:
+        """See ExpectedAnswers."""
+        expected, moved = self._run(feeds), self._run_moved(feeds, answers)
+        # Noise of float32 counts as it does for float32.
+        weight = NOISE_FACTOR / self.tolerance.rule.factor
+        noise = {
+            name: measure_noise(expected[name], [answer, moved[name]]).combine(answered.noise[name], weight)
+            for name, answer in answers.items()
+        }
+        for name, decision in self._decisions.items():
+            own = decision.noise(expected[decision.logits], moved[decision.logits])
+            noise[name] = noise[name].combine(own, 1.0)
+        if not (answered.adversarial or answered.nan):
+            self._proof.add(expected, noise, self.tolerance)
+        return expected, noise
+
+    def close(self) -> None:
+        self._nearest.close()
+        self._other.close()
 
 
-def _is_kept(node: ir.Node, keep: Collection[str]) -> bool:
-    return bool(keep) and any(value.name in keep for value in node.outputs)
+def _value_names(model: Model) -> tuple[set[str], set[str]]:
+    """Return the names of the values that nodes compute, and of the constants."""
+    constants = {name for graph in model.ir.graphs() for name in graph.initializers}
+    computed = set[str]()
+    for node in model.graph.all_nodes():
+        (constants if node.op_type == "Constant" else computed).update(v.name or "" for v in node.outputs)
+    return computed, constants
 
 
-def _round_results(graph: ir.Graph, dtype: ir.DataType, keep: Collection[str]) -> None:
-    for value in [
-        v for v in graph.inputs if v.dtype == ir.DataType.FLOAT and v.name not in graph.initializers
-    ]:
-        _round_uses(graph, value, dtype, None, keep)
-    for node in list(graph):
-        for value in _computed_floats(node):
-            _round_uses(graph, value, dtype, node, keep)
-    for node in [each for each in graph if each.op_type in _CLAMPING]:
-        _pass_overflow_on(graph, node)
+@dataclass(frozen=True)
+class Decision:
+    """An output that a Softmax gives.
+
+    Attributes:
+        logits: the Softmax's input.
+        axis: the first axis that it sums over.
+        flattens: whether it sums over all axes from there on.
+    """
+
+    logits: str
+    axis: int
+    flattens: bool
+
+    def noise(self, logits: Array, moved: Array) -> Noise:
+        """Return the output's noise by its logits and a probe's; 0 where the first class leads far enough."""
+        rows = self._rows(logits)
+        apart = _moved_mass(rows, self._rows(moved))
+        shares = self._unflatten(np.broadcast_to(apart[:, None], rows.shape), logits.shape)
+        # What the first class loses goes to one other at most: two elements of the row.
+        rms = root_mean_squares(shares * math.sqrt(2 / rows.shape[1]))
+        return Noise(group_maxima(shares), None, rms=rms)
+
+    def _rows(self, values: Array) -> Array:
+        if self.flattens:
+            return values.reshape(math.prod(values.shape[: self.axis]), -1).astype(np.float64)
+        moved = np.moveaxis(values, self.axis, -1)
+        return moved.reshape(-1, moved.shape[-1]).astype(np.float64)
+
+    def _unflatten(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        if self.flattens:
+            return rows.reshape(shape)
+        moved = (*shape[: self.axis], *shape[self.axis + 1 :], shape[self.axis])
+        return np.moveaxis(rows.reshape(moved), -1, self.axis)
 
 
-def _pass_overflow_on(graph: ir.Graph, node: ir.Node) -> None:
-    """Makes a node's results NaN where its input overflowed: adds 0 times the sum of that."""
-    source = node.inputs[0]
-    outputs = [value for value in node.outputs if value.name]
-    if source is None or source.dtype != ir.DataType.FLOAT or not outputs:
-        return
-    zero = ir.node("Constant", [], {"value": ir.AttrTensor("value", ir.tensor(np.zeros((), np.float32)))})
-    total = ir.node("ReduceSum", [source], {"keepdims": 0})
-    nothing = ir.node("Mul", [total.outputs[0], zero.outputs[0]])
-    made = [zero, total, nothing]
-    for value in outputs:
-        uses = list(value.uses())
-        adding = ir.node("Add", [value, nothing.outputs[0]])
-        back = adding.outputs[0]
-        back.type, back.shape = value.type, value.shape
-        for user, position in uses:
-            user.replace_input_with(position, back)
-        made.append(adding)
-    for number, each in enumerate(made):
-        each.name = f"{outputs[0].name}/overflow_{number}"
-        each.outputs[0].name = each.name
-    graph.insert_after(node, made)
+def find_decisions(model: Model) -> dict[str, Decision]:
+    """Map the graph outputs that a Softmax gives to their decisions."""
+    found = {}
+    for value in model.graph.outputs:
+        node = value.producer()
+        if node is None or node.op_type != "Softmax" or node.domain or value.shape is None or not value.name:
+            continue
+        source, flattens = node.inputs[0], model.opset < _ONE_AXIS
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1 if flattens else -1
+        # Runtimes show values that nodes compute.
+        if source is not None and source.name and source.producer() is not None:
+            found[value.name] = Decision(source.name, axis % max(len(value.shape), 1), flattens)
+    return found
 
 
-def _computed_floats(node: ir.Node) -> Iterator[ir.Value]:
-    if node.op_type in _KEEPS:
-        return
-    yield from (value for value in node.outputs if value.dtype == ir.DataType.FLOAT and value.name)
-
-
-def _round_uses(
-    graph: ir.Graph, value: ir.Value, dtype: ir.DataType, node: ir.Node | None, keep: Collection[str]
-) -> None:
-    """Puts a pair of Casts between `value` and all that reads it rounded; a graph output keeps its name."""
-    exact = node is None or _is_kept(node, keep)  # an input, or what is computed in float32
-    uses = [(user, position) for user, position in value.uses() if not (exact and _is_kept(user, keep))]
-    if exact and not uses:
-        return
-    down = ir.node("Cast", [value], {"to": int(dtype)}, name=f"{value.name}/rounded")
-    up = ir.node("Cast", [down.outputs[0]], {"to": int(ir.DataType.FLOAT)}, name=f"{value.name}/widened")
-    down.outputs[0].name = f"{value.name}/rounded"
-    back = up.outputs[0]
-    back.name, back.type, back.shape = f"{value.name}/widened", value.type, value.shape
-    for user, position in uses:
-        user.replace_input_with(position, back)
-    if node is None:
-        graph.insert_before(graph[0], [down, up])
-        return
-    graph.insert_after(node, [down, up])
-    if exact:
-        return
-    for position, output in enumerate(graph.outputs):
-        if output is value:
-            name = value.name
-            value.name, back.name = f"{name}/exact", name
-            graph.outputs[position] = back
+def _moved_mass(rows: Array, moved: Array) -> Array:
+    """Return how much of each row may go from the first class to others, or back; 0 for a decided row."""
+    if rows.shape != moved.shape or rows.shape[-1] < 2:
+        return np.zeros(len(rows))
+    with np.errstate(invalid="ignore", over="ignore"):
+        finite = np.isfinite(rows + moved).all(axis=-1, keepdims=True)
+        first = np.argmax(np.where(finite, rows, 0.0), axis=-1)[:, None]
+        behind = rows - np.take_along_axis(rows, first, -1)
+        change = np.abs(behind - (moved - np.take_along_axis(moved, first, -1))).max(axis=-1)
+        np.put_along_axis(behind, first, -np.inf, -1)
+        turned = finite[:, 0] & (-behind.max(axis=-1) <= _APART * change)
+        others = np.exp(behind).sum(axis=-1)
+        gain = np.exp(np.minimum(_APART * change, _LARGEST))
+        # The others may also lose as much; the larger change counts.
+        up, down = (others * factor / (1 + others * factor) for factor in (gain, 1 / gain))
+        share = others / (1 + others)
+        return np.where(turned, np.maximum(up - share, share - down), 0.0)

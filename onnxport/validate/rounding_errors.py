@@ -1,19 +1,18 @@
-"""Does rounding explain what a lower precision loses, node by node? A fault loses more than its own node's rounding.
+"""Check whether rounding explains the loss of a lower precision at each single node; a fault loses more.
 
-Only the float model tells what the numbers should be, and the loss at the outputs cannot be told from a fault: every
-layer adds to it. At one node it can. Each node of the reference runs on the values that the candidate itself gave to
-it, so that only its own error is left:
+At the outputs a fault does not stand out, since every layer adds to the loss. At one node it does: the reference's node
+runs on the candidate's own values, so only the node's own error remains:
 
     error(v) = candidate's v - reference's node on the candidate's inputs to it
 
-and beside it what rounding of that precision costs there, measured and not derived: the same node with every weight,
-every float input and its result moved at random by up to half a step. Steps are as coarse as the plainest quantizer
-makes them: min-max ranges, one scale for a whole 8-bit weight. Right files of ours stay below 2.5 times that; most
-faults that cost 1 dB or more at the outputs lie at 5 to 350 times (docs/faults-lowered.md).
+The limit is measured: the same node with every weight, float input and its result moved at random by up to half a step
+of the precision. Steps are those of the plainest quantizer: min-max ranges, one scale for a whole 8-bit weight. Right
+files of ours stay below 2.5 times that; most faults that cost 1 dB or more at the outputs lie at 5 to 350 times
+(docs/faults-lowered.md).
 
-A converter may give a value another meaning under its old name: scaled channels, an activation folded into a range.
-So a value beyond the limit is looked at again from outside: without it, from the values before it to those behind.
-What is right behind it was no fault.
+A converter may change the meaning of a value and keep its name: scaled channels, an activation folded into a range. A
+value beyond the limit is therefore checked again without it, from the values before it to those behind. If these are
+right, it is no fault.
 """
 
 from __future__ import annotations
@@ -36,33 +35,32 @@ from onnxport.validate.debug.local_error import Replay
 from onnxport.validate.debug.search import choose, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.reference import Answered, Reference
-from onnxport.validate.report import NodeRef, Precision
+from onnxport.validate.reference import AnsweredSet, Reference
+from onnxport.validate.report import AUDITED, Judgement, NodeRef, Precision
 
-# Times the rounding of the node. Errors of few elements vary more.
+# Times the node's rounding. Errors of few elements vary more.
 _MOST, _MOST_OF_FEW, _FEW = 3.0, 6.0, 64
 _PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum LSTM GRU RNN".split())
 _PROPORTIONAL = 0.7  # correlation
 _FLOAT_NOISE = 1e-6  # of the scale
-# Bytes of values that are looked at in one set.
+# Bytes of values to check in one set.
 _ROOM = 512 * 2**20
 _SEED = 1
 
-UNAUDITED = (
-    "only the outputs were looked at: what the lower precision costs there is measured, whether rounding explains it "
-    "is not known"
+_UNCHECKED = (
+    "only the outputs were checked: the loss there is measured, but whether rounding explains it is not known"
 )
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What a precision rounds.
+    """The roundings of a precision.
 
     Attributes:
         weights: bits.
-        by_channel: whether its weights have a step for every channel at least; else one for the whole is expected.
+        by_channel: whether weights have a step for every channel; else one for the whole tensor.
         inputs: whether float inputs of a node are rounded to 8 bits.
-        results: bits of a node's result; 0 where it is not rounded.
+        results: bits of a node's result; 0 for no rounding.
     """
 
     weights: int = 8
@@ -78,7 +76,7 @@ STEPS: Mapping[Precision, Steps] = {
     "int8 weights": Steps(),
     "int4 weights": Steps(weights=4, by_channel=True),
 }
-# Whose ranges were chosen on samples: what generated inputs exceed says nothing.
+# Their ranges were chosen on samples: generated inputs beyond these prove nothing.
 _OF_SAMPLES = frozenset[Precision](("int8", "int16x8"))
 
 
@@ -87,74 +85,77 @@ class Unexplained:
     """A node whose error its rounding does not explain.
 
     Attributes:
-        times: its error, root mean square, as a multiple of what rounding costs there.
-        own, expected: SQNR in dB of the node alone, and that which rounding leaves.
+        times: its root mean square error as a multiple of the rounding's.
+        own, expected: SQNR in dB of the node alone, and of its rounding.
     """
 
     node: NodeRef
     times: float
     own: float
     expected: float
-    input_set: str
 
     def __str__(self) -> str:
         name = self.node.name or self.node.value
         return (
-            f"{self.node.op} {name!r} by itself has {self.own:.1f} dB, rounding explains {self.expected:.1f} dB: "
-            "a fault"
+            f"{self.node.op} {name!r} alone has an SQNR of {self.own:.1f} dB "
+            f"where rounding explains {self.expected:.1f} dB: a fault"
         )
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What came of looking at every node.
-
-    Attributes:
-        examined: values that both sides show; 0 where the question could not be asked.
-        worst: the node with the largest unexplained error; None for none.
-    """
-
-    examined: int
-    worst: Unexplained | None
-
-
-def audit(
+def check_nodes(
     reference: Reference, candidate: Artifact, params: ValidateParams, precision: Precision
-) -> Audit | None:
-    """Look for a node whose error rounding does not explain; None where the pair cannot be looked at so."""
+) -> tuple[Judgement | None, str]:
+    """Look for a node whose error its rounding does not explain.
+
+    Returns:
+        The judgement on such a node, None for none; and a note on how far nodes were checked.
+    """
+    audit = _audit(reference, candidate, params, precision)
+    if audit is None:
+        return None, _UNCHECKED
+    examined, worst = audit
+    if worst is None:
+        return None, f"rounding explains the loss at each of {examined} values that both models show"
+    return Judgement(question="fidelity", verdict="not equivalent", reason=str(worst), against=AUDITED), ""
+
+
+def _audit(
+    reference: Reference, candidate: Artifact, params: ValidateParams, precision: Precision
+) -> tuple[int, Unexplained | None] | None:
+    """Return how many values both sides show, and the worst unexplained error; None where nodes cannot be checked."""
     steps, graph = STEPS.get(precision), reference.graph
     sets = [each for each in reference.sets if not (each.adversarial or each.nan)]
     if precision in _OF_SAMPLES:
         sets = [each for each in sets if each.source == "samples"]
     if steps is None or graph is None or not sets or reference.steps > 1:
         return None
-    if precision in _OF_SAMPLES and _cuts_unseen(candidate):
+    if precision in _OF_SAMPLES and _may_clip_inside(candidate):
         return None
     try:
         with Sides(Network(graph), candidate, params, reference, unread=reference.unread) as sides:
             if not sides.has_taps:
                 return None
-            look = _Look(sides, steps, reference, sets[0])
-            worst = max(look.unexplained(), key=lambda each: each.times, default=None)
-            return Audit(len(look.given), worst)
-    except OnnxportError:  # intermediate values are not to be had: the verdict on the outputs stands
+            check = _NodeCheck(sides, steps, reference, sets[0])
+            worst = max(check.unexplained(), key=lambda each: each.times, default=None)
+            return len(check.given), worst
+    except OnnxportError:  # no intermediate values: the verdict on the outputs stands
         return None
 
 
-def _cuts_unseen(candidate: Artifact) -> bool:
-    """Whether operands may be cut off to their ranges inside of an operator: QLinear operators are handed integers that
-    a QuantizeLinear made of a float value, which is what the file shows."""
+def _may_clip_inside(candidate: Artifact) -> bool:
+    """Return whether operators may clip operands unseen: the file shows the float value before a QuantizeLinear, while
+    QLinear operators take its integers."""
     if candidate.format not in ("onnx", "ort"):
         return False
     data = candidate.path.read_bytes()
     return any(name in data for name in (b"QLinear", b"QGemm"))
 
 
-class _Look:
-    """The values of one set of inputs."""
+class _NodeCheck:
+    """The check of all nodes on one set of inputs."""
 
-    def __init__(self, sides: Sides, steps: Steps, reference: Reference, answered: Answered) -> None:
-        self._sides, self._steps, self._label = sides, steps, answered.label
+    def __init__(self, sides: Sides, steps: Steps, reference: Reference, answered: AnsweredSet) -> None:
+        self._sides, self._steps = sides, steps
         self._network = sides.network
         self._feeds, _ = reference.answers(answered)
         sizes = sides.sizes(self._feeds)
@@ -162,7 +163,7 @@ class _Look:
         inner = [name for name in sides.shared if name not in outputs]
         chosen = choose(inner, sizes, _ROOM - sum(sizes[name] for name in outputs))
         self._shown = sides.fetch(self._feeds, in_order(self._network, {*chosen, *outputs}))
-        # Codes under a float value's name are another thing.
+        # Not codes under a float value's name.
         self.given = [
             name
             for name in in_order(self._network, set(self._shown.candidate))
@@ -171,7 +172,7 @@ class _Look:
         self._sizes = sizes
 
     def unexplained(self) -> Iterator[Unexplained]:
-        """The values beyond what rounding explains, seen from both sides of them."""
+        """Yield the nodes whose error rounding does not explain, with and without the values themselves."""
         suspects = {each.node.value: each for each in self._beyond(self.given, self.given)}
         outputs = set(self._network.outputs)
         kept = [name for name in self.given if name not in suspects.keys() - outputs]
@@ -180,7 +181,7 @@ class _Look:
             yield suspects[within[found.node.value][0]]
 
     def _within(self, name: str, suspects: Collection[str], given: Sequence[str]) -> list[str]:
-        """The suspects that `name` is computed through, in order."""
+        """Return the suspects through which `name` is computed, in order."""
         nodes = self._network.between(name, frozenset(given))
         return [value for index in nodes for value in self._network.nodes[index].output if value in suspects]
 
@@ -190,7 +191,7 @@ class _Look:
             try:
                 found = self._error(name, replay, frozenset(given))
             except (InputError, RunError):
-                continue  # a node that does not run by itself is judged by those behind it
+                continue  # a node that does not run alone is covered by those behind it
             if found is not None:
                 yield found
 
@@ -202,48 +203,48 @@ class _Look:
         inputs = {
             each: self._shown.candidate[each] if each in given else self._feeds[each] for each in part.inputs
         }
-        exact, moved = self._replayed(part, inputs, name)
+        exact, moved = self._replay(part, inputs, name)
         if exact.shape != value.shape or not all(np.isfinite(each).all() for each in (exact, moved, value)):
             return None
-        error = _without_clipped(exact, value) if self._steps.results else _squares(value - exact)
+        error = _unclipped_squares(exact, value) if self._steps.results else _squares(value - exact)
         nodes = [self._network.nodes[index] for index in self._network.between(name, given)]
         count = sum(node.op_type != "Constant" for node in nodes)
-        rounding = float(_squares(moved - exact).mean()) + count * self._of_result(exact)
+        rounding = float(_squares(moved - exact).mean()) + count * self._result_rounding(exact)
         times = math.sqrt(float(error.mean()) / rounding) if rounding else 0.0
-        most = (_MOST if value.size >= _FEW else _MOST_OF_FEW) * self._unseen(nodes)
+        most = (_MOST if value.size >= _FEW else _MOST_OF_FEW) * self._product_factor(nodes)
         if times <= (most / 2 if _is_proportional(exact, value) else most):
             return None
         signal = float(_squares(exact).mean())
         own, expected = (_decibels(signal, each) for each in (float(error.mean()), rounding))
-        return Unexplained(self._network.ref(name), times, own, expected, self._label)
+        return Unexplained(self._network.ref(name), times, own, expected)
 
-    def _unseen(self, nodes: Sequence[onnx.NodeProto]) -> float:
-        """How much more than at one node rounding may cost in a part with several products.
+    def _product_factor(self, nodes: Sequence[onnx.NodeProto]) -> float:
+        """Return how much more rounding may cost in a part with several products than at one node.
 
-        What is rounded between them is not shown, and the next product multiplies it.
+        The roundings between them do not show, and the next product multiplies them.
         """
         products = sum(node.op_type in _PRODUCTS for node in nodes)
         if not (self._steps.inputs or self._steps.results):
             return 1.0  # weights alone are rounded, and all of them were moved
         return max(1.0, float(products)) ** 2
 
-    def _of_result(self, exact: Array) -> float:
-        """The mean square of what rounding the result costs, that of float32 at least."""
+    def _result_rounding(self, exact: Array) -> float:
+        """Return the mean square error of rounding the result, at least float32's."""
         noise = (_FLOAT_NOISE * float(np.abs(exact).max())) ** 2
         if not self._steps.results:
             return noise
         step = _step(exact, 2**self._steps.results - 1)
         return float(max(step * step / 12, noise))
 
-    def _replayed(self, part: Part, inputs: Feeds, name: str) -> tuple[Array, Array]:
-        """The value from the reference's nodes, and with their weights and inputs moved by half a step at most."""
+    def _replay(self, part: Part, inputs: Feeds, name: str) -> tuple[Array, Array]:
+        """Return the value from the reference's nodes, and with weights and inputs moved by up to half a step."""
         folder, key = self._network.folder, part.answers[name]
         with OrtRuntime(part.proto.SerializeToString(), PLAIN, folder=folder) as runtime:
             exact = runtime.run(inputs)[key]
         random = np.random.default_rng(_SEED)
-        moved = _moved_weights(part.proto, self._steps, random, self._network)
+        moved = _move_weights(part.proto, self._steps, random, self._network)
         fed = {
-            each: _moved(array, _step(array, 255), random)
+            each: _move(array, _step(array, 255), random)
             if self._steps.inputs and array.dtype == np.float32
             else array
             for each, array in inputs.items()
@@ -252,10 +253,10 @@ class _Look:
             return exact.astype(np.float64), runtime.run(fed)[key].astype(np.float64)
 
 
-def _moved_weights(
+def _move_weights(
     proto: onnx.ModelProto, steps: Steps, random: np.random.Generator, network: Network
 ) -> onnx.ModelProto:
-    """A copy of a part with its weights moved."""
+    """Copy a part with its weights moved."""
     copy = onnx.ModelProto.FromString(proto.SerializeToString())
     if network.folder is not None:
         onnx.load_external_data_for_model(copy, str(network.folder))
@@ -269,13 +270,13 @@ def _moved_weights(
     for tensor in (*copy.graph.initializer, *constants):
         if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) > 1:
             values = numpy_helper.to_array(tensor)
-            moved = _moved(values, _weight_steps(values, steps), random)
+            moved = _move(values, _weight_steps(values, steps), random)
             tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
     return copy
 
 
 def _weight_steps(values: Array, steps: Steps) -> Array:
-    """The step of each weight: of the whole tensor, or of a row or column along its first two axes."""
+    """Return the step of each weight: of the whole tensor, or of a row or column along its first two axes."""
     levels = 2 ** (steps.weights - 1) - 1
     magnitudes = np.abs(values)
     if not steps.by_channel:
@@ -287,26 +288,26 @@ def _weight_steps(values: Array, steps: Steps) -> Array:
     return np.asarray(np.minimum(rows, columns) / levels)
 
 
-def _moved(values: Array, step: Array | float, random: np.random.Generator) -> Array:
+def _move(values: Array, step: Array | float, random: np.random.Generator) -> Array:
     return np.asarray((values + step * random.uniform(-0.5, 0.5, values.shape)).astype(np.float32))
 
 
 def _step(values: Array, levels: int) -> float:
-    """The step of a min-max range that holds 0."""
+    """Return the step of a min-max range that contains 0."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return 0.0
     return (max(float(finite.max()), 0.0) - min(float(finite.min()), 0.0)) / levels
 
 
-def _without_clipped(exact: Array, given: Array) -> Array:
-    """Squared errors; none where the candidate gives an end of its range and the right value lies beyond."""
+def _unclipped_squares(exact: Array, given: Array) -> Array:
+    """Return squared errors; 0 where the candidate is at an end of its range and the right value lies beyond."""
     clipped = ((given >= given.max()) & (exact > given)) | ((given <= given.min()) & (exact < given))
     return np.where(clipped, 0.0, _squares(given - exact))
 
 
 def _is_proportional(exact: Array, given: Array) -> bool:
-    """Whether the error goes with the result, as that of a wrong scale does and that of rounding does not."""
+    """Return whether the error correlates with the result, as a wrong scale's does and rounding's does not."""
     error, signal = (values.ravel() - values.mean() for values in (given - exact, exact))
     lengths = math.sqrt(float(error @ error)) * math.sqrt(float(signal @ signal))
     return bool(lengths) and abs(float(error @ signal)) > _PROPORTIONAL * lengths

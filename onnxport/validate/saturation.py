@@ -1,39 +1,45 @@
-"""What a quantized ONNX model loses on an x86 CPU without VNNI, worked out on any machine.
+"""The loss of a quantized ONNX model on x86 CPUs without VNNI, computed on any machine.
 
-There ONNX Runtime adds products of uint8 activations and int8 weights in pairs of neighbours along the depth, each sum
-in 16 bits, saturating (runtimes/integer_products.py). Which pairs can saturate is told by the weights: 255 times their
-sum has to leave 16 bits. What such pairs lose is worked out in the graph, from the codes that the activation has, and
-taken from the product's result:
+There ONNX Runtime adds products of uint8 activations and int8 weights in pairs of neighbours along the depth, and each
+sum saturates at 16 bits (runtimes/ort/integer_products.py). A pair can saturate if 255 times the sum of its weights
+leaves 16 bits. Nodes added to the graph compute the loss of such pairs from the activation's codes and subtract it
+from the product's result:
 
     lost[n] = sum over pairs (i, i + 1) of v - clip(v, -2^15, 2^15 - 1),   v = x[i] w[i, n] + x[i + 1] w[i + 1, n]
 
 The order along the depth is that of ONNX Runtime's kernels: input channels innermost, then columns, then rows of the
-window. Depthwise convolutions and ConvInteger do not saturate, and a convolution whose result is not quantized is
-computed in float. Not worked out: stacks of matrices, transposed activations and padding by name. A model of one
-product after the other then answers as such a CPU does to float32's last bits (tests/validate/test_saturation.py);
-a deep one may round otherwise on the way, since its products are computed in float here.
+window. Depthwise convolutions and ConvInteger do not saturate; a convolution whose result is not quantized runs in
+float. Stacks of matrices, transposed activations and padding by name are left out. A chain of products then answers
+like such a CPU to float32's last bits (tests/validate/test_saturation.py); a deep model may round differently, since
+its products run in float here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import OnnxportError
+from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
+from onnxport.runtimes.ort.integer_products import holds_integer_products
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.report import SaturatingNode, Saturation
+
+if TYPE_CHECKING:
+    from onnxport.validate.reference import Reference
 
 _LOW, _HIGH = -(2**15), 2**15 - 1
 _CODE = 255
 # A pair whose sum is larger saturates when both activations have their largest code.
 MOST = _HIGH // _CODE
-# Weights of the correction of one product, in elements; of more pairs the strongest are taken.
+# Elements of one product's correction weights; beyond, only the strongest pairs count.
 _MOST_ELEMENTS = 32 * 2**20
 _UINT8, _FLOAT = ir.DataType.UINT8, ir.DataType.FLOAT
 _SUFFIX = "/lost to saturation"
@@ -44,13 +50,12 @@ class Product:
     """A product of uint8 activations and constant int8 weights whose pairs of sums may leave 16 bits.
 
     Attributes:
-        node: the operator.
         codes: the uint8 activation.
-        zero_point: its code of 0, which pads it.
-        scale: what one unit of the sum is in the result: per output channel, or one number.
+        zero_point: its code of 0, used for padding.
+        scale: of one unit of the sum in the result: per output channel, or one number.
         stored: its int8 weights as the model has them.
         weights: the same as [channels, depth], in the order in which kernels add.
-        pairs: int[pairs, 2], output channel and depth of the first of two; the strongest first.
+        pairs: int[pairs, 2], output channel and depth of the pair's first product; the strongest first.
     """
 
     node: ir.Node
@@ -67,7 +72,7 @@ class Product:
 
 
 def depth_first(weights: Array, op: str, *, transposed: bool = False) -> Array:
-    """A product's weights as [channels, depth], in the order in which ONNX Runtime's kernels add."""
+    """Return a product's weights as [channels, depth], in the order in which ONNX Runtime's kernels add."""
     if op.startswith("Conv"):
         return weights.transpose(0, *range(2, weights.ndim), 1).reshape(len(weights), -1)
     matrix = weights if transposed else np.swapaxes(weights, -1, -2)
@@ -75,7 +80,7 @@ def depth_first(weights: Array, op: str, *, transposed: bool = False) -> Array:
 
 
 def pair_sums(weights: Array) -> Array:
-    """int32[channels, pairs]: the sums of neighbours along the depth; an odd last one is alone."""
+    """Return int32[channels, pairs], the sums of neighbours along the depth; an odd last one is alone."""
     wide = weights.astype(np.int32)
     if wide.shape[1] % 2:
         wide = np.pad(wide, ((0, 0), (0, 1)))
@@ -83,12 +88,16 @@ def pair_sums(weights: Array) -> Array:
 
 
 def products(model: Model) -> list[Product]:
-    """The products that may saturate; `model` has its element types inferred."""
+    """Return the products that may saturate; the model's element types must be inferred."""
     return [each for node in model.graph if (each := _product(node)) is not None and len(each.pairs)]
 
 
 def emulated(model: Model) -> tuple[Model, list[Product]] | None:
-    """A copy of `model` that answers as on a CPU without VNNI, with the products that lose; None if none can."""
+    """Copy a model so that it answers as on a CPU without VNNI; None if no product can saturate.
+
+    Returns:
+        The copy, and its products that may saturate.
+    """
     copy = model.clone()
     common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(copy.ir)
     found = products(copy)
@@ -98,19 +107,19 @@ def emulated(model: Model) -> tuple[Model, list[Product]] | None:
 
 
 def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> list[SaturatingNode]:
-    """What every product of an `emulated` model loses on these inputs, the one that loses most first."""
+    """Measure what every product of an emulated model loses on these inputs, the largest loss first."""
     taps = [name for each in found for name in (each.name + _SUFFIX, each.name + _SUFFIX + "/right")]
     lost = {each.name: [0, 0, 0.0, 0.0] for each in found}
     with OrtRuntime.of_model(model) as runtime:
         for feeds in sets:
-            seen = runtime.run(feeds, taps=taps)
+            values = runtime.run(feeds, taps=taps)
             for name, sums in lost.items():
-                off, right = (seen[name + _SUFFIX + each].astype(np.float64) for each in ("", "/right"))
+                off, right = (values[name + _SUFFIX + each].astype(np.float64) for each in ("", "/right"))
                 sums[0] += int(np.count_nonzero(off))
                 sums[1] += off.size
                 sums[2] += float(np.square(off).sum())
                 sums[3] += float(np.square(right).sum())
-    told = [
+    nodes = [
         SaturatingNode(
             node=each.name,
             op=each.node.op_type,
@@ -121,66 +130,66 @@ def losses(model: Model, found: Sequence[Product], sets: Sequence[Feeds]) -> lis
         for count, total, noise, signal in [lost[each.name]]
         if noise and signal
     ]
-    return sorted(told, key=lambda each: each.sqnr_db)
+    return sorted(nodes, key=lambda each: each.sqnr_db)
 
 
 def _product(node: ir.Node) -> Product | None:
     if node.op_type == "MatMulInteger":
         return _integer_product(node)
-    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain or _number(node, "transA", 0):
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.domain or _int_attribute(node, "transA", 0):
         return None
     activation, weight = (_dequantized(node.inputs[place]) for place in (0, 1))
     if activation is None or weight is None:
         return None
-    codes, numbers = activation.inputs[0], _constant(weight.inputs[0])
-    if not _is_mixed(node, codes, numbers):
+    operands = _mixed_operands(node, activation.inputs[0], _constant(weight.inputs[0]))
+    if operands is None:
         return None
-    assert codes is not None
-    assert numbers is not None
-    if node.op_type == "Conv" and not (_is_general(node, numbers) and _is_quantized(node.outputs[0])):
+    codes, numbers = operands
+    if node.op_type == "Conv" and not (_is_emulated(node, numbers) and _is_quantized(node.outputs[0])):
         return None
     x_scale, w_scale = _constant(activation.inputs[1]), _constant(weight.inputs[1])
     if x_scale is None or w_scale is None:
         return None
-    weights = depth_first(numbers, node.op_type, transposed=_number(node, "transB", 0) == 1)
+    weights = depth_first(numbers, node.op_type, transposed=_int_attribute(node, "transB", 0) == 1)
     scale = np.asarray(x_scale * w_scale * _alpha(node), np.float32).reshape(-1)
     return Product(node, codes, _zero_point(activation), scale, numbers, weights, _pairs(weights, numbers))
 
 
 def _integer_product(node: ir.Node) -> Product | None:
-    codes, numbers = node.inputs[0], _constant(node.inputs[1])
-    if not _is_mixed(node, codes, numbers):
+    operands = _mixed_operands(node, node.inputs[0], _constant(node.inputs[1]))
+    if operands is None:
         return None
-    assert codes is not None
-    assert numbers is not None
+    codes, numbers = operands
     weights = depth_first(numbers, node.op_type)
     return Product(node, codes, 0, np.ones(1, np.float32), numbers, weights, _pairs(weights, numbers))
 
 
-def _is_mixed(node: ir.Node, codes: ir.Value | None, numbers: Array | None) -> bool:
-    """Whether uint8 is multiplied by one matrix, or the windows, of int8."""
+def _mixed_operands(
+    node: ir.Node, codes: ir.Value | None, numbers: Array | None
+) -> tuple[ir.Value, Array] | None:
+    """Return the operands if they are uint8, and an int8 matrix or int8 windows; else None."""
     if codes is None or codes.dtype != _UINT8 or numbers is None or numbers.dtype != np.int8:
-        return False
-    return node.op_type == "Conv" or numbers.ndim == 2
+        return None
+    return (codes, numbers) if node.op_type == "Conv" or numbers.ndim == 2 else None
 
 
 def _alpha(node: ir.Node) -> float:
     return node.attributes["alpha"].as_float() if "alpha" in node.attributes else 1.0
 
 
-def _number(node: ir.Node, name: str, default: int) -> int:
+def _int_attribute(node: ir.Node, name: str, default: int) -> int:
     return node.attributes[name].as_int() if name in node.attributes else default
 
 
-def _is_general(node: ir.Node, weights: Array) -> bool:
-    """Whether a convolution is none of those that never saturate or that are not worked out here."""
-    is_depthwise = weights.shape[1] == 1 and _number(node, "group", 1) > 1
+def _is_emulated(node: ir.Node, weights: Array) -> bool:
+    """Return whether a convolution can saturate and is emulated here."""
+    is_depthwise = weights.shape[1] == 1 and _int_attribute(node, "group", 1) > 1
     padded = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
     return padded in ("NOTSET", "VALID") and not is_depthwise
 
 
 def _is_quantized(value: ir.Value) -> bool:
-    """Whether a convolution's result goes to integers: without that it is computed in float."""
+    """Return whether a convolution's result is quantized; else it runs in float."""
     users = [user for user, _ in value.uses()]
     if len(users) == 1 and users[0].op_type in ("Relu", "Clip"):
         users = [user for user, _ in users[0].outputs[0].uses()]
@@ -203,7 +212,7 @@ def _zero_point(dequantize: ir.Node) -> int:
 
 
 def _pairs(weights: Array, stored: Array) -> Array:
-    """See Product.pairs; at most as many as the correction may have weights for."""
+    """Return Product.pairs, up to the largest size of the correction."""
     sums = np.abs(pair_sums(weights))
     channels, places = np.nonzero(sums > MOST)
     order = np.argsort(-sums[channels, places], kind="stable")
@@ -213,7 +222,7 @@ def _pairs(weights: Array, stored: Array) -> Array:
 
 
 def _subtract_lost(product: Product) -> None:
-    """Puts the correction behind a product."""
+    """Insert the correction behind a product."""
     node = product.node
     assert isinstance(node.graph, ir.Graph)
     build = _Builder(node.graph, product.name)
@@ -234,15 +243,15 @@ def _subtract_lost(product: Product) -> None:
     lost.name = product.name + _SUFFIX
     right = node.outputs[0]
     uses = list(right.uses())
-    taken: ir.Value = lost
+    correction: ir.Value = lost
     if node.op_type == "MatMulInteger":
         rounded = build.node("Round", [lost])
-        taken = build.node("Cast", [rounded], {"to": int(ir.DataType.INT32)})
+        correction = build.node("Cast", [rounded], {"to": int(ir.DataType.INT32)})
         shown = build.node("Cast", [right], {"to": int(_FLOAT)})
     else:
         shown = build.node("Identity", [right])
     shown.name = product.name + _SUFFIX + "/right"
-    left = build.node("Sub", [right, taken])
+    left = build.node("Sub", [right, correction])
     for user, place in uses:
         user.replace_input_with(place, left)
     for place, output in enumerate(node.graph.outputs):
@@ -255,7 +264,7 @@ def _subtract_lost(product: Product) -> None:
 
 
 def _row_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
-    """float[..., pairs]: what each pair of a matrix product sums to."""
+    """Add the sum of each pair of a matrix product, float[..., pairs]."""
     channels, first = product.pairs.T
     depth = product.weights.shape[1]
     second = np.minimum(first + 1, depth - 1)
@@ -277,9 +286,9 @@ def _row_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
 
 
 def _window_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value:
-    """float[batch, pairs, ...]: what each pair of a convolution sums to at every place."""
+    """Add the sum of each pair of a convolution at every place, float[batch, pairs, ...]."""
     node = product.node
-    groups, (outputs, inputs, *window) = _number(node, "group", 1), product.stored.shape
+    groups, (outputs, inputs, *window) = _int_attribute(node, "group", 1), product.stored.shape
     taps = np.zeros((len(product.pairs), inputs * groups, *window), np.float32)
     for row, (channel, first) in enumerate(product.pairs):
         base = channel // (outputs // groups) * inputs
@@ -298,7 +307,7 @@ def _window_sums(build: _Builder, product: Product, codes: ir.Value) -> ir.Value
 
 
 class _Builder:
-    """Nodes that are inserted behind another one, under names of their own."""
+    """Makes nodes with unique names, and inserts them behind another node."""
 
     def __init__(self, graph: ir.Graph, prefix: str) -> None:
         self._graph, self._prefix, self._count = graph, prefix, 0
@@ -329,13 +338,37 @@ class _Builder:
         self._graph.insert_after(node, self._made)
 
 
-_TOLD = 0.5  # dB that are worth a word
+_REPORTED = 0.5  # dB
+_SETS = 4  # of inputs
 
 
-def finding(
+def measure_saturation(reference: Reference, candidate: Artifact) -> Saturation | None:
+    """Work out what a quantized ONNX candidate with the reference's names loses on x86 CPUs without VNNI."""
+    if candidate.format != "onnx" or reference.steps > 1:
+        return None
+    from onnxport.validate.precision.onnx import read
+
+    if not holds_integer_products(candidate.path) or (model := read(candidate.path)) is None:
+        return None
+    names = {spec.name: spec.dtype for spec in reference.outputs}
+    if {spec.name for spec in model.outputs} != names.keys():
+        return None
+    ordinary = [each for each in reference.sets if not (each.adversarial or each.nan)]
+    taken = {spec.name for spec in model.inputs}
+    sets = [
+        ({name: array for name, array in feeds.items() if name in taken}, answers)
+        for feeds, answers in map(reference.answers, ordinary[:_SETS])
+    ]
+    try:
+        return _saturation(model, sets, [name for name, dtype in names.items() if dtype.startswith("float")])
+    except OnnxportError:
+        return None  # a finding beside the verdict, which stands without it
+
+
+def _saturation(
     candidate: Model, sets: Sequence[tuple[Feeds, Mapping[str, Array]]], outputs: Sequence[str]
 ) -> Saturation | None:
-    """What a candidate loses where its sums saturate; None for less than 0.5 dB.
+    """Return what a candidate loses where its sums saturate; None for less than 0.5 dB.
 
     Args:
         sets: inputs and the float reference's answers to them.
@@ -349,13 +382,13 @@ def finding(
     if not lost:
         return None
     exact, saturated = (_sqnr(each, sets, outputs) for each in (candidate, model))
-    if exact - saturated < _TOLD:
+    if exact - saturated < _REPORTED:
         return None
     return Saturation(exact_db=exact, saturated_db=saturated, nodes=tuple(lost))
 
 
 def _sqnr(model: Model, sets: Sequence[tuple[Feeds, Mapping[str, Array]]], outputs: Sequence[str]) -> float:
-    """dB of the worst of the outputs over all sets."""
+    """Return the SQNR in dB of the worst output over all sets."""
     sums = {name: np.zeros(2) for name in outputs}
     with OrtRuntime.of_model(model) as runtime:
         for feeds, wanted in sets:

@@ -1,105 +1,93 @@
-"""Whether two models take and give the same tensors; nothing is matched silently."""
+"""Match the inputs and outputs of two models, as the user maps them or by likeness; nothing is matched silently."""
 
 from __future__ import annotations
 
+import difflib
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
-import numpy as np
-
-from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import Dim, TensorSpec
-from onnxport.runtimes.base import Runtime
-from onnxport.validate.output_mapping import Names, Pairs, Signed, likely, renamed
 
-Permutations = Mapping[str, tuple[int, ...]]
+# Reference name to candidate name.
+Names = Mapping[str, str]
+Pairs = list[tuple[TensorSpec, TensorSpec]]
+
+# Exporters put this around a name, TensorFlow above all.
+_AROUND = re.compile(r"^serving_default_|:\d+$")
+_ALIKE = 0.75  # difflib's ratio from which two names count as one
+_KEEP_FLOATS = (
+    "a lower precision needs the same inputs and outputs as its reference: keep their dtypes when you convert "
+    "(onnxconverter-common: convert_float_to_float16(model, keep_io_types=True))"
+)
 
 
-class Oriented:
-    """A runtime seen in the axis order of the source, whatever layout the artefact has, and under other names if asked.
+class Signature(Protocol):
+    """A model's inputs and outputs, in the source's axis order."""
 
-    Attributes:
-        lacking: inputs of the source that the runtime does not have.
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]: ...
+
+
+def split_map(
+    given: Names, reference: Signature, candidate: Signature, names: tuple[str, str]
+) -> tuple[Names, Names]:
+    """Split the user's map, REFERENCE=CANDIDATE, into that of the inputs and that of the outputs.
 
     Args:
-        inputs, outputs: names to show, each with the runtime's own; the others stay.
-        dtypes: the runtime's own names of what the source has in another float type, with that.
-        unread: inputs of the source that the runtime need not have: what is fed to them goes nowhere.
+        names: of the two models, for errors.
+
+    Raises:
+        UsageError: a name that a side does not have, or two tensors that would get one name.
     """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        inputs: Names | None = None,
-        outputs: Names | None = None,
-        dtypes: Mapping[str, str] | None = None,
-        unread: Sequence[TensorSpec] = (),
-    ) -> None:
-        self.runtime = runtime
-        self._inputs, self._outputs, self._dtypes = inputs or {}, outputs or {}, dtypes or {}
-        own = {spec.name for spec in self._own_inputs}
-        self.lacking = tuple(spec for spec in unread if spec.name not in own)
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (*self._own_inputs, *self.lacking)
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return renamed(map(self._source_order, self.runtime.outputs), self._outputs)
-
-    def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
-        """As `Runtime.run`, but arrays in and out have the source's axes."""
-        permutations, gone = self._permutations, {spec.name for spec in self.lacking}
-        feeds = {self._inputs.get(name, name): array for name, array in feeds.items() if name not in gone}
-        physical = {
-            name: array.transpose(permutations[name]) if name in permutations else array
-            for name, array in feeds.items()
-        }
-        answers = self._run(physical, taps)
-        shown = {own: name for name, own in self._outputs.items()}
-        return {
-            shown.get(name, name): array.transpose(_inverse(permutations[name]))
-            if name in permutations
-            else array
-            for name, array in answers.items()
-        }
-
-    def _run(self, feeds: Feeds, taps: Sequence[str]) -> dict[str, Array]:
-        """Runs with the artefact's own types."""
-        if not self._dtypes:
-            return self.runtime.run(feeds, taps=taps)
-        own = {spec.name: spec.dtype for spec in self.runtime.inputs if spec.name in self._dtypes}
-        with np.errstate(over="ignore"):  # infinities are what the artefact is given, too
-            fed = {name: each.astype(own[name]) if name in own else each for name, each in feeds.items()}
-        answers = self.runtime.run(fed, taps=taps)
-        return {name: each.astype(self._dtypes.get(name, each.dtype)) for name, each in answers.items()}
-
-    @property
-    def _own_inputs(self) -> tuple[TensorSpec, ...]:
-        return renamed(map(self._source_order, self.runtime.inputs), self._inputs)
-
-    @property
-    def _permutations(self) -> Permutations:
-        permutations: Permutations = getattr(self.runtime, "permutations", {})
-        return permutations
-
-    def _source_order(self, spec: TensorSpec) -> TensorSpec:
-        spec = TensorSpec(spec.name, self._dtypes.get(spec.name, spec.dtype), spec.shape)
-        permutation = self._permutations.get(spec.name)
-        if permutation is None or len(permutation) != len(spec.shape):
-            return spec
-        shape = tuple(spec.shape[axis] for axis in _inverse(permutation))
-        return TensorSpec(spec.name, spec.dtype, shape)
+    inputs, outputs = (
+        {name: given[name] for name in given if name in {spec.name for spec in side}}
+        for side in (reference.inputs, reference.outputs)
+    )
+    for name in given:
+        if name not in inputs and name not in outputs:
+            raise _unknown("", name, names[0], (*reference.inputs, *reference.outputs))
+    _check_map("input", inputs, candidate.inputs, names[1])
+    _check_map("output", outputs, candidate.outputs, names[1])
+    return inputs, outputs
 
 
-def _inverse(permutation: Sequence[int]) -> tuple[int, ...]:
-    return tuple(permutation.index(axis) for axis in range(len(permutation)))
+def _check_map(kind: str, wanted: Names, theirs: Sequence[TensorSpec], model: str) -> None:
+    for name in wanted.values():
+        if name not in {spec.name for spec in theirs}:
+            raise _unknown(f"{kind} ", name, model, theirs)
+    if not wanted:
+        return
+    ours = {candidate: reference for reference, candidate in wanted.items()}
+    if twice := _duplicate(wanted.values()):
+        raise UsageError(f"--map gives the {kind} {twice!r} of {model} two names", fix="map it once")
+    if twice := _duplicate(ours.get(spec.name, spec.name) for spec in theirs):
+        raise UsageError(
+            f"--map gives two {kind}s of {model} the name {twice!r}",
+            fix=f"map the candidate's own {twice!r} as well",
+        )
 
 
-def check_tensors(model: Signed, name: str) -> None:
-    """Refuses a model with values that are no tensors (UsageError)."""
+def _duplicate(names: Iterable[str]) -> str:
+    """Return a name that occurs twice; empty for none."""
+    return next((name for name, count in Counter(names).items() if count > 1), "")
+
+
+def _unknown(kind: str, name: str, model: str, known: Iterable[TensorSpec]) -> UsageError:
+    has = ", ".join(repr(spec.name) for spec in known)
+    return UsageError(
+        f"--map names the {kind or 'tensor '}{name!r}, which {model} does not have", fix=f"it has {has}"
+    )
+
+
+def check_tensors(model: Signature, name: str) -> None:
+    """Refuse a model with values that are no tensors (UsageError)."""
     for spec in (*model.inputs, *model.outputs):
         if "(" in spec.dtype:
             raise UsageError(
@@ -109,18 +97,18 @@ def check_tensors(model: Signed, name: str) -> None:
             )
 
 
-def check_signatures(reference: Signed, candidate: Signed, names: tuple[str, str]) -> None:
-    """Refuses a pair whose names, counts, ranks or dtypes differ (SignatureMismatch)."""
+def check_signatures(reference: Signature, candidate: Signature, names: tuple[str, str]) -> None:
+    """Refuse a pair whose names, counts, ranks or dtypes differ (SignatureMismatch)."""
     check_tensors(candidate, names[1])
     same = all(
-        _match(ours, theirs)
+        _equal_specs(ours, theirs)
         for ours, theirs in ((reference.inputs, candidate.inputs), (reference.outputs, candidate.outputs))
     )
     if not same:
         raise _mismatch(reference, candidate, names)
 
 
-def _match(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> bool:
+def _equal_specs(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> bool:
     known = {spec.name: spec for spec in theirs}
     return len(ours) == len(theirs) and all(
         spec.name in known and _compatible(spec, known[spec.name]) for spec in ours
@@ -128,13 +116,13 @@ def _match(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> bool:
 
 
 def _compatible(ours: TensorSpec, theirs: TensorSpec) -> bool:
-    """The same dtype and rank. An empty shape is a scalar or an unknown rank; sizes are for the runs to tell."""
+    """Compare dtype and rank. An empty shape is a scalar or an unknown rank; runs show whether sizes fit."""
     ranks = len(ours.shape) == len(theirs.shape) or not ours.shape or not theirs.shape
     return ranks and ours.dtype == theirs.dtype
 
 
 class SignatureMismatch(UsageError):
-    """Two models with other tensors; `rows` has a line per tensor, what likely belongs together side by side."""
+    """Two models with different tensors; `rows` has a line per tensor, with likely pairs side by side."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", rows: Sequence[str] = ()) -> None:
         super().__init__(what, why=why, fix=fix)
@@ -144,30 +132,24 @@ class SignatureMismatch(UsageError):
         return "\n".join([f"{self.what}:", *self.rows, self.fix])
 
 
-def _mismatch(reference: Signed, candidate: Signed, names: tuple[str, str]) -> SignatureMismatch:
+def _mismatch(reference: Signature, candidate: Signature, names: tuple[str, str]) -> SignatureMismatch:
     kinds = ("input", reference.inputs, candidate.inputs), ("output", reference.outputs, candidate.outputs)
-    pairs = {kind: likely(ours, theirs) for kind, ours, theirs in kinds}
+    pairs = {kind: likely_pairs(ours, theirs) for kind, ours, theirs in kinds}
     table = [("", *names)]
     for kind, ours, theirs in kinds:
-        table += [(kind, our, their) for our, their in _beside(ours, theirs, pairs[kind])]
+        table += [(kind, our, their) for our, their in _rows(ours, theirs, pairs[kind])]
     widths = [max(len(row[column]) for row in table) for column in range(2)]
     complete = all(len(pairs[kind]) == len(ours) == len(theirs) for kind, ours, theirs in kinds)
     floats = any(_other_float(ours, theirs) for _, ours, theirs in kinds)
     return SignatureMismatch(
         "the two models do not take and give the same tensors",
         rows=[f"  {kind:<{widths[0]}}  {our:<{widths[1]}}  {their}" for kind, our, their in table],
-        fix=_KEEP_FLOATS if floats else _way_out([p for found in pairs.values() for p in found], complete),
+        fix=_KEEP_FLOATS if floats else _advice([p for found in pairs.values() for p in found], complete),
     )
 
 
-_KEEP_FLOATS = (
-    "a lower precision is judged behind the same inputs and outputs: keep their dtypes when you convert "
-    "(onnxconverter-common: convert_float_to_float16(model, keep_io_types=True))"
-)
-
-
 def _other_float(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> bool:
-    """Whether a tensor has another float type on the other side, and nothing else is different about it."""
+    """Return whether a tensor has another float type on the other side."""
     known = {spec.name: spec for spec in theirs}
     pairs = [(our, known[our.name]) for our in ours if our.name in known]
     return any(
@@ -175,12 +157,12 @@ def _other_float(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> bo
     )
 
 
-def _beside(
+def _rows(
     ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec], pairs: Pairs
 ) -> Iterator[tuple[str, str]]:
-    """Both sides in the order of the first, then what the second has more.
+    """Yield both sides in the order of the first, then the second's other tensors.
 
-    What does not fit stands beside what has its name, else beside what is in its place.
+    A tensor without a pair stands beside the one of its name, else beside the one in its place.
     """
     beside = {our.name: their for our, their in pairs}
     left = {their.name: their for their in theirs if their not in beside.values()}
@@ -195,18 +177,18 @@ def _beside(
         yield "-", str(their)
 
 
-def _way_out(pairs: Pairs, complete: bool) -> str:
+def _advice(pairs: Pairs, complete: bool) -> str:
     renames = [(our.name, their.name) for our, their in pairs if our.name != their.name]
     found = ", ".join(f"{our!r} is {their!r}" for our, their in renames)
     if complete:
         options = " ".join(f"--map {shlex.quote(f'{our}={their}')}" for our, their in renames)
         return f"likely {found}; if so, give {options}"
-    way_out = "export both with the same inputs and outputs, of equal dtypes and ranks"
-    return f"likely {found}, but the others do not fit; {way_out}" if found else way_out
+    fix = "export both with the same inputs and outputs, of equal dtypes and ranks"
+    return f"likely {found}, but the others do not fit; {fix}" if found else fix
 
 
 def unfit_sizes(shapes: Mapping[str, Sequence[Dim]], candidate: Sequence[TensorSpec]) -> str:
-    """Why the candidate cannot take every size that the reference takes; empty when it can.
+    """Return why the candidate cannot take every size that the reference takes; empty when it can.
 
     Args:
         shapes: the reference's inputs with the sizes that the user gave.
@@ -227,3 +209,46 @@ def unfit_sizes(shapes: Mapping[str, Sequence[Dim]], candidate: Sequence[TensorS
                     f"if that is meant, give --shape {spec.name}={fixed}"
                 )
     return ""
+
+
+def likely_pairs(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> Pairs:
+    """Pair `ours` with `theirs`: by equal names, by similar ones, then by position.
+
+    Only tensors of one dtype whose shapes can be the same are paired; in the order of `ours`, each at most once.
+    """
+    pairs: dict[str, TensorSpec] = {}
+    for score in _SCORES:
+        taken = {spec.name for spec in pairs.values()}
+        fitting = [
+            (-score(our.name, their.name), our, their)
+            for our in ours
+            for their in theirs
+            if our.name not in pairs and their.name not in taken and _fits(our, their)
+        ]
+        for negative, our, their in sorted(fitting, key=lambda each: each[0]):  # stable: else by position
+            taken = {spec.name for spec in pairs.values()}
+            if negative < 0 and our.name not in pairs and their.name not in taken:
+                pairs[our.name] = their
+    return [(our, pairs[our.name]) for our in ours if our.name in pairs]
+
+
+def _fits(ours: TensorSpec, theirs: TensorSpec) -> bool:
+    """Return whether both can be one tensor: the same dtype, rank and sizes; an open size fits any."""
+    if ours.dtype != theirs.dtype or len(ours.shape) != len(theirs.shape):
+        return False
+    known = (isinstance(a, int) and isinstance(b, int) for a, b in zip(ours.shape, theirs.shape, strict=True))
+    return all(a == b for a, b, both in zip(ours.shape, theirs.shape, known, strict=True) if both)
+
+
+def _similarity(ours: str, theirs: str) -> float:
+    ratio = difflib.SequenceMatcher(None, ours.lower(), theirs.lower()).ratio()
+    return ratio if ratio >= _ALIKE else 0.0
+
+
+# Likeness of two names, the strictest rule first; 0 for no pair.
+_SCORES: tuple[Callable[[str, str], float], ...] = (
+    lambda ours, theirs: float(ours == theirs),
+    lambda ours, theirs: float(_AROUND.sub("", ours).lower() == _AROUND.sub("", theirs).lower()),
+    _similarity,
+    lambda ours, theirs: 1.0,
+)

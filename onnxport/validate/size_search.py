@@ -1,4 +1,4 @@
-"""The search for sizes at which a model runs: which proposals are worth a try, and for how long."""
+"""The search for sizes at which a model runs: which proposals to try, and for how long."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from onnxport.runtimes.memory_limit import MemoryLimit, format_size, needed
 from onnxport.samples.footprint import Estimate, Footprint
 from onnxport.samples.sizes import OpenSizes, Shapes
 
-# Is told how many seconds of how many a search has taken.
+# Receives how many seconds of how many a search has taken.
 Tell = Callable[[int, int], None]
 
-SECONDS = 60.0  # for a model of up to so many bytes; a larger one gets more in proportion
+SECONDS = 60.0  # for a model of up to _BYTES; larger ones get more in proportion
 _BYTES = 50_000_000
 _SHORTEST = 0.1
-_SILENT = 2.0  # seconds of which nobody is told
-# Proposals at which shape inference finds a contradiction that are tried all the same, when no other does.
+_SILENT = 2.0  # seconds without a report of progress
+# Proposals to try although shape inference finds a contradiction there, when no other works.
 _DOUBTED = 3
 
 
 def patience(size: int) -> float:
-    """Seconds that searching may take for a model of `size` bytes."""
+    """Return the seconds that a search may take for a model of `size` bytes."""
     return SECONDS * max(1.0, size / _BYTES)
 
 
 class Search:
     """The searches for sizes of one model.
 
-    Time counts while proposals are refused, not while an accepted one is worked on.
+    Only the time of refused proposals counts, not that of accepted ones.
 
     Args:
         sizes: the model's open dimensions.
-        footprint: what a run takes.
-        limit: what it may take.
+        footprint: estimates the memory of a run.
+        limit: on that memory.
         seconds: for all searches together.
         tell: see Tell.
     """
@@ -52,13 +52,13 @@ class Search:
         self._seconds, self._tell = seconds, tell
         self._spent, self._tried = 0.0, 0
         self._accepted: list[Shapes] = []
-        # Sizes that are too large, with the bytes that they take, or None where a run was ended.
+        # Sizes that are too large, with the bytes they take, None where a run was ended.
         self._large: list[tuple[Shapes, int | None]] = []
         self._full: MemoryFullError | None = None
         self._refusal: RunError | None = None
 
-    def worthwhile(self, proposals: Iterable[Shapes]) -> Iterator[Shapes]:
-        """The proposals that are worth a try, as long as there is time.
+    def proposals(self, proposals: Iterable[Shapes]) -> Iterator[Shapes]:
+        """Yield the proposals to try, as long as there is time.
 
         Those that take a large part of the memory come after the others, and last a few at which shape inference finds
         a contradiction: it may be wrong.
@@ -80,9 +80,11 @@ class Search:
                 yield shapes
 
     def accepts(self, shapes: Shapes, run: Callable[[float | None], None]) -> bool:
-        """Whether `run` does what it does at these sizes; it is given the seconds that one run of the model may take.
+        """Call `run` and return whether the model accepts these sizes.
 
-        None stands for as many as it needs: these sizes were accepted before, or there are no others.
+        Args:
+            run: gets the seconds that one run of the model may take; None for no limit, where these sizes were accepted
+                before or there are no others.
         """
         began = time.monotonic()
         is_known = shapes in self._accepted or not self._sizes.untold
@@ -101,11 +103,11 @@ class Search:
         return False
 
     def failed(self) -> OnnxportError:
-        """The error for a model that runs at none of the proposals."""
+        """Return the error for a model that runs at none of the proposals."""
         if self._refusal is None and self._large:
             return self._full or self._too_large()
         if self._refusal is None or self._sizes.is_open:
-            return self._sizes.refused(self._refusal, self._told())
+            return self._sizes.refused(self._refusal, self._progress())
         return RunError(
             f"{self._refusal.what} (generated inputs)",
             why=self._refusal.why,
@@ -117,7 +119,7 @@ class Search:
         return bool(self._sizes.untold) and self._spent >= self._seconds
 
     def _fitting(self, shapes: Shapes) -> Estimate | None:
-        """What a run at these sizes takes; None for more than it may."""
+        """Estimate a run at these sizes; None for more memory than allowed."""
         if any(_is_within(smaller, shapes) for smaller, _ in self._large):
             self._large.append((shapes, None))
             return None
@@ -136,16 +138,16 @@ class Search:
         if self._tell is not None and self._spent >= _SILENT:
             self._tell(round(min(self._spent, self._seconds)), round(self._seconds))
 
-    def _told(self) -> str:
-        """How far the search came."""
+    def _progress(self) -> str:
+        """Describe how far the search came."""
         sizes = "1 size was" if self._tried == 1 else f"{self._tried} sizes were"
-        told = f"{sizes} tried in {self._spent:.0f} s"
+        text = f"{sizes} tried in {self._spent:.0f} s"
         if isinstance(self._refusal, SlowRunError) or self._is_over:
-            told += f", which is the time for it ({self._seconds:.0f} s)"
+            text += f", which is the time for it ({self._seconds:.0f} s)"
         if self._large:
             limit = format_size(self._limit.bytes or 0)
-            told += f"; {len(self._large)} would take more memory than the limit of {limit}"
-        return told
+            text += f"; {len(self._large)} would take more memory than the limit of {limit}"
+        return text
 
     def _too_large(self) -> MemoryFullError:
         shapes, least = min(
@@ -161,7 +163,7 @@ class Search:
 
 
 def _is_within(smaller: Shapes, larger: Shapes) -> bool:
-    """Whether no size of `larger` is below that of `smaller`."""
+    """Return whether no size of `larger` is below that of `smaller`."""
     return all(
         size <= other
         for name, shape in smaller.items()

@@ -1,4 +1,4 @@
-"""Rows of a table that a candidate answers otherwise: which, what they hold, and what both sides say."""
+"""Notes on the rows of a table that a candidate answers differently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxport.core.errors import printable
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.base import RunError
 from onnxport.validate.comparison import compare
-from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.rollout import Run
 
 _SHOWN = 5
@@ -27,7 +27,7 @@ class Row:
     Attributes:
         label, number: the set that it is from, and its number in the file or set.
         feeds: its values, of every input [1, ...].
-        differing: output to what both sides say of it.
+        differing: output to both sides' answers.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Row:
 
 
 def differing_rows(reference: Reference, candidate: Run, features: Sequence[str]) -> tuple[str, ...]:
-    """Notes on the rows that differ, a few of them in full, and on whether float32 explains them."""
+    """Return notes on the rows that differ, a few of them in full, and on whether float32 explains them."""
     try:
         rows = [row for each in reference.sets for row in _rows(reference, candidate, each)]
     except RunError:
@@ -49,12 +49,12 @@ def differing_rows(reference: Reference, candidate: Run, features: Sequence[str]
     shown = ordinary[:_SHOWN]
     first = f", the first {len(shown)}:" if len(rows) > len(shown) else ":"
     plural = "" if len(rows) == 1 else "s"
-    notes = [f"{len(rows)} row{plural} of {total} differ{'s' if len(rows) == 1 else ''}{first}"]
-    notes += [_said(row, features) for row in shown]
-    return (*notes, *_explained(reference, shown))
+    notes = [f"{len(rows)} row{plural} of {total} differ{'' if plural else 's'}{first}"]
+    notes += [_describe(row, features) for row in shown]
+    return (*notes, *_explain(reference, shown))
 
 
-def _rows(reference: Reference, candidate: Run, answered: Answered) -> Iterator[Row]:
+def _rows(reference: Reference, candidate: Run, answered: AnsweredSet) -> Iterator[Row]:
     feeds, answers = reference.answers(answered)
     given = candidate.run(feeds)
     found: dict[int, dict[str, tuple[Array, Array]]] = {}
@@ -67,29 +67,30 @@ def _rows(reference: Reference, candidate: Run, answered: Answered) -> Iterator[
         yield Row(answered.label, answered.first_row + row, values, differing)
 
 
-def _said(row: Row, features: Sequence[str]) -> str:
+def _describe(row: Row, features: Sequence[str]) -> str:
     answers = "; ".join(
-        f"{name} {_shown(ours)}, in ONNX {_shown(theirs)}" for name, (ours, theirs) in row.differing.items()
+        f"{name} {_format_answer(ours)}, in ONNX {_format_answer(theirs)}"
+        for name, (ours, theirs) in row.differing.items()
     )
-    return printable(f"row {row.number} of {row.label}: {_values(row, features)}: {answers}")
+    return printable(f"row {row.number} of {row.label}: {_format_values(row, features)}: {answers}")
 
 
-def _values(row: Row, features: Sequence[str]) -> str:
+def _format_values(row: Row, features: Sequence[str]) -> str:
     if len(row.feeds) == 1:
         ((name, array),) = row.feeds.items()
         cells = array.ravel().tolist()
         if len(features) == len(cells):
-            return _listed([f"{feature}={cell!r}" for feature, cell in zip(features, cells, strict=True)])
-        return f"{name}=[{_listed([repr(cell) for cell in cells])}]"
-    return _listed([f"{name}={array.ravel()[0]!r}" for name, array in row.feeds.items()])
+            return _shorten([f"{feature}={cell!r}" for feature, cell in zip(features, cells, strict=True)])
+        return f"{name}=[{_shorten([repr(cell) for cell in cells])}]"
+    return _shorten([f"{name}={array.ravel()[0]!r}" for name, array in row.feeds.items()])
 
 
-def _listed(cells: Sequence[str]) -> str:
+def _shorten(cells: Sequence[str]) -> str:
     more = f", … {len(cells) - _COLUMNS} more" if len(cells) > _COLUMNS else ""
     return ", ".join(cells[:_COLUMNS]) + more
 
 
-def _shown(answer: Array) -> str:
+def _format_answer(answer: Array) -> str:
     values = np.asarray(answer).ravel()
     texts = [
         f"{value:.7g}" if values.dtype.kind == "f" else str(value) for value in values[:_SCORES].tolist()
@@ -99,13 +100,13 @@ def _shown(answer: Array) -> str:
     return f"[{', '.join(texts)}{', …' if values.size > _SCORES else ''}]"
 
 
-def _explained(reference: Reference, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Whether the reference itself answers as the candidate does when the rows are rounded to float32."""
+def _explain(reference: Reference, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Note that the reference itself answers like the candidate when the rows are rounded to float32."""
     if not any(spec.dtype == "float64" for spec in reference.inputs):
         return ()
     rounded: Feeds = {spec.name: _as_float32(spec, rows) for spec in reference.inputs}
     try:
-        answers = reference.ask(rounded)
+        answers = reference.run(rounded)
     except RunError:
         return ()
     same = all(
@@ -117,8 +118,8 @@ def _explained(reference: Reference, rows: Sequence[Row]) -> tuple[str, ...]:
         return ()
     which = "this row" if len(rows) == 1 else "these rows"
     return (
-        f"{reference.name} itself answers so when {which} is rounded to float32: "
-        "a value lies on the other side of a threshold then",
+        f"{reference.name} itself gives these answers when {which} is rounded to float32: "
+        "a value then lies on the other side of a threshold",
     )
 
 

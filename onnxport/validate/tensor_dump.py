@@ -1,8 +1,8 @@
-"""The tensors behind a verdict, on request: a report holds figures only, and a file beside it what they were made of.
+"""The tensors behind a verdict, in a file on request.
 
-The file is an `.npz` of one set of inputs, the one that the report's verdict speaks of: `input/NAME`, `reference/NAME`
-and `candidate/NAME` arrays, and `set`, its label. It holds at most CAP bytes of arrays; what does not fit is left out,
-the outputs that differ most come first.
+The file is an `.npz` of the set of inputs with the verdict's worst element: `input/NAME`, `reference/NAME` and
+`candidate/NAME` arrays, and `set`, its label. It holds at most CAP bytes of arrays; the outputs that differ most come
+first, and others are left out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onnxport.formats.artifact import Staging, writing
+from onnxport.validate.metrics import scale_of
+from onnxport.validate.tolerance import float_differences
 
 CAP = 64_000_000
 _OPTION = "--report-tensors"
@@ -25,14 +27,14 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def check_place(path: Path | None) -> None:
-    """Refuses, before the work, a path that cannot be written (UsageError, MachineError)."""
+    """Refuse a path that cannot be written, before the work (UsageError, MachineError)."""
     if path is not None:
         with Staging(path, _OPTION):
             pass
 
 
 class Tensors:
-    """One set of inputs and what both sides answered to it.
+    """One set of inputs and both sides' answers.
 
     Args:
         answers: the reference's outputs.
@@ -46,7 +48,7 @@ class Tensors:
         self._pairs = {name: (answers[name], given[name]) for name in names}
 
     def save(self, path: Path) -> str:
-        """Writes the file, and returns what the user should know about it.
+        """Write the file and return a note on it.
 
         Raises:
             UsageError, MachineError: it cannot be written there.
@@ -63,14 +65,14 @@ class Tensors:
         with Staging(path, _OPTION) as staging, writing(path, _OPTION):
             staged = staging.folder / path.name
             np.savez(staged, **kept)  # type: ignore[arg-type]
-            # Not by commit, which says that it is too late for Ctrl-C: the artefact is not in its place yet.
+            # Not by `commit`, after which Ctrl-C is too late: the artefact is not in its place yet.
             os.replace(staged, path)
         plural = "" if len(omitted) == 1 else "s"
         left = f"; {len(omitted)} array{plural} did not fit into {CAP // 1_000_000} MB" if omitted else ""
         return f"the tensors of {self._label} are in {path}{left}"
 
     def _groups(self) -> Iterator[tuple[list[str], list[NDArray[Any]]]]:
-        """What is kept or left out together: both sides of an output, the inputs after the worst output."""
+        """Yield the arrays that stay together: both sides of an output; the inputs follow the worst output."""
         inputs = [_key("input", name) for name in self._feeds], [_plain(a) for a in self._feeds.values()]
         for number, (name, pair) in enumerate(self._pairs.items()):
             yield [_key("reference", name), _key("candidate", name)], [_plain(array) for array in pair]
@@ -79,26 +81,21 @@ class Tensors:
 
 
 def _key(side: str, name: str) -> str:
-    """A member's name; a tensor's name must not lead out of the folder that somebody unpacks the file into."""
+    """Return a member's name, which must not lead out of the folder into which the file is unpacked."""
     return f"{side}/{quote(name, safe='/:').replace('..', '%2E%2E')}"
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
-    """Strings as NumPy's own, or the file could only be read with pickle."""
+    """Return strings as NumPy's own type: objects need pickle to be read."""
     return array.astype(str) if array.dtype.kind == "O" else np.asarray(array)
 
 
 def _share(reference: NDArray[Any], candidate: NDArray[Any]) -> float:
-    """The largest difference over the reference's largest magnitude; Infinity where the two cannot be subtracted."""
+    """Return the largest difference over the reference's largest magnitude; infinity for no numbers."""
     if reference.shape != candidate.shape or reference.dtype.kind not in "biuf":
         return 0.0 if np.array_equal(reference, candidate) else float("inf")
-    if not reference.size:
-        return 0.0
     left, right = reference.astype(np.float64), candidate.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        difference = np.where(left == right, 0.0, np.abs(left - right))
-    if not np.isfinite(difference).all():
-        both = np.isnan(left) & np.isnan(right)
-        difference = np.where(both, 0.0, np.where(np.isfinite(difference), difference, np.inf))
-    finite = np.abs(left[np.isfinite(left)])
-    return float(difference.max() / ((finite.max() if finite.size else 0.0) or 1.0))
+    broken, differences = float_differences(left, right)
+    if broken.any():
+        return float("inf")
+    return float(differences.max(initial=0.0) / (scale_of(left) or 1.0))

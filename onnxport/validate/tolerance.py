@@ -1,4 +1,4 @@
-"""How far a candidate may be from ONNX Runtime: derived from what ONNX Runtime differs from itself.
+"""The tolerance: how far a candidate may be from the reference, derived from the reference's own noise.
 
 For every group of elements of one output in one set of inputs
 
@@ -7,25 +7,25 @@ For every group of elements of one output in one set of inputs
 
 noise: the largest difference, over the group, between ONNX Runtime's answer and its answers when only rounding
     differs (graph optimization off; every other input value moved to a neighbouring float).
-factor: 16 for float32, less for precisions whose noise is made of many large roundings (RULES).
-eps32: the spacing of float32 at 1, 1.2e-7: what sums are rounded to. eps: that of what the result is stored in, by the
-    output's own dtype and by the artefact's precision (float16 9.8e-4).
+factor: 16 for float32, less for precisions whose noise consists of many large roundings (RULES).
+eps32: the spacing of float32 at 1, 1.2e-7, to which sums are rounded. eps: the spacing of the stored result, by the
+    output's own dtype and the artefact's precision (float16 9.8e-4).
 length: the longest sum of products in the network. A sum of n rounded terms is off by about eps * sqrt(n) of its
     terms' magnitude when rounding errors are independent (N. Higham, Accuracy and Stability of Numerical
     Algorithms, 2.8 and 4.2).
 scale: the largest magnitude in the group.
-floor: eps of an output that a Sigmoid or HardSigmoid gives. ONNX Runtime computes them around their middle, and what
-    they give near 0 is exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). It computes them
-    in float32 in a float16 model as well: eps32 there, and float16's spacing near 0. Else 0.
-step: one quantization step of an output that is de-quantized last. Else 0.
-CEILING: the share of the scale by which noise widens a tolerance at the most (Rule.ceiling). A difference beyond that
-    which the noise would allow is no fault and proves nothing: the output is inconclusive.
+floor: eps of an output that a Sigmoid or HardSigmoid gives, else 0. ONNX Runtime computes them around their middle, so
+    near 0 they are exact to eps absolutely, not relatively (MLAS cuts Sigmoid to 0 below -18). In a float16 model it
+    computes them in float32 as well: eps32 there, and float16's spacing near 0.
+step: one quantization step of an output that is de-quantized last, else 0.
+CEILING: the largest share of the scale by which noise widens a tolerance (Rule.ceiling). A larger difference that the
+    noise would allow is no fault and proves nothing: the output is inconclusive.
 
-At the lower precisions the root mean square of the differences is held to the noise's as well, which finds what is
-small but everywhere; float32 needs no such help.
+At the lower precisions the root mean square of the differences has a tolerance too, which finds differences that are
+small but everywhere; float32 does not need it.
 
-A group is one entry along the smallest axis after the first, so that class scores are not judged by the scale of
-box coordinates that share a tensor with them. The constants and the measurements behind them: docs/tolerances.md.
+A group is one entry along the smallest axis after the first, so that the scale of box coordinates does not apply to
+class scores in the same tensor. The constants and the measurements behind them: docs/tolerances.md.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ from onnxport.validate.report import Precision
 NOISE_FACTOR = 16.0
 ROUNDING_FACTOR = 6.0
 
-# An output whose noise exceeds this share of its scale shows nothing.
+# An output whose noise exceeds this share of its scale proves nothing.
 CONCLUSIVE_NOISE = 0.01
 
 _MOST_GROUPS = 256
 _SMALLEST_GROUP = 4
-# Times what is allowed: no rounding goes so far.
+# Times the tolerance: no rounding goes so far.
 _FAR = 10.0
 
 _EPS32 = 2.0**-23
-# The artefacts that this verdict is about hold float64 models in float32.
+# Artefacts hold float64 models in float32.
 _EPS = {"float16": 2.0**-10, "float32": _EPS32, "float64": _EPS32}
 
-# Elements that a mean is taken over, at least.
-_MEANT = 32
+# The fewest elements for a mean.
+_LEAST_FOR_MEAN = 32
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What the roundings of one precision may do.
+    """The tolerance for the roundings of one precision.
 
     Attributes:
-        factor: how many times the largest noise is allowed.
-        mean_factor: how many times its root mean square, over a group; None where that is not asked.
+        factor: times the largest noise.
+        mean_factor: times the noise's root mean square over a group; None for no such tolerance.
         eps: the relative spacing of the numbers that results are rounded to.
-        floor: how exact, absolutely, what a Sigmoid gives near 0 is.
-        conclusive: the largest noise, as a share of the signal, that shows anything.
-        ceiling: the largest share of the signal that noise adds to what is allowed.
-        name: what the roundings are called.
+        floor: the absolute error of a Sigmoid near 0.
+        conclusive: the largest conclusive noise, as a share of the signal.
+        ceiling: the largest share of the signal that noise adds to the tolerance.
+        name: the roundings' name in reports.
     """
 
     factor: float
@@ -81,8 +81,7 @@ class Rule:
     name: str
 
 
-# A Sigmoid is computed in float32 wherever we run one, and rounded to a number of the type: near 0, of float16 to a
-# multiple of 2^-24.
+# Our runtimes compute a Sigmoid in float32 and round the result: near 0, in float16, to a multiple of 2^-24.
 _FLOOR16 = _EPS32 + 2.0**-24
 _FLOAT32 = Rule(NOISE_FACTOR, None, _EPS32, _EPS32, CONCLUSIVE_NOISE, 0.25, "float32 noise")
 # The precisions that round more than float32 does.
@@ -100,15 +99,15 @@ RULES: dict[Precision, Rule] = {
 
 @dataclass(frozen=True)
 class Noise:
-    """What the reference's answer to one set of inputs is sure of.
+    """The noise of the reference's answer to one set of inputs.
 
     Attributes:
         groups: float64[group], the largest difference between the answer and its probes.
-        unstable: bool[shape], elements that a probe turned into another integer or into or out of NaN or an infinity;
-            None for none.
-        rms: the root mean square of the difference, the largest of any probe: float64, per group with axes kept; None
-            for answers of few elements.
-        reshaped: a probe gave another shape: the answer's size itself hangs on rounding.
+        unstable: bool[shape], elements that a probe changed to another integer, or to or from NaN or an infinity; None
+            for none.
+        reshaped: a probe gave another shape: the answer's size itself depends on rounding.
+        rms: float64, per group with axes kept, the largest root mean square difference of any probe; None for answers
+            of few elements.
     """
 
     groups: Array
@@ -120,8 +119,8 @@ class Noise:
     def largest(self) -> float:
         return float(self.groups.max(initial=0.0))
 
-    def beside(self, other: Noise, weight: float) -> Noise:
-        """This noise, at least `weight` times the other of an answer of the same shape."""
+    def combine(self, other: Noise, weight: float) -> Noise:
+        """Return this noise, but at least `weight` times `other`, of an answer of the same shape."""
         if self.reshaped or other.reshaped:
             return self if self.reshaped else other
         unstable = self.unstable if other.unstable is None else other.unstable
@@ -135,12 +134,12 @@ class Noise:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What decides: the derived tolerance, or the user's `rtol` and `atol` where one of them is given.
+    """The derived tolerance, or the user's `rtol` and `atol` where one of them is given.
 
     Attributes:
         length: the longest sum of products in the network.
-        saturating: the outputs whose floor is 1.
-        precision: what the reference, as it is run for the comparison, rounds to.
+        saturating: the outputs that have a floor.
+        precision: to which the reference rounds in the comparison.
         steps: output name to the size of its quantization step.
     """
 
@@ -160,17 +159,17 @@ class Tolerance:
         return self.rtol is not None or self.atol is not None
 
     def allowed(self, name: str, reference: Array, noise: Noise) -> Array:
-        """The absolute difference allowed per element of the output `name`: float64, broadcasts to `reference`."""
+        """Return the absolute difference allowed per element of an output: float64, broadcasts to `reference`."""
         if self.is_given:
             return np.asarray((self.atol or 0.0) + (self.rtol or 0.0) * np.abs(reference.astype(np.float64)))
         return self.derived(name, reference, noise)
 
     def derived(self, name: str, reference: Array, noise: Noise) -> Array:
-        """As `allowed`, whatever the user gave."""
+        """Return the derived tolerance, whatever the user gave; see `allowed`."""
         return self._widened(name, reference, noise, self.rule.ceiling)
 
-    def of_noise(self, name: str, reference: Array, noise: Noise) -> Array:
-        """What the noise would allow without a ceiling; as `allowed` where the user gave it."""
+    def without_ceiling(self, name: str, reference: Array, noise: Noise) -> Array:
+        """Return `allowed` without the ceiling on noise; the user's tolerance has none."""
         if self.is_given:
             return self.allowed(name, reference, noise)
         return self._widened(name, reference, noise, math.inf)
@@ -184,7 +183,7 @@ class Tolerance:
     def mean(
         self, name: str, reference: Array, noise: Noise, *, ceiling: float | None = None
     ) -> Array | None:
-        """The root mean square difference allowed per group, axes kept; None where none is asked.
+        """Return the root mean square difference allowed per group, axes kept; None for no such tolerance.
 
         Args:
             ceiling: the rule's unless given.
@@ -199,7 +198,7 @@ class Tolerance:
         return np.asarray(widened + rounding / 2)
 
     def _per_scale(self, name: str, reference: Array) -> float:
-        # A known step says it better than a share of the scale.
+        # A known step is more precise than a share of the scale.
         eps = _EPS[reference.dtype.name]
         eps = max(eps, self.rule.eps) if name not in self.steps else eps
         return ROUNDING_FACTOR * _EPS32 * math.sqrt(self.length) + eps
@@ -208,8 +207,8 @@ class Tolerance:
         floor = max(_EPS[reference.dtype.name], self.rule.floor) if name in self.saturating else 0.0
         return self.steps.get(name, floor)
 
-    def passed(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
-        """The rule that a float output keeps, in words.
+    def describe_pass(self, name: str, dtype: str, largest: float, noise: float, scale: float) -> str:
+        """Return the rule that a float output meets, in words.
 
         Args:
             largest, noise, scale: the largest difference, noise and magnitude over all sets.
@@ -217,7 +216,7 @@ class Tolerance:
         if self.is_given:
             return f"within atol {self.atol or 0:g} + rtol {self.rtol or 0:g} as given"
         if self.precision not in RULES:
-            # float64 is held to float32's: an artefact may compute it so (_EPS).
+            # An artefact may compute float64 in float32 (_EPS).
             return f"within {'float32' if dtype == 'float64' else dtype} noise"
         if step := self.steps.get(name):
             count = round(largest / step)
@@ -228,23 +227,22 @@ class Tolerance:
         share, own = (value / scale if scale else 0.0 for value in (largest, noise))
         return f"within {self.rule.name}: {share:.1%} of scale, ONNX Runtime against itself {own:.1%}"
 
-    def beyond(self, ratio: float) -> str:
-        """What a difference of `ratio` times what is allowed is called."""
+    def describe_fault(self, ratio: float) -> str:
+        """Return the words for a difference of `ratio` times the tolerance."""
         if self.is_given or self.precision not in RULES:
             return "a fault"
         return f"{'far ' if ratio > _FAR else ''}beyond {self.rule.name}: a fault"
 
 
 def _share(signal: Array, ceiling: float) -> Array:
-    """The part of a signal that noise may add to a tolerance; any part of none."""
+    """Return how much noise may add to the tolerance for a signal; infinite for no signal."""
     return np.where(signal > 0, ceiling * np.where(signal > 0, signal, 1.0), math.inf)
 
 
 def group_axis(shape: Sequence[int]) -> int | None:
-    """The axis along which elements are grouped: the smallest after the first that has more than one entry.
+    """Return the axis along which to group elements: the smallest after the first with more than one entry.
 
-    None, the whole output is one group, when that axis is long or leaves a group of too few elements for their
-    noise to be an estimate.
+    None, for one group, when that axis is long or its groups have too few elements to estimate their noise.
     """
     axes = [axis for axis in range(1, len(shape)) if shape[axis] > 1]
     if not axes:
@@ -255,7 +253,7 @@ def group_axis(shape: Sequence[int]) -> int | None:
 
 
 def group_maxima(values: Array) -> Array:
-    """The largest value of each group, float64[groups]."""
+    """Return the largest value of each group, float64[groups]."""
     axis = group_axis(values.shape)
     if axis is None:
         return np.array([values.max(initial=0.0)])
@@ -265,7 +263,7 @@ def group_maxima(values: Array) -> Array:
 
 
 def spread(groups: Array, shape: Sequence[int]) -> Array:
-    """Per-group values as an array that broadcasts to `shape`."""
+    """Return per-group values as an array that broadcasts to `shape`."""
     axis = group_axis(shape)
     if axis is None:
         return groups.reshape((1,) * len(shape))
@@ -273,19 +271,19 @@ def spread(groups: Array, shape: Sequence[int]) -> Array:
 
 
 def group_scales(reference: Array) -> Array:
-    """The largest finite magnitude of each group, float64[groups]."""
+    """Return the largest finite magnitude of each group, float64[groups]."""
     return group_maxima(np.where(np.isfinite(reference), np.abs(reference), 0.0))
 
 
 def root_mean_squares(values: Array) -> Array | None:
-    """The root mean square of each group, float64 with all axes kept; of the whole where groups are small.
+    """Return the root mean square of each group, float64 with all axes kept; of the whole where groups are small.
 
-    None for fewer than 32 values: a mean of few says no more than the largest of them.
+    None for fewer than 32 values: their mean shows no more than the largest of them.
     """
-    if values.size < _MEANT:
+    if values.size < _LEAST_FOR_MEAN:
         return None
     axis = group_axis(values.shape)
-    if axis is not None and values.size < _MEANT * values.shape[axis]:
+    if axis is not None and values.size < _LEAST_FOR_MEAN * values.shape[axis]:
         axis = None
     others = tuple(i for i in range(values.ndim) if i != axis)
     squares: Array = np.mean(np.square(values.astype(np.float64)), axis=others, keepdims=True)
@@ -293,7 +291,7 @@ def root_mean_squares(values: Array) -> Array | None:
 
 
 def measure_noise(reference: Array, probes: Iterable[Array]) -> Noise:
-    """The noise of the answer `reference`, from the answers of runs that differ from it by rounding alone."""
+    """Measure the noise of an answer by the answers of probes, which differ from it by rounding alone."""
     unstable = np.zeros(reference.shape, bool)
     differences = np.zeros(reference.shape)
     rms: Array | None = None
@@ -314,10 +312,11 @@ def measure_noise(reference: Array, probes: Iterable[Array]) -> Noise:
 
 
 def float_differences(reference: Array, other: Array) -> tuple[Array, Array]:
-    """Where one side is NaN or infinite and the other is not the same, and |other - reference| where both are finite.
+    """Compare two float arrays.
 
     Returns:
-        bool[shape], float64[shape] (0 where not both are finite).
+        bool[shape], where one side is NaN or infinite and the other is not the same; float64[shape],
+        |other - reference|, 0 where not both are finite.
     """
     finite = np.isfinite(reference) & np.isfinite(other)
     same = (reference == other) | (np.isnan(reference) & np.isnan(other))

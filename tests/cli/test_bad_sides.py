@@ -136,12 +136,12 @@ def repro_onto_the_model(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*DEBUG, "-o", "model.onnx")
 
 
-@case(2, ". holds other files")
+@case(2, ". contains other files")
 def repro_onto_the_model_s_folder(sandbox: Sandbox) -> tuple[str | Path, ...]:
     return (*DEBUG, "-o", ".")
 
 
-@case(2, "repro holds other files", "new or empty")
+@case(2, "repro contains other files", "new or empty")
 def repro_onto_one_with_notes_of_the_user_s(sandbox: Sandbox) -> tuple[str | Path, ...]:
     folder = sandbox.folder / "repro"
     (folder / "inputs").mkdir(parents=True)
@@ -151,7 +151,7 @@ def repro_onto_one_with_notes_of_the_user_s(sandbox: Sandbox) -> tuple[str | Pat
     return (*DEBUG, "-o", "repro")
 
 
-@case(2, "repro holds other files")
+@case(2, "repro contains other files")
 def repro_onto_a_model_s_folder_of_the_same_file_names(sandbox: Sandbox) -> tuple[str | Path, ...]:
     folder = sandbox.folder / "repro"
     (folder / "inputs").mkdir(parents=True)

@@ -71,7 +71,7 @@ def test_the_users_files_in_an_earlier_repro_are_kept(sandbox: Sandbox) -> None:
     (sandbox.folder / "repro" / "inputs" / "mine.npz").write_bytes(b"mine")
     outcome = sandbox.run("debug", "model.onnx", "broken.onnx", "-o", "repro")
     assert outcome.code == 2
-    assert "repro holds other files: inputs/mine.npz" in outcome.stderr
+    assert "repro contains other files: inputs/mine.npz" in outcome.stderr
     assert (sandbox.folder / "repro" / "inputs" / "mine.npz").read_bytes() == b"mine"
 
 
@@ -102,7 +102,7 @@ def test_a_folder_of_the_users_is_not_touched(sandbox: Sandbox) -> None:
     before = sandbox.contents()
     outcome = sandbox.run("debug", "model.onnx", "broken.onnx", "-o", "mine")
     assert outcome.code == 2
-    assert "mine holds other files" in outcome.stderr
+    assert "mine contains other files" in outcome.stderr
     assert sandbox.contents() == before
 
 

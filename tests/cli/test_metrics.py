@@ -91,10 +91,10 @@ class Refusal:
 
 REFUSALS = {
     "unknown metric": Refusal(
-        ("--budget", "sqrn=20"), ("did you mean 'sqnr'?", "known are max_abs, mean_abs")
+        ("--budget", "sqrn=20"), ("did you mean 'sqnr'?", "metrics are max_abs, mean_abs")
     ),
     "unknown output": Refusal(("--budget", "logit:sqnr=20"), ("no output 'logit'", "did you mean 'logits'?")),
-    "no metric after the output": Refusal(("--budget", "logits=20"), ("'logits' is about no known metric",)),
+    "no metric after the output": Refusal(("--budget", "logits=20"), ("'logits' names no known metric",)),
     "NaN limit": Refusal(("--budget", "sqnr=nan"), ("'sqnr' has the limit nan; give a number",)),
     "no number": Refusal(("--budget", "sqnr=high"), ("--budget['sqnr'] has the value high; give a number",)),
     "no name": Refusal(("--budget", "20"), ("'20' gives no value a name; write NAME=VALUE",)),

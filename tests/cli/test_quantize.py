@@ -122,7 +122,7 @@ def test_bytes_fed_by_mistake_are_noted_and_fail_with_strict(sandbox: Sandbox) -
 def test_few_samples_serve_twice_and_the_report_says_so(sandbox: Sandbox) -> None:
     found = artifact(sandbox, *INT8, npz(sandbox.folder / "few", 4))
     assert len(fed(found)) == found["facts"]["lint"]["samples"] == 4
-    assert any("judged on the same 4 samples" in note for note in found["report"]["notes"])
+    assert any("validated on the same 4 samples" in note for note in found["report"]["notes"])
     assert any(note.startswith("samples: 4 samples say little") for note in found["notes"])
 
 

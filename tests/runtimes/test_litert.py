@@ -18,7 +18,7 @@ from onnxport.formats.manifest import Manifest
 from onnxport.runtimes.base import RunError
 from onnxport.runtimes.litert import TfliteRuntime
 from onnxport.runtimes.process import IsolatedRuntime
-from onnxport.validate.signature import Oriented
+from onnxport.validate.sessions import Oriented
 from tests.validate import tflite_files
 
 X = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], np.float32)

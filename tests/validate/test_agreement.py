@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxport.validate.agreement import DecisionAgreement
+from onnxport.validate.quality import DecisionAgreement
 
 _RANDOM = np.random.default_rng(5)
 
@@ -34,7 +34,7 @@ def _rows(count: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
 def test_classes_are_lost_when_chance_does_not_explain_it(count: int, wrong: int, refused: bool) -> None:
     decided = DecisionAgreement("y")
     decided.add(*_rows(count, wrong))
-    assert bool(decided.lost) == refused
+    assert bool(decided.loss) == refused
 
 
 def test_probabilities_are_told_by_their_sums_and_logits_by_their_name() -> None:
@@ -42,7 +42,7 @@ def test_probabilities_are_told_by_their_sums_and_logits_by_their_name() -> None
     for name, refused in (("logits", True), ("class_scores", True), ("embedding", False)):
         decided = DecisionAgreement(name)
         decided.add(logits, -logits)
-        assert bool(decided.lost) == refused, name
+        assert bool(decided.loss) == refused, name
 
 
 def test_detections_are_what_a_sigmoid_gives_above_one_half() -> None:
@@ -53,5 +53,5 @@ def test_detections_are_what_a_sigmoid_gives_above_one_half() -> None:
     found, other = DecisionAgreement("heads", is_sigmoid=True), DecisionAgreement("heads")
     for each in (found, other):
         each.add(scores, weak)
-    assert "66.7 % of the original's 12 detections are lost" in found.lost
-    assert not other.lost
+    assert "66.7 % of the original's 12 detections are lost" in found.loss
+    assert not other.loss

@@ -9,7 +9,7 @@ import pytest
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate.budgets import Budgets, judged, sentence
+from onnxport.validate.budgets import Budgets, apply_budgets, sentence
 from onnxport.validate.custom_metrics import UserMetric, metric
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Figure, Judgement, OutputReport, Verdict
@@ -71,7 +71,7 @@ BOTH = judgement(
 
 
 def test_a_budget_without_an_output_is_for_all_that_have_the_metric() -> None:
-    found = judged(BOTH, Budgets({"sqnr": 20, "top1_agreement": 0.9}))
+    found = apply_budgets(BOTH, Budgets({"sqnr": 20, "top1_agreement": 0.9}))
     assert found.verdict == "over budget"
     assert found.reason == "'head/boxes:1': sqnr 12, the budget is at least 20"
     assert [each.verdict for each in found.outputs] == ["proven", "over budget"]
@@ -82,16 +82,16 @@ def test_a_budget_without_an_output_is_for_all_that_have_the_metric() -> None:
 
 
 def test_a_budget_for_one_output_goes_before_that_for_all() -> None:
-    found = judged(BOTH, Budgets({"sqnr": 20, "head/boxes:1:sqnr": 10}))
+    found = apply_budgets(BOTH, Budgets({"sqnr": 20, "head/boxes:1:sqnr": 10}))
     assert (found.verdict, found.reason) == ("proven", "fine")
     assert found.outputs[1].figures[0].budget == 10
-    assert judged(BOTH, Budgets({"Identity:0:sqnr": 20})).verdict == "proven"
+    assert apply_budgets(BOTH, Budgets({"Identity:0:sqnr": 20})).verdict == "proven"
 
 
 def test_what_is_at_the_limit_is_within_it_in_either_direction() -> None:
     exact = judgement(output("y", figure("sqnr", 20), figure("max_abs", 0.5, "lower")))
-    assert judged(exact, Budgets({"sqnr": 20, "max_abs": 0.5})).verdict == "proven"
-    found = judged(exact, Budgets({"sqnr": 20.5, "max_abs": 0.25}))
+    assert apply_budgets(exact, Budgets({"sqnr": 20, "max_abs": 0.5})).verdict == "proven"
+    found = apply_budgets(exact, Budgets({"sqnr": 20.5, "max_abs": 0.25}))
     assert found.reason == "'y': sqnr 20, the budget is at least 20.5 (and 1 more)"
     assert found.outputs[0].rule == (
         "sqnr 20, the budget is at least 20.5; max_abs 0.5, the budget is at most 0.25"
@@ -100,7 +100,7 @@ def test_what_is_at_the_limit_is_within_it_in_either_direction() -> None:
 
 def test_a_metric_that_is_no_number_keeps_no_budget() -> None:
     assert (
-        judged(judgement(output("y", figure("sqnr", math.nan))), Budgets({"sqnr": 1})).verdict
+        apply_budgets(judgement(output("y", figure("sqnr", math.nan))), Budgets({"sqnr": 1})).verdict
         == "over budget"
     )
 
@@ -111,14 +111,14 @@ def test_a_metric_that_is_no_number_keeps_no_budget() -> None:
 )
 def test_a_fault_goes_before_a_budget_and_a_budget_before_a_doubt(before: Verdict, after: Verdict) -> None:
     given = judgement(output("y", figure("sqnr", 1), verdict=before), verdict=before)
-    found = judged(given, Budgets({"sqnr": 20}))
+    found = apply_budgets(given, Budgets({"sqnr": 20}))
     assert (found.verdict, found.outputs[0].verdict) == (after, after)
     assert found.outputs[0].figures[0].met is False
 
 
 def test_a_users_metric_has_a_budget_by_its_functions_name() -> None:
     value = Figure(metric="char_error_rate", value=7.25, unit="%", better="lower")
-    found = judged(judgement(output("y"), metrics=(value,)), Budgets({"char_error_rate": 5}, [OWN]))
+    found = apply_budgets(judgement(output("y"), metrics=(value,)), Budgets({"char_error_rate": 5}, [OWN]))
     assert found.reason == "char_error_rate 7.25 %, the budget is at most 5 %"
     assert (found.metrics[0].budget, found.metrics[0].met) == (5, False)
 
@@ -129,29 +129,31 @@ def test_value_and_limit_are_written_with_as_many_digits_as_tell_them_apart() ->
 
 
 def test_a_budget_on_a_metric_that_no_output_turned_out_to_have_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"'mean_iou' applies to nothing here: no output has it; .*masks"):
-        judged(BOTH, Budgets({"mean_iou": 0.5}))
-    with pytest.raises(UsageError, match="'head/boxes:1' has none"):
-        judged(BOTH, Budgets({"head/boxes:1:top1_agreement": 0.5}))
+    with pytest.raises(
+        UsageError, match=r"'mean_iou' applies to nothing here: no output has this metric; .*masks"
+    ):
+        apply_budgets(BOTH, Budgets({"mean_iou": 0.5}))
+    with pytest.raises(UsageError, match="'head/boxes:1' does not have this metric"):
+        apply_budgets(BOTH, Budgets({"head/boxes:1:top1_agreement": 0.5}))
 
 
 def test_a_fault_is_told_even_where_it_leaves_a_budget_without_a_figure() -> None:
     fault = judgement(output("y", verdict="not equivalent"), verdict="not equivalent")
-    assert judged(fault, Budgets({"sqnr": 20})) == fault
+    assert apply_budgets(fault, Budgets({"sqnr": 20})) == fault
     silent = judgement(verdict="not equivalent")
-    assert judged(silent, Budgets({"sqnr": 20})) == silent
+    assert apply_budgets(silent, Budgets({"sqnr": 20})) == silent
 
 
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ({"sqrn": 20}, "did you mean 'sqnr'.*known are max_abs, .*mismatch_share, char_error_rate"),
+        ({"sqrn": 20}, "did you mean 'sqnr'.*metrics are max_abs, .*mismatch_share, char_error_rate"),
         ({"char_eror_rate": 20}, "did you mean 'char_error_rate'"),
-        ({"Identity:0": 20}, "'Identity:0' is about no known metric"),
+        ({"Identity:0": 20}, "'Identity:0' names no known metric"),
         ({"sqnr": math.nan}, "has the limit nan"),
-        ({"top1_agreement": 98}, "has the limit 98: it is a share, 1 at most; give 0.98"),
-        ({"Identity:0:mean_iou": 1.5}, "has the limit 1.5: it is a share, 1 at most; give less"),
-        ({"Identity:0:char_error_rate": 1}, "'char_error_rate' is about all outputs"),
+        ({"top1_agreement": 98}, "has the limit 98: the metric is a share, at most 1; give 0.98"),
+        ({"Identity:0:mean_iou": 1.5}, "has the limit 1.5: the metric is a share, at most 1; give less"),
+        ({"Identity:0:char_error_rate": 1}, "'char_error_rate' is a metric of all outputs together"),
     ],
 )
 def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], words: str) -> None:
@@ -162,7 +164,10 @@ def test_a_budget_that_cannot_be_meant_is_refused(budget: dict[str, float], word
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("Identity:sqnr=20", "no output 'Identity'; did you mean 'Identity:0'?"),
+        (
+            "Identity:sqnr=20",
+            "no output 'Identity' for the budget 'Identity:sqnr'; did you mean 'Identity:0'?",
+        ),
         ("mean_iou=0.5,", "give a number"),
         ("mismatch_share=0.5", "'mismatch_share' applies to nothing here"),
         ("Identity:0:mean_iou=0.5", "'Identity:0:mean_iou' applies to nothing here"),

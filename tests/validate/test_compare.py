@@ -125,9 +125,9 @@ def test_float64_answers_are_judged_as_float32() -> None:
 @pytest.mark.parametrize(
     ("reference", "candidate", "words"),
     [
-        ([1.0, 2.0], [1.0, np.nan], "a fault: nan at [1], the reference says 2"),
-        ([1.0, np.nan], [1.0, 2.0], "a fault: 2.0 at [1], the reference says nan"),
-        ([1.0, np.inf], [1.0, -np.inf], "a fault: -inf at [1], the reference says inf"),
+        ([1.0, 2.0], [1.0, np.nan], "a fault: nan at [1], the reference has 2"),
+        ([1.0, np.nan], [1.0, 2.0], "a fault: 2.0 at [1], the reference has nan"),
+        ([1.0, np.inf], [1.0, -np.inf], "a fault: -inf at [1], the reference has inf"),
         ([1.0, -np.inf], [1.0, np.finfo(np.float32).min], "a fault: -3.40"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_quantization_step_is_allowed_and_told() -> None:
     quiet = measure_noise(reference, [reference])
     assert compare("y", reference, reference + np.float32(0.5), quiet, tolerance).mismatches == 0
     assert compare("y", reference, reference + np.float32(1.0), quiet, tolerance).mismatches == 4
-    assert tolerance.passed("y", "float32", 1.0, 4.0, 9.0) == (
+    assert tolerance.describe_pass("y", "float32", 1.0, 4.0, 9.0) == (
         "2 quantization steps, ONNX Runtime against itself 8"
     )
     assert compare("y", reference, reference + np.float32(9), quiet, tolerance).fault.startswith(

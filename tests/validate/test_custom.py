@@ -106,7 +106,7 @@ def test_the_judge_reports_it_under_the_functions_name_and_limits_it() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("own_metrics", "no metric is meant by 'own_metrics'; write package.module:function"),
+        ("own_metrics", "'own_metrics' names no metric; write package.module:function"),
         (
             "no_metrics:gap",
             "'no_metrics:gap' cannot be imported: ModuleNotFoundError: No module named 'no_metrics'",
@@ -117,10 +117,10 @@ def test_the_judge_reports_it_under_the_functions_name_and_limits_it() -> None:
             "needy_metrics:f",
             "cannot be imported: ModuleNotFoundError: No module named 'a_library_that_is_not_here'",
         ),
-        ("wrong_metrics:f", """a metric cannot be better 'up'; say better="higher" or better="lower\""""),
+        ("wrong_metrics:f", """a metric cannot be better 'up'; give better="higher" or better="lower\""""),
         ("own_metrics:nothing", "own_metrics.py has no 'nothing'"),
         ("own_metrics:number", "'own_metrics:number' is no function: it is 5"),
-        ("own_metrics:undeclared", "does not say which direction is good; put @onnxport.metric(better="),
+        ("own_metrics:undeclared", "does not declare which direction is good; put @onnxport.metric(better="),
     ],
 )
 def test_a_metric_that_cannot_be_had_is_refused_with_the_cause(given: str, words: str) -> None:

@@ -15,10 +15,10 @@ from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.comparison import compare
-from onnxport.validate.decisions import Decision, beside, decisions
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.rounded_reference import rounded
+from onnxport.validate.rounded_model import round_model
+from onnxport.validate.rounded_reference import Decision, find_decisions
 from onnxport.validate.tolerance import Noise, Tolerance, measure_noise
 from tests.converters.coreml.packages import convert
 
@@ -57,7 +57,7 @@ def test_what_may_move_is_what_a_softmax_makes_of_twice_the_noise() -> None:
 )
 def test_the_axes_are_those_of_the_opset(opset: int, axis: int, expected: tuple[int, bool]) -> None:
     text = f"g (float[2, 3, 4] x) => (float[2, 3, 4] y) {{ z = Relu(x) y = Softmax <axis = {axis}> (z) }}"
-    assert decisions(parsed(text, opset)) == {"y": Decision("z", *expected)}
+    assert find_decisions(parsed(text, opset)) == {"y": Decision("z", *expected)}
     logits = np.zeros((2, 3, 4))
     noise = Decision("z", *expected).noise(logits, logits + np.arange(24).reshape(2, 3, 4) % 5)
     assert noise.largest > 0.1
@@ -84,22 +84,18 @@ def test_a_right_rounding_that_decides_otherwise_is_no_fault() -> None:
     def moved(seed: int) -> dict[str, Array]:
         signs = np.random.default_rng(seed)
         return run(
-            rounded(source, "float16"),
+            round_model(source, "float16"),
             {
                 name: (each * (1 + signs.integers(-1, 2, each.shape) / 2**11)).astype(np.float32)
                 for name, each in feeds.items()
             },
         )
 
-    nearest, other = run(rounded(source, "float16"), feeds), moved(0)
+    nearest, other = run(round_model(source, "float16"), feeds), moved(0)
     plain = {"y": measure_noise(nearest["y"], [run(source, feeds)["y"], other["y"]])}
-    told = beside(
-        plain,
-        {
-            name: each.noise(nearest[each.logits], other[each.logits])
-            for name, each in decisions(source).items()
-        },
-    )
+    decided = find_decisions(source)["y"]
+    own = decided.noise(nearest[decided.logits], other[decided.logits])
+    told = {"y": plain["y"].combine(own, 1.0)}
     tolerance = Tolerance(16, precision="float16")
 
     def faults(noise: Mapping[str, Noise]) -> int:

@@ -179,7 +179,8 @@ def test_a_budget_for_what_the_answers_turn_out_not_to_be_is_refused(tmp_path: P
         parsed("g (float[1, 20, 30] x) => (float[1, 20, 30] y) { y = Neg (x) }"), tmp_path / "a.onnx"
     )
     with pytest.raises(
-        UsageError, match="'y:mean_iou' applies to nothing here: 'y' has none; mean_iou is for masks"
+        UsageError,
+        match="'y:mean_iou' applies to nothing here: 'y' does not have this metric; mean_iou is for masks",
     ):
         verdict(source, source, budget={"y:mean_iou": 0.9})
 
@@ -407,27 +408,38 @@ def test_differs_says_in_one_sentence_why_a_pass_changed_the_answer(mlp: Artifac
         assert "cannot load" in broken
 
 
-def test_the_reference_is_computed_once_whichever_thread_asks(mlp: Artifact) -> None:
+def test_the_reference_answers_once_in_the_background(mlp: Artifact) -> None:
     with Judge(mlp, ValidateParams()) as judge:
-        threads = [threading.Thread(target=judge.prepare) for _ in range(3)]
-        for thread in threads:
-            thread.start()
         first = judge.verdict(mlp)
-        for thread in threads:
-            thread.join()
+        answered = judge.reference
         assert judge.verdict(mlp).outputs == first.outputs
+        assert judge.reference is answered
+        assert judge.seconds > 0
 
 
-def test_an_expected_tflite_is_run_by_the_process_that_was_started_for_it(tmp_path: Path) -> None:
+def test_an_error_of_the_reference_is_raised_by_every_question(tmp_path: Path) -> None:
+    stuck = save(parsed("g (int32[64] x) => (int32[64] y) { y = Div(x, x) }"), tmp_path / "m.onnx")
+    with Judge(stuck, ValidateParams()) as judge:
+        for _ in range(2):
+            with pytest.raises(UsageError, match="Integer division by zero"):
+                judge.verdict(stuck)
+        assert isinstance(judge.refusal(), UsageError)
+
+
+def test_a_large_reference_waits_until_it_is_needed(mlp: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxport.validate.judge._AHEAD", 0)
+    with Judge(mlp, ValidateParams(), graph=Model.load(mlp.path)) as judge:
+        assert not any(thread.name == "judge" for thread in threading.enumerate())
+        assert judge.verdict(mlp).verdict == "proven"
+
+
+def test_a_later_tflite_is_run_by_the_process_that_was_started_for_it(tmp_path: Path) -> None:
     chain = Artifact.open(tflite_files.chain(tmp_path / "m.tflite"))
     later = Artifact(tmp_path / "later.tflite", "tflite")
-    with Judge(chain, ValidateParams()) as judge:
-        judge.expect(later)
+    with Judge(chain, ValidateParams(), candidate=later) as judge:
+        assert judge.verdict(chain).verdict == "proven", "another candidate gets a process of its own"
         later.path.write_bytes(chain.path.read_bytes())
         assert judge.verdict(later).verdict == "proven"
-        # Another candidate than the expected one gets a process of its own.
-        judge.expect(later)
-        assert judge.verdict(chain).verdict == "proven"
 
 
 def test_values_that_are_no_tensors_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sklearn import metrics as sklearn
 from sklearn.metrics.pairwise import cosine_similarity
 
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate.error_sums import furthest
+from onnxport.validate.error_sums import worst_elements
 from onnxport.validate.metrics import Seen, figures
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -239,11 +239,15 @@ def test_the_furthest_elements_come_first_wherever_they_lie() -> None:
     ratios = RANDOM.random((3, 7, 50_001))
     top = np.argsort(-ratios, axis=None)[:5]
     expected = [(ratios.ravel()[place], np.unravel_index(place, ratios.shape)) for place in top]
-    assert furthest(ratios, 5) == expected
-    assert furthest(np.array([0.0, np.inf, 2.0, np.inf]), 5) == [(np.inf, (1,)), (np.inf, (3,)), (2.0, (2,))]
-    assert furthest(np.zeros(4), 5) == []
-    assert furthest(np.zeros((0, 4)), 5) == []
-    assert furthest(np.array(3.0), 5) == [(3.0, ())]
+    assert worst_elements(ratios, 5) == expected
+    assert worst_elements(np.array([0.0, np.inf, 2.0, np.inf]), 5) == [
+        (np.inf, (1,)),
+        (np.inf, (3,)),
+        (2.0, (2,)),
+    ]
+    assert worst_elements(np.zeros(4), 5) == []
+    assert worst_elements(np.zeros((0, 4)), 5) == []
+    assert worst_elements(np.array(3.0), 5) == [(3.0, ())]
 
 
 def test_figures_need_no_memory_worth_a_copy_of_the_output() -> None:

@@ -14,13 +14,13 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.runtimes.base import MemoryFullError
 from onnxport.runtimes.ort.session import OrtRuntime
-from onnxport.validate.noise_runs import nudged_zeros, other_batch, perturbed_inputs, perturbed_weights
+from onnxport.validate.noise_runs import other_batch, perturb_inputs, perturb_weights, perturb_zeros
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def echoed(feeds: dict[str, Array]) -> dict[str, Array]:
-    return perturbed_inputs(dict, seed=1)(feeds, {})
+    return perturb_inputs(dict, seed=1)(feeds, {})
 
 
 def test_about_half_of_the_floats_move_to_a_neighbour() -> None:
@@ -49,7 +49,7 @@ def test_only_matrices_of_weights_move() -> None:
     import onnx_ir
 
     model = Model(onnx_ir.from_proto(graphs.mlp()))
-    moved = perturbed_weights(model)
+    moved = perturb_weights(model)
     assert moved is not None
     for name, value in model.graph.initializers.items():
         before, after = value.const_value, moved.graph.initializers[name].const_value
@@ -140,10 +140,10 @@ def test_zeros_beside_other_numbers_move_by_the_rounding_of_the_largest() -> Non
         return {}
 
     sparse, zeros = np.array([0, 1000, 0, -2], np.float32), np.zeros(3, np.float32)
-    nudged_zeros(run)({"x": sparse, "h": zeros, "n": np.array([0, 1])}, {})
+    perturb_zeros(run)({"x": sparse, "h": zeros, "n": np.array([0, 1])}, {})
     (feeds,) = fed
     np.testing.assert_array_equal(np.abs(feeds["x"]), np.float32([1000 * 2**-23, 1000, 1000 * 2**-23, 2]))
     assert feeds["h"] is zeros
     answers: dict[str, np.ndarray] = {}
-    assert nudged_zeros(run)({"h": zeros}, answers) is answers
+    assert perturb_zeros(run)({"h": zeros}, answers) is answers
     assert len(fed) == 1

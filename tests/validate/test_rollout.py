@@ -17,7 +17,7 @@ from onnxport.samples.domain import Domain
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
-from onnxport.validate.rollout import at_step
+from onnxport.validate.rollout import advance
 
 HIDDEN = 6
 
@@ -92,7 +92,7 @@ def test_each_side_feeds_back_its_own_state_as_deployed(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=x)
     with Judge(model, ValidateParams(inputs=tmp_path, steps=3)) as judge:
         report = judge.verdict(model)
-        reference = judge._prepared
+        reference = judge.reference
         feeds, answers = reference.answers(reference.sets[0])
     assert "the state 'h' began with zeros, a.npz gives none" in report.notes
     assert feeds["h"].shape == (1, 2, HIDDEN)
@@ -164,7 +164,7 @@ def test_later_steps_stay_in_the_domain_and_differ_where_they_may(domain: Domain
     first = first.astype(np.float32) if domain.kind == "real" else first
     before = first
     for step in (1, 2, 3):
-        later = at_step(first, domain, step)
+        later = advance(first, domain, step)
         assert (later.dtype, later.shape) == (first.dtype, first.shape)
         assert low <= later.min()
         assert later.max() <= high
@@ -173,5 +173,5 @@ def test_later_steps_stay_in_the_domain_and_differ_where_they_may(domain: Domain
 
 
 def test_a_step_of_one_value_differs_too() -> None:
-    assert at_step(np.array([[7]]), Domain("integer", 0, 99), 1) != 7
-    assert at_step(np.array([[1.0]], np.float32), Domain("real"), 2) == np.float32(0.5625)
+    assert advance(np.array([[7]]), Domain("integer", 0, 99), 1) != 7
+    assert advance(np.array([[1.0]], np.float32), Domain("real"), 2) == np.float32(0.5625)

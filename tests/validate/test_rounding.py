@@ -14,7 +14,7 @@ from onnxport.formats.model import Model
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.report import Precision
-from onnxport.validate.rounded_reference import rounded, to_dtype
+from onnxport.validate.rounded_model import round_model, to_dtype
 
 DTYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
@@ -25,7 +25,7 @@ def model(text: str, opset: int = 17) -> Model:
 
 
 def answer(source: Model, precision: Precision, feeds: dict[str, Array], level: OrtLevel = "all") -> Array:
-    made = rounded(source, precision)
+    made = round_model(source, precision)
     assert made is not None
     (name,) = (spec.name for spec in source.outputs)
     with OrtRuntime.of_model(made, RuntimeOptions(level=level)) as runtime:
@@ -62,7 +62,7 @@ def test_what_float16_cannot_hold_becomes_infinite() -> None:
 
 def test_weights_alone_are_rounded_when_that_is_asked() -> None:
     source = Model(onnx_ir.from_proto(graphs.mlp()))
-    made = rounded(source, "float16 weights")
+    made = round_model(source, "float16 weights")
     assert made is not None
     assert [node.op_type for node in made.graph] == [node.op_type for node in source.graph]
     for name, value in source.graph.initializers.items():
@@ -113,7 +113,7 @@ def test_dithered_weights_are_other_numbers_of_the_same_precision() -> None:
     source = model("g (float[N, 4] x) => (float[N, 16] y) <float[4, 16] w> { y = MatMul(x, w) }".replace(
         "<float[4, 16] w>", f"<float[4, 16] w = {{{', '.join(str(n / 7) for n in range(64))}}}>"
     ))  # fmt: skip
-    nearest, other = (rounded(source, "float16 weights", dither=seed) for seed in (None, 1))
+    nearest, other = (round_model(source, "float16 weights", dither=seed) for seed in (None, 1))
     assert nearest is not None
     assert other is not None
     a, b = (m.graph.initializers["w"].const_value.numpy() for m in (nearest, other))  # type: ignore[union-attr]
@@ -123,8 +123,8 @@ def test_dithered_weights_are_other_numbers_of_the_same_precision() -> None:
 
 
 def test_old_opsets_have_no_bfloat16() -> None:
-    assert rounded(model(CHAIN, opset=11), "bfloat16") is None
-    assert rounded(model(CHAIN, opset=11), "float16") is not None
+    assert round_model(model(CHAIN, opset=11), "bfloat16") is None
+    assert round_model(model(CHAIN, opset=11), "float16") is not None
 
 
 ISLAND = "g (float[N, 4] x) => (float[N, 4] y) { a = Exp(x) b = Mul(a, a) c = Log(b) y = Mul(c, x) }"
@@ -136,7 +136,7 @@ def test_what_is_kept_in_float32_is_not_rounded_and_does_not_overflow() -> None:
     def r(values: Array) -> Array:
         return values.astype(np.float16).astype(np.float32)
 
-    made = rounded(model(ISLAND), "float16", keep={"a", "b", "c"})
+    made = round_model(model(ISLAND), "float16", keep={"a", "b", "c"})
     assert made is not None
     with OrtRuntime.of_model(made) as runtime:
         found = runtime.run({"x": x})["y"]
@@ -152,7 +152,7 @@ def test_weights_that_only_an_island_reads_stay_float32() -> None:
         "g (float[N, 4] x) => (float[N, 4] y) <float[4] w = {0.1, 0.2, 0.3, 0.7}, float[4] v = {0.1, 0.2, 0.3, 0.7}>"
         "{ a = Mul(x, w) y = Add(a, v) }"
     )
-    made = rounded(source, "float16", keep={"a"})
+    made = round_model(source, "float16", keep={"a"})
     assert made is not None
     kept, others = (made.graph.initializers[name].const_value for name in "wv")
     assert kept is not None
@@ -163,7 +163,7 @@ def test_weights_that_only_an_island_reads_stay_float32() -> None:
 
 def test_an_output_that_is_computed_in_float32_is_not_rounded() -> None:
     x = np.array([[0.1, 0.2, 0.3, 0.7]], np.float32)
-    made = rounded(model("g (float[N, 4] x) => (float[N, 4] y) { y = Exp(x) }"), "float16", keep={"y"})
+    made = round_model(model("g (float[N, 4] x) => (float[N, 4] y) { y = Exp(x) }"), "float16", keep={"y"})
     assert made is not None
     with OrtRuntime.of_model(made) as runtime:
         np.testing.assert_allclose(runtime.run({"x": x})["y"], np.exp(x), rtol=1e-6)

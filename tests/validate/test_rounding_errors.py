@@ -30,7 +30,7 @@ def _judged(root: Path, candidate: Path, model: str = "digits") -> Report:
 def test_a_right_file_is_measured_and_every_node_explained(precision: str, root: Path) -> None:
     report = _judged(root, lowered.right("digits", precision, root))
     assert report.verdict == "measured"
-    assert any(note.startswith("rounding explains what each of") for note in report.notes)
+    assert any(note.startswith("rounding explains the loss at each of") for note in report.notes)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -40,7 +40,7 @@ def test_a_run_that_does_not_end_ends_the_search_in_time(
         pytest.raises(NoSizesError, match=r"which is the time for it .4 s") as caught,
         Judge(model, ValidateParams(), tell=lambda done, total: told.append((done, total))) as judge,
     ):
-        judge.prepare()
+        _ = judge.reference
     assert time.monotonic() - began < 15
     assert "input 'x'" in caught.value.what
     assert "1 size was tried in 4 s" in caught.value.why
@@ -55,7 +55,7 @@ def test_a_size_of_the_user_s_is_no_search(tmp_path: Path, monkeypatch: pytest.M
     model = saved(text, tmp_path / "m.onnx")
     params = ValidateParams.model_validate({"shape": {"x": "1,3"}, "samples": 1})
     with Judge(model, params) as judge:
-        judge.prepare()
+        _ = judge.reference
         assert judge.reference.sets
 
 
@@ -65,7 +65,7 @@ def test_how_many_sizes_were_tried_is_said(tmp_path: Path) -> None:
         pytest.raises(NoSizesError, match=r"1\d sizes were tried in \d+ s; the last try: Add") as caught,
         Judge(model, ValidateParams()) as judge,
     ):
-        judge.prepare()
+        _ = judge.reference
     assert caught.value.exit_code == 2
 
 

@@ -17,7 +17,7 @@ from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Report
 from tests.validate import lower
-from tests.validate.test_questions import samples, wide_mlp
+from tests.validate.test_criteria import samples, wide_mlp
 
 
 def saved(model: onnx.ModelProto, path: Path) -> Artifact:
@@ -98,7 +98,7 @@ def int8(tmp_path: Path) -> tuple[Artifact, Artifact]:
     return Artifact.open(source), Artifact.open(made)
 
 
-def test_quality_without_a_budget_says_what_was_asked_and_advises_one(
+def test_quality_without_a_budget_names_the_floor_and_advises_a_budget(
     int8: tuple[Artifact, Artifact],
 ) -> None:
     source, candidate = int8

@@ -1,10 +1,10 @@
-"""A companion's noise is taken for no smaller than what ordinary inputs show."""
+"""A companion's noise is at least that of ordinary inputs."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onnxport.validate.adversarial_noise import UsualNoise
+from onnxport.validate.noise_runs import UsualNoise
 from onnxport.validate.tolerance import Noise
 
 ANSWER = np.array([[1.0, -2.0, 4.0]], np.float32)
@@ -16,9 +16,9 @@ def noise(largest: float) -> Noise:
 
 def test_the_largest_usual_share_of_the_scale_is_the_least_times_four() -> None:
     usual = UsualNoise()
-    usual.learn("y", ANSWER, noise(4e-6))
-    usual.learn("y", ANSWER * 10, noise(4e-6))
-    usual.learn("z", ANSWER, noise(1.0))
+    usual.add("y", ANSWER, noise(4e-6))
+    usual.add("y", ANSWER * 10, noise(4e-6))
+    usual.add("z", ANSWER, noise(1.0))
     np.testing.assert_allclose(usual.at_least("y", ANSWER / 2, noise(0)).groups, [4 * 1e-6 * 2])
     np.testing.assert_allclose(usual.at_least("y", ANSWER / 2, noise(1.0)).groups, [1.0])
     # Ordinary noise beyond 1 % proves nothing, and allows companions no more than that.
@@ -27,6 +27,6 @@ def test_the_largest_usual_share_of_the_scale_is_the_least_times_four() -> None:
 
 def test_integers_and_unknown_outputs_stay_as_measured() -> None:
     usual = UsualNoise()
-    usual.learn("n", np.array([1, 2]), noise(1.0))
+    usual.add("n", np.array([1, 2]), noise(1.0))
     assert usual.at_least("n", np.array([1, 2]), noise(0)).largest == 0
     assert usual.at_least("y", ANSWER, noise(0)).largest == 0

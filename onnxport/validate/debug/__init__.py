@@ -1,9 +1,8 @@
-"""Where two model files begin to differ: which ONNX node computes another thing in the candidate.
+"""Find where two model files begin to differ: which ONNX node computes something else in the candidate.
 
-graph.py     the ONNX graph as `debug` sees it: an order, who needs whom, and parts cut out of it
-taps.py      the values that both sides can show, and what is fetched of them at once
-local.py     each node run again on the candidate's own values: is it the node, or what it was given?
-search.py    where to look when not everything fits into memory: bisection over the graph
-diagnosis.py the way from a verdict to a name
-repro.py     the folder with the guilty node, its inputs and both answers
+taps.py         the values that both files can show, and runs that fetch some of them
+local_error.py  each node of the reference run on the candidate's own values: is the node wrong, or its inputs?
+search.py       bisection over the graph, where not everything fits into memory
+diagnosis.py    from a verdict to the name of a node
+repro.py        the folder with the node at fault, its inputs and both answers
 """

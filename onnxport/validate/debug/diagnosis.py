@@ -1,10 +1,11 @@
-"""The way from a verdict to the name of a node."""
+"""Diagnose a verdict: find the node at fault, or the nodes that lose accuracy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,29 +14,28 @@ from onnxport.core.errors import OnnxportError, UsageError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.validate.comparison import compare
-from onnxport.validate.debug import loss, memory, repro, text
-from onnxport.validate.debug.failed_runs import stopped_at
+from onnxport.validate.debug import memory, repro, text
+from onnxport.validate.debug.failed_runs import find_stop
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.local_error import Local, Replay
-from onnxport.validate.debug.loss import is_lossy
+from onnxport.validate.debug.local_error import LocalError, Replay
 from onnxport.validate.debug.params import DebugParams
 from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.debug.search import Trail, search
 from onnxport.validate.debug.taps import Sides
 from onnxport.validate.judge import Judge
 from onnxport.validate.precision import kept_float32
-from onnxport.validate.reference import Answered, Reference
+from onnxport.validate.reference import AnsweredSet, Reference
 from onnxport.validate.report import Diagnosis, LayerFigure, NodeRef, OutputReport, Report, Worst
 from onnxport.validate.size_search import Tell
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
-# Nodes that may be named together where only the outputs tell: a whole network of them says nothing.
+# The most nodes to name together where only outputs show; the name of a whole network does not help.
 _FEW = 8
-# Sets of inputs on which a fault is looked for until one shows it, and on which it is looked at again.
+# Sets of inputs to search for a fault, and to confirm it.
 _MOST_SETS = 3
 
-# What stands for a fused group: the node with the weights, which has the most to get wrong.
+# Operators that stand for a fused group: the node with the weights is the likeliest at fault.
 _MAIN = frozenset(
     "Conv ConvTranspose Gemm MatMul Einsum LSTM GRU RNN ConvInteger MatMulInteger QLinearConv".split()
 )
@@ -50,22 +50,22 @@ def diagnose(
     phase: Phase = lambda step: nullcontext(),
     tell: Tell | None = None,
 ) -> Report:
-    """The verdict on `candidate`, and where it comes from when it is not that the two agree.
+    """Judge a candidate, and find the cause when the two do not agree.
 
     Args:
         graph: the reference in memory.
         output: the folder that gets the node at fault with its inputs; None for no folder.
-        phase: tells which step begins and ends: "validate", "search".
+        phase: reports the beginning and end of a step: "validate", "search".
         tell: see Judge.
 
     Raises:
         UsageError: the reference is no ONNX file, or the two do not take and give the same tensors.
-        OnnxportError: what else keeps one of the two from being run.
+        OnnxportError: one of the two cannot run.
     """
     if reference.format != "onnx" or graph is None:
         raise UsageError(
             f"{reference.path} has no ONNX nodes to look for",
-            fix="give the ONNX model first, and what was made of it second",
+            fix="give the ONNX model first, and the artefact second",
         )
     if output is not None:
         repro.check_place(output)
@@ -74,22 +74,20 @@ def diagnose(
         with phase("validate"):
             report = judge.verdict(candidate)
         if report.passed and not params.layers:
-            agree = text.KEPT if is_lossy(report) else text.AGREE
+            agree = text.KEPT if text.is_lossy(report) else text.AGREE
             return report.model_copy(update={"diagnosis": Diagnosis(summary=agree, node=None)})
         rounds = Rounds.of(report.reference.precision, report.candidate.precision, kept_float32(candidate))
         with phase("search"):
-            right = judge.reference
-            with Sides(Network(graph), candidate, params, right, rounds, right.unread) as sides:
-                found = _Inquiry(right, candidate, params, limit, sides, report).diagnosis(output)
+            known = judge.reference
+            with Sides(Network(graph), candidate, params, known, rounds, known.unread) as sides:
+                found = _FaultSearch(known, candidate, params, limit, sides, report).diagnosis(output)
             note = limit.exceeded()
-    return report.model_copy(update={"diagnosis": _noted(found, note)})
+    if note:
+        found = found.model_copy(update={"notes": (*found.notes, note)})
+    return report.model_copy(update={"diagnosis": found})
 
 
-def _noted(found: Diagnosis, note: str) -> Diagnosis:
-    return found.model_copy(update={"notes": (*found.notes, note)}) if note else found
-
-
-class _Inquiry:
+class _FaultSearch:
     """The search for the fault behind one report."""
 
     def __init__(
@@ -103,34 +101,32 @@ class _Inquiry:
     ) -> None:
         self._reference, self._candidate, self._params, self._limit = reference, candidate, params, limit
         self._sides, self._report = sides, report
-        self._lossy = is_lossy(report)
+        self._lossy = text.is_lossy(report)
         self._notes: list[str] = []
 
     def diagnosis(self, output: Path | None) -> Diagnosis:
-        """What is wrong, and where."""
+        """Find the fault."""
         large = len(self._sides.network.nodes) > _FEW
         if large and not self._sides.has_taps and not self._report.passed:
-            return Diagnosis(
-                summary=text.no_taps(self._candidate, self._report), node=None, notes=tuple(self._notes)
-            )
-        answered, trail = self._found()
+            return Diagnosis(summary=text.describe_no_taps(self._candidate, self._report), node=None)
+        answered, trail = self._search_sets()
         if answered is None:
             return Diagnosis(summary=self._report.reason, node=None, notes=tuple(self._notes))
         tapping = self._tapping(answered, trail)
         if trail.untried:
-            self._notes.append(text.untried(trail.untried))
+            self._notes.append(text.describe_untried(trail.untried))
         if self._lossy:
-            return self._ranked(answered, trail, tapping)
+            return self._losses(answered, trail, tapping)
         if trail.fault is None or self._report.passed:
-            return self._nothing(answered, trail, tapping)
-        return self._named(answered, trail, trail.fault, tapping, output)
+            return self._no_fault(answered, trail, tapping)
+        return self._fault(answered, trail, trail.fault, tapping, output)
 
-    def _found(self) -> tuple[Answered | None, Trail]:
-        """The inputs that show the fault, and what they show; the last ones that could be run if none does."""
+    def _search_sets(self) -> tuple[AnsweredSet | None, Trail]:
+        """Return the inputs that show the fault with their trail; the last ones that ran if none does."""
         last, found, stopped = None, Trail(), None
-        for answered in self._suspicious():
+        for answered in self._suspicious_sets():
             try:
-                last, found = answered, self._searched(answered)
+                last, found = answered, self._search(answered)
             except UsageError as error:  # RunError is one: not on inputs of these sizes
                 stopped = answered, error
                 continue
@@ -139,16 +135,15 @@ class _Inquiry:
         if stopped is not None:
             where, why = stopped
             feeds, _ = self._reference.answers(where)
-            trail = stopped_at(self._sides, self._candidate, self._params, feeds, why)
+            trail = find_stop(self._sides, self._candidate, self._params, feeds, why)
             if trail.fault is not None:
                 return where, trail
         return last, found
 
-    def _suspicious(self) -> list[Answered]:
-        """The sets of inputs to look at, the one with the worst element first.
+    def _suspicious_sets(self) -> list[AnsweredSet]:
+        """Return the sets of inputs to search, the one with the worst element first.
 
-        At a lower precision companions, whose odd sizes overflow there, come last, and one only if nothing else shows
-        the fault.
+        Companions overflow at a lower precision: there one comes last, for faults that nothing else shows.
         """
         worst = [each.worst.input_set for each in self._wrong if each.worst is not None]
         sets = sorted(self._reference.sets, key=lambda each: each.label not in worst)
@@ -161,17 +156,17 @@ class _Inquiry:
     def _wrong(self) -> list[OutputReport]:
         return [each for each in self._report.outputs if each.verdict == "not equivalent"]
 
-    def _searched(self, answered: Answered) -> Trail:
-        """The search at the first step at which a model with a state is at fault; the last step if it never is."""
+    def _search(self, answered: AnsweredSet) -> Trail:
+        """Search the first step at which a model with a state is at fault; the last step if it never is."""
         first, _ = self._reference.answers(answered)
-        trail = self._step(first)
+        trail = self._search_step(first)
         for step in range(1, self._reference.steps):
             if trail.fault is not None:
                 break
-            trail = self._step(self._reference.at_step(first, dict(trail.tapped), step))
+            trail = self._search_step(self._reference.at_step(first, dict(trail.tapped), step))
         return trail
 
-    def _step(self, feeds: Feeds) -> Trail:
+    def _search_step(self, feeds: Feeds) -> Trail:
         sizes = self._sides.sizes(feeds)
         ends = [each.name for each in self._wrong] or list(self._sides.network.outputs)
         ends = [name for name in ends if name in sizes]
@@ -181,15 +176,16 @@ class _Inquiry:
             self._notes.append(room.note)
         return search(self._sides, feeds, ends, sizes, room.bytes, ranking=self._lossy)
 
-    def _tapping(self, answered: Answered, trail: Trail) -> str:
-        """What showing intermediate values changed in the candidate's answers."""
+    def _tapping(self, answered: AnsweredSet, trail: Trail) -> str:
+        """Return what showing intermediate values changed in the candidate's answers."""
         if not trail.tapped:
             return ""
         _, answers = self._reference.answers(answered)
         alone = self._sides.alone(trail.feeds)
         moved = [name for name in answers if not _same(alone[name], trail.tapped[name])]
-        self._against_plain(answers, trail)
-        kernels = text.PLAIN_KERNELS if self._candidate.format == "tflite" and self._showed(trail) else ""
+        self._note_plain_reference(answers, trail)
+        shows_inner = trail.given - {spec.name for spec in self._sides.candidate.outputs}
+        kernels = text.PLAIN_KERNELS if self._candidate.format == "tflite" and shows_inner else ""
         if not moved:
             return kernels
         faulty = {
@@ -202,108 +198,94 @@ class _Inquiry:
             for side, given in (("alone", alone), ("tapped", trail.tapped))
             if self._reference.steps == 1  # else the answers hold all steps
         }
-        mended = faulty == {"alone": True, "tapped": False}
-        said = text.tapping(moved, alone, trail.tapped, mended=mended)
-        return f"{said}; {kernels}" if kernels and not mended else said
+        fixed = faulty == {"alone": True, "tapped": False}
+        change = text.describe_tapping(moved, alone, trail.tapped, fixed=fixed)
+        return f"{change}; {kernels}" if kernels and not fixed else change
 
-    def _showed(self, trail: Trail) -> bool:
-        """Whether the candidate was asked for more than its outputs."""
-        return bool(trail.given - {spec.name for spec in self._sides.candidate.outputs})
-
-    def _against_plain(self, answers: Feeds, trail: Trail) -> None:
-        """Notes where it is the reference that runs otherwise here, and makes the figures what they are."""
+    def _note_plain_reference(self, answers: Feeds, trail: Trail) -> None:
+        """Note where the figures mostly come from the reference, whose nodes run alone here."""
         for name in [name for name in trail.plain if name in answers and name in trail.layers]:
-            moved = text.difference(answers[name], trail.plain[name])
+            moved = text.max_difference(answers[name], trail.plain[name])
             if moved > trail.layers[name].max_abs / 2:
-                self._notes.append(text.plain_reference(name, moved))
+                self._notes.append(text.describe_plain_reference(name, moved))
                 return
 
-    def _nothing(self, answered: Answered, trail: Trail, tapping: str) -> Diagnosis:
+    def _no_fault(self, answered: AnsweredSet, trail: Trail, tapping: str) -> Diagnosis:
         agree = self._report.passed
+        summary = text.AGREE if agree else text.summarize_no_fault(trail, tapping, self._report)
+        return self._finding(answered, trail, tapping, summary=summary, node=None)
+
+    def _finding(self, answered: AnsweredSet, trail: Trail, tapping: str, **fields: Any) -> Diagnosis:
         return Diagnosis(
-            summary=text.AGREE if agree else text.nothing(trail, tapping, self._report),
-            node=None,
             input_set=answered.label,
             tapping=tapping,
             runs=self._sides.runs,
-            layers=_ordered(trail, self._sides),
+            layers=self._layers(trail),
             notes=tuple(dict.fromkeys(self._notes)),
+            **fields,
         )
 
-    def _ranked(self, answered: Answered, trail: Trail, tapping: str) -> Diagnosis:
-        """Where accuracy is lost: no node is at fault where only quality was asked."""
-        layers = _ordered(trail, self._sides)
-        lost = loss.ranking(layers)
-        most = loss.loses_most(lost)
+    def _layers(self, trail: Trail) -> tuple[LayerFigure, ...]:
+        return tuple(trail.layers[name] for name in self._sides.network.values if name in trail.layers)
+
+    def _losses(self, answered: AnsweredSet, trail: Trail, tapping: str) -> Diagnosis:
+        """Rank the losses: no node is at fault where only quality applies."""
+        lost = text.rank_losses(self._layers(trail))
+        most = text.largest_loss(lost)
         if answered.source == "generated":
-            self._notes.append(loss.GENERATED)
+            self._notes.append(text.GENERATED)
 
         def node(value: str) -> NodeRef:
             return self._main(value, self._group(value, self._sides.network.between(value, trail.given)))
 
-        return Diagnosis(
-            summary=loss.summary(lost, node),
-            node=None if most is None else node(most.node.value),
-            input_set=answered.label,
-            tapping=tapping,
-            runs=self._sides.runs,
-            layers=layers,
-            notes=tuple(dict.fromkeys(self._notes)),
-        )
+        worst = None if most is None else node(most.node.value)
+        return self._finding(answered, trail, tapping, summary=text.summarize_losses(lost, node), node=worst)
 
-    def _named(
-        self, answered: Answered, trail: Trail, fault: Local, tapping: str, output: Path | None
+    def _fault(
+        self, answered: AnsweredSet, trail: Trail, fault: LocalError, tapping: str, output: Path | None
     ) -> Diagnosis:
         group = self._group(fault.value, trail.group)
         node = self._main(fault.value, group)
         self._confirm(answered, trail, fault)
         if trail.others:
-            self._notes.append(text.others(trail.others))
+            self._notes.append(text.describe_others(trail.others))
         folder = None
 
-        def said(shown: Local) -> str:
-            return text.summary(node, group, shown)
+        def summary(shown: LocalError) -> str:
+            return text.summarize_fault(node, group, shown)
 
         if output is not None and not trail.tapped:
             self._notes.append(text.NO_REPRO)
         elif output is not None:
-            fault = repro.write(output, self._sides, trail.feeds, trail, self._candidate, said)
+            fault = repro.write(output, self._sides, trail.feeds, trail, self._candidate, summary)
             folder = str(output)
-        return Diagnosis(
-            summary=said(fault),
-            node=node,
-            candidates=tuple(group) if len(group) > 1 else (),
-            worst=Worst(
-                index=fault.index, reference=fault.expected, candidate=fault.given, input_set=answered.label
-            ),
-            input_set=answered.label,
-            tapping=tapping,
-            repro=folder,
-            runs=self._sides.runs,
-            layers=_ordered(trail, self._sides),
-            notes=tuple(dict.fromkeys(self._notes)),
+        worst = Worst(
+            index=fault.index, reference=fault.expected, candidate=fault.given, input_set=answered.label
         )
+        candidates = tuple(group) if len(group) > 1 else ()
+        found = {"summary": summary(fault), "node": node, "candidates": candidates, "worst": worst}
+        return self._finding(answered, trail, tapping, **found, repro=folder)
 
     def _group(self, value: str, nodes: Sequence[int]) -> list[NodeRef]:
-        """What the candidate joins to make `value`, as nodes of it."""
+        """Return the nodes that the candidate joins to make `value`."""
         network = self._sides.network
         own = network.producers[value]
         refs = [network.ref(value if index == own else _first_output(network, index)) for index in nodes]
-        return [self._staged(ref) for ref in refs if ref.op != "Constant"]
+        return [self._with_stage(ref) for ref in refs if ref.op != "Constant"]
 
     def _main(self, value: str, group: Sequence[NodeRef]) -> NodeRef:
-        """What stands for a group: the node with the weights; else the one that gives `value`."""
-        own = self._staged(self._sides.network.ref(value))
+        """Return the node that stands for a group: the one with the weights, else the one that gives `value`."""
+        own = self._with_stage(self._sides.network.ref(value))
         return next((ref for ref in group if ref.op in _MAIN), own) if len(group) > 1 else own
 
-    def _staged(self, ref: NodeRef) -> NodeRef:
+    def _with_stage(self, ref: NodeRef) -> NodeRef:
         stage = "candidate model" if self._candidate.format == "onnx" else self._candidate.format
         return ref.model_copy(update={"stage": stage})
 
-    def _confirm(self, shown: Answered, trail: Trail, fault: Local) -> None:
-        """Looks at the node on other sets of inputs."""
+    def _confirm(self, shown: AnsweredSet, trail: Trail, fault: LocalError) -> None:
+        """Check the node on other sets of inputs."""
         given = [*trail.needs, fault.value]
-        said: dict[bool, list[str]] = {True: [], False: []}
+        labels: dict[bool, list[str]] = {True: [], False: []}
         others = [each for each in self._reference.sets if each is not shown]
         others.sort(key=lambda each: each.adversarial)
         for answered in others[: _MOST_SETS - 1]:
@@ -311,21 +293,17 @@ class _Inquiry:
             try:
                 values = self._sides.fetch(feeds, given).candidate
             except OnnxportError:
-                continue  # the verdict has said that the candidate cannot run on these
+                continue  # the verdict covers inputs on which the candidate cannot run
             replay = Replay(self._sides.network, given, self._sides.sizes(feeds), self._sides.rounds)
-            found = replay.judge([fault.value], feeds, values).get(fault.value)
+            found = replay.compare([fault.value], feeds, values).get(fault.value)
             if found is not None:
-                said[found.share > 1].append(answered.label)
-        if said[True] or said[False]:
-            self._notes.append(text.confirmed(said[True], said[False]))
+                labels[found.share > 1].append(answered.label)
+        if labels[True] or labels[False]:
+            self._notes.append(text.describe_confirmation(labels[True], labels[False]))
 
 
 def _first_output(network: Network, index: int) -> str:
     return next(name for name in network.nodes[index].output if name)
-
-
-def _ordered(trail: Trail, sides: Sides) -> tuple[LayerFigure, ...]:
-    return tuple(trail.layers[name] for name in sides.network.values if name in trail.layers)
 
 
 def _same(one: Array, other: Array) -> bool:

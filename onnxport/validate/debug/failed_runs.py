@@ -1,7 +1,8 @@
-"""A candidate that cannot run on some inputs: what it computes until it stops is compared with the reference."""
+"""Find the fault of a candidate that cannot run, by the values that it computes until it stops."""
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Mapping
@@ -10,41 +11,42 @@ from pathlib import Path
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.manifest import KEY, Manifest
 from onnxport.formats.model import Model
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.local_error import Local, Replay, at_fault
+from onnxport.validate.debug.local_error import LocalError, Replay, at_fault
 from onnxport.validate.debug.search import Trail, in_order
 from onnxport.validate.debug.taps import PLAIN, Sides
 from onnxport.validate.debug.text import STOPS
 from onnxport.validate.params import ValidateParams
-from onnxport.validate.sessions import isolated
-from onnxport.validate.signature import Oriented
+from onnxport.validate.sessions import Oriented, isolated
 
 # ONNX Runtime's "Reshape 'node name': why", as runtimes/ort.py writes it.
 _NODE = re.compile(r"(\w+) '(.*?)': ")
+_IDENTIFIER = b"TFL3"
 _OPERATOR = re.compile(r"Node number (\d+) \(\w+\) failed")
 
 
-def stopped_at(
+def find_stop(
     sides: Sides, candidate: Artifact, params: ValidateParams, feeds: Feeds, error: OnnxportError
 ) -> Trail:
-    """The node at which the candidate goes wrong before it stops with `error`; else the one where it stops.
+    """Find the node at fault before the candidate stops with `error`, else the node where it stops.
 
     Returns:
-        A trail without a fault where the error does not say where that is.
+        A trail without a fault where the error does not name the place.
     """
     if candidate.format == "onnx":
-        values, last = _of_onnx(sides, candidate, feeds, error)
+        values, last = _onnx_values(sides, candidate, feeds, error)
     elif candidate.format == "tflite":
-        values, last = _of_tflite(sides, candidate, params, feeds, error), None
+        values, last = _tflite_values(sides, candidate, params, feeds, error), None
     else:
         return Trail()
     given = in_order(sides.network, set(values))
-    fault = _wrong(sides, feeds, values, given)
+    fault = _first_fault(sides, feeds, values, given)
     if fault is None and last is not None:
         nan = float("nan")
-        fault = Local(last, float("inf"), (), nan, nan, f"{STOPS}{error.why}")
+        fault = LocalError(last, float("inf"), (), nan, nan, f"{STOPS}{error.why}")
     if fault is None:
         return Trail()
     return Trail(
@@ -55,10 +57,10 @@ def stopped_at(
     )
 
 
-def _of_onnx(
+def _onnx_values(
     sides: Sides, candidate: Artifact, feeds: Feeds, error: OnnxportError
 ) -> tuple[dict[str, Array], str | None]:
-    """The values before the node at which ONNX Runtime stops, and the first that this node gives."""
+    """Return the values before the node at which ONNX Runtime stops, and the first value of that node."""
     match, theirs = _NODE.search(error.why), Network(Model.load(candidate.path))
     names = [node.name for node in theirs.nodes]
     if match is None or match.group(2) not in names:
@@ -74,18 +76,16 @@ def _of_onnx(
         return runtime.run({name: feeds[name] for name in part.inputs}), last
 
 
-def _of_tflite(
+def _tflite_values(
     sides: Sides, candidate: Artifact, params: ValidateParams, feeds: Feeds, error: OnnxportError
 ) -> dict[str, Array]:
-    """The values before the operator at which LiteRT stops."""
-    from onnxport.validate.debug.truncated_tflite import cut_before
-
+    """Return the values before the operator at which LiteRT stops."""
     match = _OPERATOR.search(error.why)
     if match is None:
         return {}
     with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
         copy = Path(folder, candidate.path.name)
-        taps = cut_before(int(match.group(1)), candidate.path, copy)
+        taps = _cut_before(int(match.group(1)), candidate.path, copy)
         given = [name for name in sides.shared if name in taps]
         if not given:
             return {}
@@ -94,11 +94,42 @@ def _of_tflite(
             return Oriented(runtime).run(feeds, taps=given)
 
 
-def _wrong(sides: Sides, feeds: Feeds, values: Mapping[str, Array], given: list[str]) -> Local | None:
+def _cut_before(operator: int, source: Path, target: Path) -> frozenset[str]:
+    """Write a `.tflite` file of ours without its operators from number `operator` on, and without its outputs.
+
+    Returns:
+        The ONNX values that the operators before it make and that the file's note names; none for a file without a
+        note, for which nothing is written.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytearray(source.read_bytes()), 0))
+    note = next((each for each in model.metadata or () if each.name == KEY.encode()), None)
+    graph = model.subgraphs[0]
+    graph.operators = graph.operators[:operator]
+    if note is None or not graph.operators:
+        return frozenset()
+    text = bytes(model.buffers[note.buffer].data).decode()
+    model.buffers[note.buffer].data = json.dumps(json.loads(text) | {"outputs": []}).encode()
+    made = [int(index) for each in graph.operators for index in each.outputs]
+    graph.outputs = made[-1:]
+    for each in model.signatureDefs or ():
+        each.outputs = []
+    builder = schema.flatbuffers.Builder(1 << 20)
+    builder.Finish(model.Pack(builder), _IDENTIFIER)
+    target.write_bytes(bytes(builder.Output()))
+    names = [graph.tensors[index].name.decode(errors="replace").partition(";")[0] for index in made]
+    keys = {name for name in names if names.count(name) == 1}
+    return frozenset(name for name, tap in Manifest.from_json(text).taps.items() if tap.key in keys)
+
+
+def _first_fault(
+    sides: Sides, feeds: Feeds, values: Mapping[str, Array], given: list[str]
+) -> LocalError | None:
     if not given:
         return None
     shown = sides.beside(feeds, values)
-    found = Replay(sides.network, given, sides.sizes(feeds), sides.rounds).judge(
+    found = Replay(sides.network, given, sides.sizes(feeds), sides.rounds).compare(
         given, feeds, shown.candidate
     )
     return next(iter(at_fault(found, given)), None)

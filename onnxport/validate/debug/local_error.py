@@ -1,8 +1,8 @@
-"""Each node run again on the candidate's own values: is it the node that is wrong, or what it was given?
+"""Run each node of the reference on the candidate's own values: is the node wrong, or its inputs?
 
-Comparing values with the reference's does not tell the two apart: in a deep network what one node gets wrong is in
-every value behind it, and rounding alone drifts. Run on the inputs that the candidate itself had, a right node gives
-what the candidate gave, up to the rounding of that one node.
+Comparing values with the reference's does not show that: in a deep network one node's fault is in every value behind
+it, and rounding alone drifts. On the candidate's own inputs the reference's node gives what a right candidate gave, up
+to the rounding of that node.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from onnxport.validate.comparison import Comparison, compare
 from onnxport.validate.debug.graph import Network, Part
 from onnxport.validate.debug.rounding import Rounds, step
 from onnxport.validate.debug.taps import PLAIN, sqnr
-from onnxport.validate.noise_runs import Answers, other_kernels, perturbed_inputs
+from onnxport.validate.noise_runs import Answers, perturb_inputs
 from onnxport.validate.report import Precision
 from onnxport.validate.tolerance import NOISE_FACTOR, Noise, Tolerance, measure_noise
 
-# Bytes of answers that are computed at once; five of each are held.
+# Bytes of answers to compute at once; five of each are in memory.
 _AT_ONCE = 32 * 2**20
-# These compute nothing that could be rounded otherwise: on the same inputs every runtime gives the same.
+# These round nothing: on the same inputs every runtime gives the same.
 _EXACT = frozenset(
     "Round Floor Ceil Sign Cast ArgMax ArgMin Greater GreaterOrEqual Less LessOrEqual Equal Not And Or Where Relu Abs "
     "Neg Clip MaxPool GlobalMaxPool ReduceMax ReduceMin Max Min Gather GatherND GatherElements Slice Concat Split Pad "
@@ -39,15 +39,15 @@ _FLOAT32 = Rounds()
 
 
 @dataclass(frozen=True)
-class Local:
-    """One value of the candidate against what the reference's nodes make of the candidate's own inputs to them.
+class LocalError:
+    """One value of the candidate against the reference's nodes on the candidate's own inputs to them.
 
     Attributes:
         share: the largest difference over what is allowed; above 1 the node is at fault.
-        index: where that is.
-        expected, given: what the reference's node and the candidate say there; NaN where it is no number.
-        fault: what is wrong in words; empty when nothing is.
-        sqnr_db: of this node alone: Infinity without error, None without a signal or for what is no finite float.
+        index: of that element.
+        expected, given: the reference's and the candidate's number there; NaN for no number.
+        fault: the fault in words; empty for none.
+        sqnr_db: of this node alone: Infinity without error, None without a signal or finite floats.
     """
 
     value: str
@@ -60,13 +60,13 @@ class Local:
 
 
 @dataclass(frozen=True)
-class _Replayed:
-    """What a part gives.
+class _Results:
+    """The results of a part.
 
     Attributes:
-        answers: with the candidate's roundings, if it has any beside float32's.
-        probes: where these differ.
-        exact, own: the answers and probes without them; the same where there are none.
+        answers: with the candidate's roundings, if it has other than float32's.
+        probes: where rounding differs.
+        exact, own: answers and probes without these roundings; the same where there are none.
     """
 
     answers: Answers
@@ -89,34 +89,32 @@ class Replay:
     """
 
     def __init__(
-        self,
-        network: Network,
-        given: Iterable[str],
-        sizes: Mapping[str, int],
-        rounds: Rounds = _FLOAT32,
+        self, network: Network, given: Iterable[str], sizes: Mapping[str, int], rounds: Rounds = _FLOAT32
     ) -> None:
         self._network, self._given, self._sizes = network, frozenset(given), sizes
         self._rounds = rounds
         self.untried: dict[str, str] = {}
 
     def needs(self, target: str) -> list[str]:
-        """The candidate's values that are needed to judge `target`, itself included."""
+        """Return the candidate's values that are needed to compare `target`, itself included."""
         return [*self._network.frontier(target, self._given), target]
 
-    def judge(self, targets: Sequence[str], feeds: Feeds, candidate: Mapping[str, Array]) -> dict[str, Local]:
-        """The targets' nodes on the candidate's values, a few at a time; none for what cannot be run on them.
+    def compare(
+        self, targets: Sequence[str], feeds: Feeds, candidate: Mapping[str, Array]
+    ) -> dict[str, LocalError]:
+        """Run the targets' nodes on the candidate's values, a few at a time; skip nodes that cannot run on them.
 
         Args:
             feeds: the inputs of the models.
-            candidate: its values, those of `needs` for every target at least.
+            candidate: its values, at least those of `needs` for every target.
         """
-        found: dict[str, Local] = {}
+        found: dict[str, LocalError] = {}
         for group in self._groups(targets):
-            found |= self._tried(group, feeds, candidate)
+            found |= self._compare_some(group, feeds, candidate)
         return found
 
     def _groups(self, targets: Sequence[str]) -> Iterator[list[str]]:
-        """The targets in runs of at most `_AT_ONCE` bytes."""
+        """Divide the targets into runs of at most `_AT_ONCE` bytes."""
         group, taken = list[str](), 0
         for name in targets:
             size = self._sizes.get(name, 0)
@@ -127,95 +125,95 @@ class Replay:
             taken += size
         yield group
 
-    def _tried(
+    def _compare_some(
         self, targets: Sequence[str], feeds: Feeds, candidate: Mapping[str, Array]
-    ) -> dict[str, Local]:
-        """As `_judge`; what cannot be run is halved until it is found."""
+    ) -> dict[str, LocalError]:
+        """Compare targets; halve those that cannot run until the culprit is alone."""
         try:
-            return self._judge(targets, feeds, candidate)
+            return self._compare_all(targets, feeds, candidate)
         except (RunError, InputError) as error:
             if len(targets) == 1:
                 self.untried[targets[0]] = error.why
                 return {}
         middle = len(targets) // 2
-        return self._tried(targets[:middle], feeds, candidate) | self._tried(
+        return self._compare_some(targets[:middle], feeds, candidate) | self._compare_some(
             targets[middle:], feeds, candidate
         )
 
     def part(self, targets: Sequence[str], candidate: Mapping[str, Array]) -> Part:
-        """The nodes between the candidate's values and `targets`, ready to run on values like these."""
+        """Return the nodes between the candidate's values and `targets`, ready to run on values like these."""
         part = self._network.part(targets, self._given)
         for value in part.proto.graph.input:
             if value.name in self._given:
                 value.type.CopyFrom(_type(candidate[value.name]))
         return part
 
-    def _judge(
+    def _compare_all(
         self, targets: Sequence[str], feeds: Feeds, candidate: Mapping[str, Array]
-    ) -> dict[str, Local]:
+    ) -> dict[str, LocalError]:
         part = self.part(targets, candidate)
         inputs = {name: candidate[name] if name in self._given else feeds[name] for name in part.inputs}
-        replayed = self._replayed(part, inputs)
+        results = self._run(part, inputs)
         return {
-            name: self._compared(name, key, replayed, candidate[name]) for name, key in part.answers.items()
+            name: self._local_error(name, key, results, candidate[name]) for name, key in part.answers.items()
         }
 
-    def _replayed(self, part: Part, inputs: Feeds) -> _Replayed:
-        """What the part gives, and what it gives where rounding differs."""
+    def _run(self, part: Part, inputs: Feeds) -> _Results:
+        """Run a part, and again where rounding differs."""
         data, folder = part.proto.SerializeToString(), self._network.folder
         moved_by: Precision = "float32" if self._rounds.made else self._rounds.precision
         with OrtRuntime(data, PLAIN, folder=folder) as plain:
             answers = plain.run(inputs)
-            probes = [perturbed_inputs(plain.run, seed, moved_by)(inputs, answers) for seed in (1, 2)]
+            probes = [perturb_inputs(plain.run, seed, moved_by)(inputs, answers) for seed in (1, 2)]
         with OrtRuntime(data, folder=folder) as optimized:
-            probes.append(other_kernels(optimized.run)(inputs, answers))
+            probes.append(optimized.run(inputs))
         if self._rounds.made:
             nearest, other = (self._rounds.model(part.proto, folder, seed) for seed in (None, 1))
             if nearest is not None and other is not None:
-                return self._rounded(nearest, other, inputs, answers, probes)
-        return _Replayed(answers, probes, answers, probes)
+                return self._run_rounded(nearest, other, inputs, answers, probes)
+        return _Results(answers, probes, answers, probes)
 
-    def _rounded(
+    def _run_rounded(
         self, nearest: Model, other: Model, inputs: Feeds, exact: Answers, own: Sequence[Answers]
-    ) -> _Replayed:
-        """As yardstick.RoundedReference does it for the whole model."""
+    ) -> _Results:
+        """Run a part with roundings, as RoundedReference does for the whole model."""
         with OrtRuntime.of_model(nearest) as runtime:
             answers = runtime.run(inputs)
-            probes = [exact, perturbed_inputs(runtime.run, 1, self._rounds.precision)(inputs, answers)]
+            probes = [exact, perturb_inputs(runtime.run, 1, self._rounds.precision)(inputs, answers)]
         with OrtRuntime.of_model(other) as runtime:
-            probes.append(perturbed_inputs(runtime.run, 2, self._rounds.precision)(inputs, answers))
-        return _Replayed(answers, probes, exact, own)
+            probes.append(perturb_inputs(runtime.run, 2, self._rounds.precision)(inputs, answers))
+        return _Results(answers, probes, exact, own)
 
-    def _compared(self, name: str, key: str, replayed: _Replayed, given: Array) -> Local:
-        nodes, expected = self._network.between(name, self._given), replayed.answers[key]
+    def _local_error(self, name: str, key: str, results: _Results, given: Array) -> LocalError:
+        nodes, expected = self._network.between(name, self._given), results.answers[key]
         tolerance = self._tolerance(name, nodes)
-        noise = self._noise(key, replayed, nodes)
+        noise = self._noise(key, results, nodes)
         if name in tolerance.steps and expected.dtype.kind in "iu" and expected.shape == given.shape:
-            # One code off is rounding; a whole number that no step explains has to be the same.
+            # One code off is rounding; other whole numbers must be equal.
             numbers = expected.astype(np.float32), given.astype(np.float32)
             found = compare(name, *numbers, Noise(noise.groups, None), tolerance)
         else:
             found = compare(name, expected, given, noise, tolerance)
-        ends = _ends(expected, given, found)
-        sqnr = _lost(replayed.exact[key], given)
-        return Local(name, found.ratio, found.index, *ends, found.fault, sqnr)
+        pair = _worst_pair(expected, given, found)
+        sqnr = _own_sqnr(results.exact[key], given)
+        return LocalError(name, found.ratio, found.index, *pair, found.fault, sqnr)
 
-    def _noise(self, key: str, replayed: _Replayed, nodes: Sequence[int]) -> Noise:
-        own, probes = ([each[key] for each in found] for found in (replayed.own, replayed.probes))
+    def _noise(self, key: str, results: _Results, nodes: Sequence[int]) -> Noise:
+        own, probes = ([each[key] for each in found] for found in (results.own, results.probes))
         if all(self._network.nodes[index].op_type in _EXACT for index in nodes):
-            own, probes = [], [replayed.exact[key]]  # but for the roundings that were made
-        if self._rounds.made and len(nodes) > 1 and replayed.answers[key].dtype == np.float32:
-            # Joined nodes have their constants folded before they are rounded, a bias as it is added.
-            probes.append(self._rounds.stored(replayed.answers[key]))
-        noise = measure_noise(replayed.answers[key], probes)
+            own, probes = [], [results.exact[key]]  # except for the roundings that were added
+        if self._rounds.made and len(nodes) > 1 and results.answers[key].dtype == np.float32:
+            # Joined nodes fold their constants before rounding, and a bias is rounded as it is added.
+            probes.append(self._rounds.stored(results.answers[key]))
+        noise = measure_noise(results.answers[key], probes)
         if not self._rounds.made:
             return noise
         # Noise of float32 counts as it does for float32.
         weight = NOISE_FACTOR / Tolerance(1, precision=self._rounds.precision).rule.factor
-        return noise.beside(measure_noise(replayed.exact[key], own), weight)
+        return noise.combine(measure_noise(results.exact[key], own), weight)
 
     def _tolerance(self, name: str, nodes: Sequence[int]) -> Tolerance:
-        """What one node, or a few joined ones, may be off."""
+        """Return the tolerance of one node, or of a few joined ones."""
         saturates = self._network.node(name).op_type in _SATURATING
         size = step(self._network, name, nodes)
         return Tolerance(
@@ -226,22 +224,22 @@ class Replay:
         )
 
 
-def at_fault(found: Mapping[str, Local], order: Sequence[str]) -> list[Local]:
-    """What is itself at fault, in order; nothing if all is right.
+def at_fault(found: Mapping[str, LocalError], order: Sequence[str]) -> list[LocalError]:
+    """Return the nodes that are at fault themselves, in order.
 
-    What is barely beyond its tolerance does not stand before what is far beyond.
+    A value barely beyond its tolerance does not count beside one far beyond.
     """
     faults = [found[name] for name in order if name in found and found[name].share > 1]
     worst = max((fault.share for fault in faults), default=0.0)
-    return [fault for fault in faults if fault.share >= worst * _TELLING]
+    return [fault for fault in faults if fault.share >= worst * _RELEVANT]
 
 
 # A fault of less than this part of the largest one is an operator of low precision, not the cause.
-_TELLING = 0.05
+_RELEVANT = 0.05
 
 
-def _lost(expected: Array, given: Array) -> float | None:
-    """The SQNR of what one node gave; see Local."""
+def _own_sqnr(expected: Array, given: Array) -> float | None:
+    """Return the SQNR of one node alone; see LocalError."""
     if expected.dtype.kind != "f" or given.shape != expected.shape:
         return None
     if not (np.isfinite(expected).all() and np.isfinite(given).all()):
@@ -250,7 +248,7 @@ def _lost(expected: Array, given: Array) -> float | None:
     return sqnr(ours, given.astype(np.float64) - ours)
 
 
-def _ends(expected: Array, given: Array, found: Comparison) -> tuple[float, float]:
+def _worst_pair(expected: Array, given: Array, found: Comparison) -> tuple[float, float]:
     if (
         len(found.index) != expected.ndim
         or expected.shape != given.shape

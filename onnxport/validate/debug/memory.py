@@ -1,4 +1,4 @@
-"""How many bytes of intermediate values may be held at once under the user's limit."""
+"""The bytes of intermediate values that a search may have in memory under the user's limit."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from pathlib import Path
 
 from onnxport.formats.artifact import Artifact
 
-# Times that a fetched value lies in memory at the worst moment: in the candidate's process as value and message, here
-# as message in parts, as message, and as value.
+# Copies of a fetched value at the worst moment: in the candidate's process as value and message, here as parts of a
+# message, as message, and as value.
 COPIES = 6
-# Of the candidate's process: interpreter and libraries, and its weights as file and as packed by kernels.
+# The candidate's process: interpreter and libraries, and the weights as file and as packed by kernels.
 _PROCESS = 150_000_000
 _WEIGHTS = 2
 
 
-# What a round may show even where the limit cannot be kept.
+# Bytes that a round may show even beyond the limit.
 _LEAST = 8_000_000
 
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes of values for one round, and what is to be said about them."""
+    """Bytes of values for one round, and a note on them."""
 
     bytes: int
     note: str = ""
 
 
 class Limit:
-    """The user's limit on what a search takes, made when it begins.
+    """The user's limit on the memory of a search; create it when the search begins.
 
-    What the process that calls `debug_model` held before is the caller's own and does not count; of our command, which
-    holds little, everything does.
+    Memory that a caller of `debug_model` used before does not count; our command uses little, and all of it counts.
 
     Args:
         limit: bytes.
@@ -46,9 +45,9 @@ class Limit:
         self._before = peaks()
 
     def room(self, candidate: Artifact, sizes: Mapping[str, int]) -> Room:
-        """What is left for values.
+        """Return the memory left for values.
 
-        LiteRT keeps all values when it is to show one; ONNX Runtime those that it is asked for.
+        LiteRT keeps all values to show one; ONNX Runtime only those that are fetched.
         """
         base = max(resident() - self._callers, 0) + _PROCESS + _WEIGHTS * candidate.size
         if candidate.format == "tflite":
@@ -56,52 +55,56 @@ class Limit:
         left = (self._limit - base) // COPIES
         total = sum(sizes.values())
         if left <= _LEAST:
-            said = f"the two models alone take about {base / 1e6:.0f} MB, more than --memory-limit allows"
-            return Room(_LEAST, f"{said}; as few values as possible are looked at at once")
-        if left < total:
-            said = (
-                f"{total / 1e6:.0f} MB of intermediate values, held {COPIES} times over, "
-                "do not fit under --memory-limit"
+            return Room(
+                _LEAST,
+                f"the two models alone take about {base / 1e6:.0f} MB, more than --memory-limit allows; each round "
+                "shows as few values as possible",
             )
-            return Room(left, f"{said} beside the two models: not all of them are looked at and have figures")
+        if left < total:
+            return Room(
+                left,
+                f"{total / 1e6:.0f} MB of intermediate values, in {COPIES} copies, do not fit under --memory-limit "
+                "beside the two models: only some of them have figures",
+            )
         return Room(left)
 
     def exceeded(self) -> str:
-        """What is to be said if a single process has exceeded the limit; empty where none has.
+        """Return a note if a single process exceeded the limit; empty for none.
 
-        What processes take together at one time is not known, so that a little more than the limit may pass unsaid.
+        The memory of several processes at one time is not known, so a little more than the limit may go unnoticed.
         """
         grown = [after for first, after in zip(self._before, peaks(), strict=True) if after > first]
         largest = max(grown, default=0) - self._callers
         if largest <= self._limit:
             return ""
         return (
-            f"--memory-limit {self._given} was not kept: one process alone took {largest / 1e6:.0f} MB, which a "
-            "model needs at these sizes whatever is looked at"
+            f"--memory-limit {self._given} was not kept: one process alone took {largest / 1e6:.0f} MB, which the "
+            "model needs at these sizes"
         )
 
 
 def peaks() -> tuple[int, ...]:
-    """Bytes that this process, and the largest of its ended children, took at most so far; empty where nobody tells."""
+    """Return the peak bytes of this process and of its largest ended child; empty where the system has no figures."""
     try:
         import resource
     except ImportError:
         return ()
     unit = 1 if sys.platform == "darwin" else 1024
     own, children = (
-        unit * resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        unit * resource.getrusage(whose).ru_maxrss
+        for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
         return own, children
-    # Linux hands ru_maxrss on from a large process to what it starts; this peak is the process's own.
-    told = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]
-    return (*told[:1], children) if told else (own, children)
+    # On Linux a process inherits ru_maxrss of a large parent; this peak is its own.
+    own_peak = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]
+    return (*own_peak[:1], children) if own_peak else (own, children)
 
 
 def resident() -> int:
-    """Bytes of memory that this process takes now, or took at most where only that is known."""
+    """Return the bytes of memory of this process now, or its peak where only that is known."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

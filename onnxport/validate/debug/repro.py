@@ -1,8 +1,8 @@
-"""The folder with the node at fault as a model of its own, the inputs that show it, and both answers."""
+"""Write a folder with the node at fault as a model, the inputs that show the fault, and both answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +10,14 @@ import numpy as np
 import onnx
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.core.errors import UsageError
+from onnxport.core.errors import OnnxportError, UsageError
 from onnxport.formats.artifact import Artifact, Staging, writing
+from onnxport.formats.model import Model
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network, Part
-from onnxport.validate.debug.local_error import Local, Replay
+from onnxport.validate.debug.local_error import LocalError, Replay
 from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.debug.search import Trail
-from onnxport.validate.debug.subgraphs import of_candidate
 from onnxport.validate.debug.taps import PLAIN, Sides
 
 MODEL, INPUTS, ANSWERS, README = "model.onnx", "inputs/inputs.npz", "answers.npz", "README.md"
@@ -28,7 +28,7 @@ _OURS = frozenset({MODEL, INPUTS, ANSWERS, README, CANDIDATE})
 
 
 def check_place(folder: Path) -> None:
-    """Refuses a folder that holds anything but an earlier repro, which is replaced (UsageError)."""
+    """Refuse a folder that contains anything but an earlier repro, which is replaced (UsageError)."""
     if folder.is_symlink():
         raise UsageError(f"{folder} is a link", fix="give -o the folder itself")
     with Staging(folder, "-o", folder=True), writing(folder):
@@ -39,14 +39,14 @@ def check_place(folder: Path) -> None:
         others = _others(folder)
         if others:
             raise UsageError(
-                f"{folder} holds other files: {', '.join(others[:_FEW])}",
+                f"{folder} contains other files: {', '.join(others[:_FEW])}",
                 why="an earlier repro is replaced as a whole, and they would be lost",
                 fix="move them away, or give -o a folder that is new or empty",
             )
 
 
 def _others(folder: Path) -> list[str]:
-    """What somebody else put into the folder; all that it holds where it is no repro."""
+    """Return the files that are not a repro's; all files where the folder is no repro."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*")} - {str(Path(INPUTS).parent)}
     readme = folder / README
     if (
@@ -64,18 +64,18 @@ def write(
     feeds: Feeds,
     trail: Trail,
     candidate: Artifact,
-    summary: Callable[[Local], str],
-) -> Local:
-    """Writes the repro of what `trail` found to `folder`, all of it or nothing.
+    summary: Callable[[LocalError], str],
+) -> LocalError:
+    """Write the repro of a search's fault to `folder`, all of it or nothing.
 
     Args:
-        summary: the finding in words, from the numbers that the folder has.
+        summary: describes the fault with the folder's numbers.
 
     Returns:
-        The fault with these numbers: fewer values are shown now than in the search, which may move the last digits.
+        The fault with these numbers: this run shows fewer values than the search, which may change the last digits.
 
     Raises:
-        UsageError: the folder holds other files.
+        UsageError: the folder contains other files.
         MachineError: it cannot be written.
     """
     assert trail.fault is not None
@@ -87,23 +87,23 @@ def write(
     inputs = {name: values[name] if name in values else feeds[name] for name in part.inputs}
     with OrtRuntime(part.proto.SerializeToString(), PLAIN, folder=sides.network.folder) as runtime:
         answer = runtime.run(inputs)[value]
-    proto = _whole(part, sides.network, inputs, answer)
-    theirs = of_candidate(candidate, value, trail.needs, inputs, answer, sides.dtypes)
+    proto = _typed(part, sides.network, inputs, answer)
+    theirs = _candidate_part(candidate, value, trail.needs, inputs, answer, sides.dtypes)
     models = {MODEL: proto} | ({} if theirs is None else {CANDIDATE: theirs})
-    fault = _shown(trail.fault, answer, values[value])
+    fault = _updated(trail.fault, answer, values[value])
     readme = _readme(summary(fault), candidate, fault, sides.rounds, sliced=theirs is not None)
     _save(folder, models, inputs, (answer, values[value]), readme)
     return fault
 
 
-def _shown(fault: Local, answer: Array, given: Array) -> Local:
+def _updated(fault: LocalError, answer: Array, given: Array) -> LocalError:
     if answer.shape != given.shape or len(fault.index) != answer.ndim or answer.dtype.kind not in "fiub":
         return fault
     return replace(fault, expected=float(answer[fault.index]), given=float(given[fault.index]))
 
 
-def _whole(part: Part, network: Network, inputs: Feeds, answer: Array) -> onnx.ModelProto:
-    """The part with its weights inside, and with the types and sizes that it was run on."""
+def _typed(part: Part, network: Network, inputs: Feeds, answer: Array) -> onnx.ModelProto:
+    """Return the part with its weights, and with the types and sizes of this run."""
     proto = onnx.ModelProto.FromString(part.proto.SerializeToString())
     if network.folder is not None:
         onnx.load_external_data_for_model(proto, str(network.folder))
@@ -134,14 +134,14 @@ def _save(
         staging.commit_folder(made)
 
 
-# What shows the fault again, by the candidate's format: the step that made it, on this one node.
+# The step that made the candidate, by its format, to run on this one node.
 _COMMANDS = {
     "tflite": "onnxport convert model.onnx --to tflite --inputs inputs/ -o ../again.tflite",
     "ort": "onnxport convert model.onnx --to ort --inputs inputs/ -o ../again.ort",
 }
 
 
-def _readme(summary: str, candidate: Artifact, fault: Local, rounds: Rounds, *, sliced: bool) -> str:
+def _readme(summary: str, candidate: Artifact, fault: LocalError, rounds: Rounds, *, sliced: bool) -> str:
     name = candidate.path.name
     slice_line = f"- `{CANDIDATE}`: the same part of {name}\n" if sliced else ""
     rounded = f", before they are rounded to {rounds.precision}" if rounds.made else ""
@@ -165,8 +165,8 @@ def _readme(summary: str, candidate: Artifact, fault: Local, rounds: Rounds, *, 
 {_again(candidate, sliced=sliced)}"""
 
 
-def _both(fault: Local) -> str:
-    """Lines of Python that print the element that the finding names; where it is none, what else differs."""
+def _both(fault: LocalError) -> str:
+    """Return lines of Python that print the named element, or what differs where there is none."""
     if np.isnan(fault.expected) and np.isnan(fault.given):
         return """\
     for name, values in (("ONNX Runtime", answer), ("candidate", said["candidate"])):
@@ -198,3 +198,81 @@ Exit 1 says that the fault is in this part of {name}.
 Exit 1 says yes, with the figures. Exit 0 says that the fault was put into {name} by something else:
 another version of the converter, or a step before or after it.
 """
+
+
+def _candidate_part(
+    candidate: Artifact,
+    value: str,
+    needs: Sequence[str],
+    inputs: Feeds,
+    answer: Array,
+    dtypes: Mapping[str, np.dtype[np.generic]],
+) -> onnx.ModelProto | None:
+    """Return the candidate's nodes from `needs` to `value`, with the reference's inputs and output.
+
+    Args:
+        inputs: of the reference's nodes, by name.
+        answer: their output.
+        dtypes: the candidate's own, where they differ from the reference's.
+
+    Returns:
+        None for a candidate that is no ONNX file, or whose nodes there have other inputs.
+    """
+    if candidate.format != "onnx":
+        return None
+    theirs = Network(Model.load(candidate.path))
+    if value not in theirs.producers:
+        return None
+    part = theirs.part([value], frozenset(needs))
+    if set(part.inputs) != set(inputs):
+        return None
+    proto = onnx.ModelProto.FromString(part.proto.SerializeToString())
+    if theirs.folder is not None:
+        onnx.load_external_data_for_model(proto, str(theirs.folder))
+    for given in proto.graph.input:
+        given.type.CopyFrom(_type(inputs[given.name]))
+    proto.graph.output[0].type.CopyFrom(_type(answer))
+    _insert_casts(
+        proto.graph, {name: array.dtype for name, array in (*inputs.items(), (value, answer))}, dtypes
+    )
+    return proto if _runs(proto, inputs) else None
+
+
+def _insert_casts(
+    graph: onnx.GraphProto,
+    ours: Mapping[str, np.dtype[np.generic]],
+    theirs: Mapping[str, np.dtype[np.generic]],
+) -> None:
+    """Insert Casts at the ends where the candidate computes in another type."""
+    before, after = list[onnx.NodeProto](), list[onnx.NodeProto]()
+    made = {name for node in graph.node for name in node.output}
+    for name in [name for name, dtype in ours.items() if theirs.get(name, dtype) != dtype]:
+        inner = f"{name}/own"
+        for node in graph.node:
+            for names in (node.input, node.output):
+                names[:] = [inner if each == name else each for each in names]
+        if name in made:
+            after.append(_cast_node(inner, name, ours[name]))
+        else:
+            before.append(_cast_node(name, inner, theirs[name]))
+    nodes = [*before, *graph.node, *after]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _cast_node(source: str, target: str, dtype: np.dtype[np.generic]) -> onnx.NodeProto:
+    element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    return onnx.helper.make_node("Cast", [source], [target], name=f"{target}/cast", to=element)
+
+
+def _type(array: Array) -> onnx.TypeProto:
+    return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def _runs(proto: onnx.ModelProto, inputs: Feeds) -> bool:
+    try:
+        with OrtRuntime(proto.SerializeToString(), PLAIN) as runtime:
+            runtime.run(inputs)
+    except OnnxportError:
+        return False
+    return True

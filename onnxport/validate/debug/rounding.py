@@ -1,4 +1,4 @@
-"""What the two files round to beside float32, and what that does to one node."""
+"""The roundings of the two files, and their effect on one node."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
 from onnxport.validate.debug.graph import Network
 from onnxport.validate.report import Precision
-from onnxport.validate.rounded_reference import ROUNDINGS, rounded, to_dtype
+from onnxport.validate.rounded_model import ROUNDINGS, round_model, to_dtype
 from onnxport.validate.tolerance import RULES
 
-# These give codes: whole numbers that are one off where rounding goes the other way.
+# These give codes: whole numbers that are one off where a number is rounded the other way.
 _CODES = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 _QUANTIZED = "QLinear"
-# What hands codes and multiples of a step on as they are.
+# These pass codes and multiples of a step on unchanged.
 _MOVES = frozenset(
     "Identity Reshape Transpose Squeeze Unsqueeze Flatten Slice Concat Split Gather Relu".split()
 )
@@ -27,12 +27,12 @@ _MOVES = frozenset(
 
 @dataclass(frozen=True)
 class Rounds:
-    """What each node of the reference is run again with.
+    """The roundings for the reference's single nodes.
 
     Attributes:
-        precision: whose tolerance holds (tolerance.RULES); "float32" for the usual one.
-        made: whether the reference's nodes have to be rounded to it first, since the candidate alone is.
-        kept: the values that the candidate computes in float32 in spite of that.
+        precision: whose tolerance applies (tolerance.RULES); "float32" for the usual one.
+        made: whether to round the reference's nodes first, since only the candidate rounds.
+        kept: the values that the candidate computes in float32 nevertheless.
     """
 
     precision: Precision = "float32"
@@ -46,25 +46,25 @@ class Rounds:
         return cls(reference) if reference in RULES else cls()
 
     def model(self, proto: onnx.ModelProto, folder: Path | None, dither: int | None) -> Model | None:
-        """A part of the reference with the roundings, its weights inside; None where ONNX cannot say so.
+        """Return a part of the reference with the roundings and its weights; None where ONNX has no Cast for them.
 
         Args:
-            dither: see rounding.rounded.
+            dither: see round_model.
         """
         copy = onnx.ModelProto.FromString(proto.SerializeToString())
         if folder is not None:
             onnx.load_external_data_for_model(copy, str(folder))
-        return rounded(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
+        return round_model(Model(ir.from_proto(copy)), self.precision, dither=dither, keep=self.kept)
 
     def stored(self, values: Array) -> Array:
-        """float32 values as weights of this precision hold them."""
+        """Round float32 values as weights of this precision."""
         return to_dtype(values, ROUNDINGS[self.precision][0].numpy())
 
 
 def step(network: Network, value: str, group: Sequence[int]) -> float:
-    """What one rounding that goes the other way changes in `value`, the last of `group`; 0 where it is not quantized.
+    """Return how much one rounding the other way changes `value`, the last of `group`; 0 where it is not quantized.
 
-    A group with several roundings in it may be that many steps off.
+    A group with several roundings may be that many steps off.
     """
     own, within = network.producers[value], set(group)
     while (

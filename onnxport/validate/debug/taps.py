@@ -1,31 +1,36 @@
-"""The values that both sides can show, and what is fetched of them at once."""
+"""The intermediate values that both models can show, and runs that fetch some of them."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import onnx
 
 from onnxport.core.arrays import Array, Feeds
+from onnxport.core.errors import InputError
 from onnxport.core.resources import Closing
+from onnxport.formats import ort_file
 from onnxport.formats.artifact import Artifact, TensorSpec
 from onnxport.formats.model import Model
+from onnxport.runtimes.base import check_taps
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.session import OrtRuntime
 from onnxport.validate.debug.graph import Network
-from onnxport.validate.debug.ort_taps import tappable
 from onnxport.validate.debug.rounding import Rounds
 from onnxport.validate.metrics import scale_of
-from onnxport.validate.output_mapping import Signed, mapped
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import LayerFigure
-from onnxport.validate.signature import Oriented
+from onnxport.validate.sessions import Oriented, isolated
+from onnxport.validate.signature import Signature, split_map
 from onnxport.validate.tolerance import float_differences
 
-# How the reference runs here: as its graph says, each node by itself.
+# The reference runs without optimization here, each node by itself.
 PLAIN = RuntimeOptions(level="disable")
 _FLOAT32 = Rounds()
 _BYTES = 4  # of an element; wider ones are indices, of which networks have few
@@ -33,7 +38,7 @@ _BYTES = 4  # of an element; wider ones are indices, of which networks have few
 
 @dataclass(frozen=True)
 class Shown:
-    """What both sides show of one set of inputs, by ONNX value name.
+    """Values of both sides on one set of inputs, by ONNX value name.
 
     Attributes:
         reference, candidate: the values; the candidate's in the reference's dtypes.
@@ -49,15 +54,15 @@ class Sides(Closing):
     Args:
         network: the reference.
         candidate: the other file.
-        params: how it is to be run, and what its tensors are called.
+        params: its runtime's settings, and the user's names for its tensors.
         signature: the reference's inputs and outputs.
         unread: inputs that the candidate may lack.
-        rounds: what the candidate rounds to.
+        rounds: the candidate's roundings.
 
     Attributes:
         shared: the values that both can show, outputs included, in the graph's order.
-        runs: runs of the candidate so far.
-        answers: the candidate's outputs in the last run that showed more than them.
+        runs: the number of runs of the candidate so far.
+        answers: the candidate's outputs in the last run that showed more than these.
         dtypes: the candidate's own, of the values that this run showed.
     """
 
@@ -66,14 +71,15 @@ class Sides(Closing):
         network: Network,
         candidate: Artifact,
         params: ValidateParams,
-        signature: Signed,
+        signature: Signature,
         rounds: Rounds = _FLOAT32,
         unread: Sequence[TensorSpec] = (),
     ) -> None:
         self.network, self.rounds = network, rounds
-        runtime = tappable(candidate, params)
+        is_sealed = candidate.format == "ort"
+        runtime = _SealedRuntime(candidate, params) if is_sealed else isolated(candidate, params, "candidate")
         names = "the reference", str(candidate.path)
-        renames = mapped(params.map, signature, Oriented(runtime), names)
+        renames = split_map(params.map, signature, Oriented(runtime), names)
         self.candidate = Oriented(runtime, *renames, unread=unread)
         self.runs = 0
         self.answers: Mapping[str, Array] = {}
@@ -85,7 +91,7 @@ class Sides(Closing):
         self.shared = tuple(name for name in network.values if name in taps or name in outputs)
 
     def fetch(self, feeds: Feeds, names: Sequence[str]) -> Shown:
-        """One run of each side, with the values of `names`."""
+        """Run each side once, with the values of `names`."""
         self.runs += 1
         outputs = {spec.name for spec in self.candidate.outputs}
         shown = {name: self._read_as.get(name, name) for name in names}
@@ -95,24 +101,24 @@ class Sides(Closing):
         return self.beside(feeds, {name: given[each] for name, each in shown.items()})
 
     def beside(self, feeds: Feeds, candidate: Mapping[str, Array]) -> Shown:
-        """The reference's values beside these of the candidate."""
+        """Run the reference for its values beside these of the candidate."""
         known = self._reference(self.network.giving(candidate), feeds)
-        return Shown(known, {name: _as(known[name], value) for name, value in candidate.items()})
+        return Shown(known, {name: _convert(known[name], value) for name, value in candidate.items()})
 
     def alone(self, feeds: Feeds) -> dict[str, Array]:
-        """The candidate's outputs when nothing else is asked of it."""
+        """Run the candidate for its outputs only."""
         self.runs += 1
         return self.candidate.run(feeds)
 
     def sizes(self, feeds: Feeds) -> dict[str, int]:
-        """Bytes of each value on these inputs, from one run of the reference that gives shapes alone."""
+        """Return the bytes of each value on these inputs, by one run of the reference that gives only shapes."""
         shapes = {f"{name}/shape": name for name in self.network.values}
         nodes = [onnx.helper.make_node("Shape", [name], [shape]) for shape, name in shapes.items()]
         found = self._reference(self.network.giving(shapes, nodes), feeds)
         return {name: _BYTES * math.prod(map(int, found[shape])) for shape, name in shapes.items()}
 
     def _reference(self, data: bytes, feeds: Feeds) -> dict[str, Array]:
-        """What a form of the reference gives; loaded for this alone, since no two show the same values."""
+        """Load and run a form of the reference; no two runs show the same values."""
         with OrtRuntime(data, PLAIN, folder=self.network.folder) as runtime:
             return runtime.run(feeds)
 
@@ -121,7 +127,7 @@ class Sides(Closing):
 
 
 def _read_as(candidate: Artifact, network: Network) -> dict[str, str]:
-    """The candidate's values that only it quantizes, to the values that stand for them."""
+    """Map the values that only the candidate quantizes to their quantized values."""
     if candidate.format != "onnx":
         return {}
     found = Network(Model.load(candidate.path)).quantized()
@@ -131,7 +137,7 @@ def _read_as(candidate: Artifact, network: Network) -> dict[str, str]:
 def layer_figure(
     network: Network, name: str, shown: Shown, share: float | None, own: float | None = None
 ) -> LayerFigure:
-    """How far the two sides are apart at one value; `own` is the SQNR of its node alone."""
+    """Return how far the two sides are apart at one value; `own` is the SQNR of its node alone."""
     reference, candidate = shown.reference[name], shown.candidate[name]
     node = network.ref(name)
     if reference.shape != candidate.shape or reference.dtype.kind not in "fiub":
@@ -152,15 +158,67 @@ def layer_figure(
 
 
 def sqnr(reference: Array, difference: Array) -> float | None:
-    """10 log10(sum ref^2 / sum diff^2) in dB; Infinity without error, None without signal."""
+    """Return 10 log10(sum ref^2 / sum diff^2) in dB; Infinity without error, None without signal."""
     signal, noise = float(np.square(reference).sum()), float(np.square(difference).sum())
     if not signal:
         return None
     return 10 * math.log10(signal / noise) if noise else np.inf
 
 
-def _as(reference: Array, candidate: Array) -> Array:
-    """The candidate's value in the reference's dtype: TFLite has int32 where ONNX has int64."""
+def _convert(reference: Array, candidate: Array) -> Array:
+    """Convert the candidate's value to the reference's dtype: TFLite has int32 where ONNX has int64."""
     if candidate.dtype == reference.dtype or "O" in (candidate.dtype.kind, reference.dtype.kind):
         return candidate
     return candidate.astype(reference.dtype)
+
+
+class _SealedRuntime(Closing):
+    """An `.ort` file as a Runtime that shows the values of its main graph: a copy names them as outputs.
+
+    The file's graph is already optimized, and ONNX Runtime does not change it when it loads it: the copy runs the same
+    kernels in the same order.
+    """
+
+    def __init__(self, artifact: Artifact, params: ValidateParams) -> None:
+        self._artifact, self._params = artifact, params
+        self._plain = isolated(artifact, params, "candidate")
+
+    @property
+    def name(self) -> str:
+        return self._plain.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self._plain.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return self._plain.outputs
+
+    @cached_property
+    def taps(self) -> frozenset[str]:
+        graph = self._session()["model"]["graph"]
+        made = {name.decode() for node in graph.get("nodes", ()) for name in node.get("outputs", ()) if name}
+        return frozenset(made - {spec.name for spec in self.outputs})
+
+    def run(self, feeds: Feeds, *, taps: Sequence[str] = ()) -> dict[str, Array]:
+        """See `Runtime.run`; every choice of taps writes and loads a copy of the file."""
+        check_taps(self.taps, taps, str(self._artifact.path))
+        if not taps:
+            return self._plain.run(feeds)
+        session = self._session()
+        session["model"]["graph"]["outputs"] += [name.encode() for name in taps]
+        with tempfile.TemporaryDirectory(prefix="onnxport-") as folder:
+            copy = Path(folder, self._artifact.path.name)
+            copy.write_bytes(ort_file.write(session))
+            with isolated(Artifact(copy, "ort"), self._params, "candidate") as opened:
+                return opened.run(feeds)
+
+    def close(self) -> None:
+        self._plain.close()
+
+    def _session(self) -> ort_file.Table:
+        try:
+            return ort_file.read(self._artifact.path.read_bytes())
+        except ValueError as error:
+            raise InputError(f"{self._artifact.path} cannot be read", why=str(error)) from error

@@ -161,7 +161,7 @@ def test_an_earlier_repro_is_replaced_and_other_files_are_not(tmp_path: Path) ->
     diagnosed(right, networks.chain(tmp_path / "wrong.onnx", 6, wrong=[4]), folder)
     assert onnx.load(folder / "model.onnx").graph.node[0].name == "n4"
     (folder / "model.onnx").unlink()
-    with pytest.raises(UsageError, match="holds other files"):
+    with pytest.raises(UsageError, match="contains other files"):
         onnxport.debug_model(right, wrong, folder)
     assert not list(tmp_path.glob(".onnxport-*"))
 

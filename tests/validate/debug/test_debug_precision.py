@@ -170,7 +170,7 @@ def test_one_step_is_rounding_and_eight_are_not(value: str, size: float, tmp_pat
         given = right.copy()
         given[3, 3] += given.dtype.type(steps * size)
         replay = Replay(network, [value], {}, Rounds("int8"))
-        return replay.judge([value], {"x": x}, {value: given})[value].share
+        return replay.compare([value], {"x": x}, {value: given})[value].share
 
     assert share(1) <= 1
     assert share(8) > 1

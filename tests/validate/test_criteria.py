@@ -1,4 +1,4 @@
-"""Which questions are asked of which pair, and what the answers are on small models."""
+"""The criteria of each pair of precisions, and their judgements on small models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxport.formats.artifact import Artifact
-from onnxport.validate.criteria import questions
+from onnxport.validate.criteria import choose_criteria
 from onnxport.validate.judge import Judge
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.report import Precision, Report
@@ -52,8 +52,8 @@ from tests.validate import lower
         ("int8 dynamic", "int8", "quality noted"),
     ],
 )
-def test_the_precisions_choose_the_questions(reference: Precision, candidate: Precision, asked: str) -> None:
-    found = questions(reference, candidate)
+def test_the_precisions_choose_the_criteria(reference: Precision, candidate: Precision, asked: str) -> None:
+    found = choose_criteria(reference, candidate)
     words = {
         "fidelity": found.fidelity and not found.rounded,
         "rounded": found.rounded,
@@ -63,11 +63,11 @@ def test_the_precisions_choose_the_questions(reference: Precision, candidate: Pr
     assert " ".join(word for word, holds in words.items() if holds) == asked
 
 
-def test_a_reference_without_a_graph_and_given_tolerances_ask_otherwise() -> None:
-    unreadable = questions("float32", "float16", readable=False)
+def test_a_reference_without_a_graph_and_given_tolerances_change_the_criteria() -> None:
+    unreadable = choose_criteria("float32", "float16", readable=False)
     assert (unreadable.fidelity, unreadable.quality) == (False, True)
     assert "cannot be read" in unreadable.note
-    given = questions("float32", "int8", given=True)
+    given = choose_criteria("float32", "int8", has_tolerance=True)
     assert (given.fidelity, given.rounded, given.quality) == (True, False, True)
 
 
@@ -113,7 +113,7 @@ def verdict(reference: Artifact, candidate: onnx.ModelProto | Path, **options: A
         return judge.verdict(Artifact.open(candidate))
 
 
-def test_a_float32_artefact_is_asked_for_fidelity_alone(source: Artifact) -> None:
+def test_only_fidelity_applies_to_a_float32_artefact(source: Artifact) -> None:
     report = verdict(source, wide_mlp())
     assert [judgement.question for judgement in report.judgements] == ["fidelity"]
     assert report.judgements[0].against == "the reference itself"
@@ -127,7 +127,7 @@ def test_a_float32_artefact_is_asked_for_fidelity_alone(source: Artifact) -> Non
         (lower.half_weights, "float16 weights", "weights rounded to float16", "expected float16 rounding of weights"),
     ],
 )  # fmt: skip
-def test_float16_is_held_to_the_rounded_reference_and_its_cost_is_measured(
+def test_float16_is_compared_with_the_rounded_reference_and_its_cost_is_measured(
     source: Artifact, make: Any, precision: Precision, against: str, rule: str
 ) -> None:
     report = verdict(source, make(wide_mlp()))
@@ -237,14 +237,14 @@ def test_a_budget_belongs_to_quality(source: Artifact) -> None:
     assert "sqnr" in report.reason
 
 
-def test_given_tolerances_are_kept_to_the_reference_itself(source: Artifact) -> None:
+def test_given_tolerances_apply_to_the_reference_itself(source: Artifact) -> None:
     report = verdict(source, lower.half(wide_mlp()), atol=0.5, rtol=0.05)
     assert report.judgements[0].against == "the reference itself"
     assert report.judgements[0].reason == "within atol 0.5 + rtol 0.05 as given"
     assert verdict(source, lower.half(wide_mlp()), atol=1e-9).verdict == "not equivalent"
 
 
-def test_a_float32_copy_of_a_float16_model_is_held_to_it(tmp_path: Path) -> None:
+def test_a_float32_copy_of_a_float16_model_is_compared_with_it(tmp_path: Path) -> None:
     onnx.save(lower.half(wide_mlp()), tmp_path / "half.onnx")
     report = verdict(Artifact.open(tmp_path / "half.onnx"), wide_mlp())
     assert (report.verdict, report.judgements[0].question) == ("proven", "fidelity")

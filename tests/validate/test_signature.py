@@ -8,8 +8,7 @@ import pytest
 
 from onnxport.core.errors import UsageError
 from onnxport.formats.artifact import TensorSpec
-from onnxport.validate.output_mapping import likely, mapped
-from onnxport.validate.signature import SignatureMismatch, check_signatures
+from onnxport.validate.signature import SignatureMismatch, check_signatures, likely_pairs, split_map
 
 
 def spec(text: str) -> TensorSpec:
@@ -64,7 +63,7 @@ class Model:
 def test_likely_pairs_go_by_name_then_likeness_then_place(
     ours: tuple[str, ...], theirs: tuple[str, ...], expected: dict[str, str]
 ) -> None:
-    found = {our.name: their.name for our, their in likely(specs(*ours), specs(*theirs))}
+    found = {our.name: their.name for our, their in likely_pairs(specs(*ours), specs(*theirs))}
     assert found == expected
 
 
@@ -114,7 +113,7 @@ PAIR = Model(specs("x float32 N,4", "y float32 N,4"), specs("p float32 N,2", "q 
 
 def test_a_map_is_of_inputs_and_outputs_even_where_a_candidate_gives_both_one_name() -> None:
     given = {"x": "t", "y": "u", "p": "t", "q": "v"}
-    assert mapped(given, PAIR, CANDIDATE, ("a", "b")) == ({"x": "t", "y": "u"}, {"p": "t", "q": "v"})
+    assert split_map(given, PAIR, CANDIDATE, ("a", "b")) == ({"x": "t", "y": "u"}, {"p": "t", "q": "v"})
 
 
 @pytest.mark.parametrize(
@@ -127,10 +126,12 @@ def test_a_map_is_of_inputs_and_outputs_even_where_a_candidate_gives_both_one_na
 )
 def test_a_map_that_cannot_be_meant_is_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        mapped(given, PAIR, CANDIDATE, ("a.onnx", "b.onnx"))
+        split_map(given, PAIR, CANDIDATE, ("a.onnx", "b.onnx"))
     assert str(caught.value).startswith(words)
 
 
 def test_a_map_may_not_give_two_tensors_one_name() -> None:
-    with pytest.raises(UsageError, match="gives two inputs of b the name 'x'; say which one its own 'x' is"):
-        mapped({"x": "y"}, PAIR, PAIR, ("a", "b"))
+    with pytest.raises(
+        UsageError, match="gives two inputs of b the name 'x'; map the candidate's own 'x' as well"
+    ):
+        split_map({"x": "y"}, PAIR, PAIR, ("a", "b"))

@@ -1,4 +1,4 @@
-"""What the float original says where rounding drowns the quantized model's own answers."""
+"""The loss against the float original resolves what the tolerance leaves inconclusive."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from onnxport.validate.parity import settled
+from onnxport.validate.fidelity import resolve_by_loss
 from onnxport.validate.report import Judgement, OutputReport, Question, Verdict
 
-NOISY = "ONNX Runtime's own noise is 13.1% of its scale"
+NOISY = "the reference's own noise is 13.1% of the output's scale"
 
 
 def output(verdict: Verdict, sqnr: float | None, **changes: Any) -> OutputReport:
@@ -31,16 +31,18 @@ def output(verdict: Verdict, sqnr: float | None, **changes: Any) -> OutputReport
     return OutputReport(**fields | changes)
 
 
-def asked(question: Question, *outputs: OutputReport) -> Judgement:
+def judgement(question: Question, *outputs: OutputReport) -> Judgement:
     return Judgement(question=question, verdict=outputs[0].verdict, reason=NOISY, against="", outputs=outputs)
 
 
 def found(held: OutputReport, lost: OutputReport, own: OutputReport) -> Judgement:
-    return settled(asked("fidelity", held), asked("quality", lost), asked("quality", own))
+    return resolve_by_loss(judgement("fidelity", held), judgement("quality", lost), judgement("quality", own))
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(17.3, "proven"), (14.5, "proven"), (14.2, "inconclusive")])
-def test_a_loss_as_large_as_the_quantized_models_own_settles_the_doubt(lost: float, verdict: Verdict) -> None:
+def test_a_loss_as_large_as_the_quantized_models_own_resolves_the_doubt(
+    lost: float, verdict: Verdict
+) -> None:
     told = found(output("inconclusive", 19.0), output("proven", lost), output("proven", 17.3))
     assert (told.verdict, told.outputs[0].verdict) == (verdict, verdict)
     assert NOISY in told.reason
@@ -66,6 +68,6 @@ def test_faults_and_what_the_original_does_not_show_stay(held: OutputReport) -> 
     assert told.outputs == (held,)
 
 
-def test_an_original_that_proves_nothing_settles_nothing() -> None:
+def test_an_original_that_proves_nothing_resolves_nothing() -> None:
     told = found(output("inconclusive", 19.0), output("inconclusive", 40.0), output("inconclusive", 40.0))
     assert told.verdict == "inconclusive"
