@@ -13,7 +13,6 @@ from statistics import fmean, quantiles
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from onnxport.core.arrays import Feeds
 from onnxport.formats.artifact import TensorSpec
@@ -21,10 +20,10 @@ from onnxport.profiling import trace_file
 from onnxport.profiling.graphs import Graph, onnx_graph, ort_graph
 from onnxport.profiling.interleaving import in_turns
 from onnxport.profiling.recording import Recording
-from onnxport.runtimes.options import RuntimeOptions
-from onnxport.runtimes.ort.session import LEVELS, OrtRuntime, provider_named
+from onnxport.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.runtimes.ort.inference_session import open_session
+from onnxport.runtimes.ort.session import OrtRuntime, provider_named
 
-_SILENT = 4  # log severity "fatal"
 # The profiler keeps a million events of a session, one or two a node and run, and each is a kilobyte of JSON.
 _MOST_EVENTS = 100_000
 _LEAST_RUNS = 3
@@ -78,19 +77,17 @@ class OrtProfiler:
             notes=tuple(notes),
         )
 
-    def _session(self, model: Path | bytes, level: str, **settings: Any) -> Any:
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])  # type: ignore[index]
-        options.intra_op_num_threads = self._options.threads
-        options.log_severity_level = _SILENT
-        # Else the threads of one session, waiting for more to do, take the cores from the other.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
-        for name, value in settings.items():
-            setattr(options, name, value)
-        providers = list(dict.fromkeys((self._provider, "CPUExecutionProvider")))
-        source = os.fspath(model) if isinstance(model, Path) else model
-        return onnxruntime.InferenceSession(source, options, providers=providers)
+    def _session(self, model: Path | bytes, level: OrtLevel, **settings: Any) -> Any:
+        return open_session(
+            model,
+            level=level,
+            threads=self._options.threads,
+            provider=self._provider,
+            optimized_weights="weights",
+            # Else the threads of one session, waiting for more to do, take the cores from the other.
+            config={"session.force_spinning_stop": "1"},
+            **settings,
+        )
 
     def _watched(self, path: Path) -> tuple[Any, Graph]:
         """The session with the profiler, and what it executes."""
@@ -99,9 +96,7 @@ class OrtProfiler:
             return self._session(path, level, **self._profiling("model")), ort_graph(path)
         optimized = Path(self._folder, "optimized.onnx")
         try:
-            session = self._session(
-                path, level, optimized_model_filepath=os.fspath(optimized), **self._profiling("model")
-            )
+            session = self._session(path, level, optimized=optimized, **self._profiling("model"))
         except Exception:  # a provider that compiles nodes cannot write them down
             return self._session(path, level, **self._profiling("model")), Graph(())
         return session, onnx_graph(optimized)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.core.errors import MachineError, MissingDependencyError, OnnxportError
@@ -22,10 +21,11 @@ from onnxport.optimizers import shape_inference
 from onnxport.optimizers.simplification.graph import Scene
 from onnxport.optimizers.simplification.registry import simplification
 from onnxport.optimizers.simplification.size import size_of
+from onnxport.runtimes.options import OrtLevel
+from onnxport.runtimes.ort.inference_session import open_session
 
 # Of more, a tool would have to be handed a copy.
 _LARGEST = 2**30  # bytes
-_SILENT = 4  # log severity "fatal": failures come as exceptions
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
 _REFUSALS = (
     state.EPFail,
@@ -37,7 +37,6 @@ _REFUSALS = (
     state.RuntimeException,
 )
 _SECONDS = 600
-_Level = onnxruntime.GraphOptimizationLevel
 
 
 @simplification(
@@ -46,7 +45,7 @@ _Level = onnxruntime.GraphOptimizationLevel
     keeps="Models with Q and DQ, which it would put elsewhere, and those with more than 1 GiB of weights.",
 )
 def onnxruntime_basic(scene: Scene) -> int:
-    return _by_onnxruntime(scene, "onnxruntime-basic", _Level.ORT_ENABLE_BASIC)
+    return _by_onnxruntime(scene, "onnxruntime-basic", "basic")
 
 
 @simplification(
@@ -55,7 +54,7 @@ def onnxruntime_basic(scene: Scene) -> int:
     keeps="As onnxruntime-basic.",
 )
 def onnxruntime_extended(scene: Scene) -> int:
-    return _by_onnxruntime(scene, "onnxruntime-extended", _Level.ORT_ENABLE_EXTENDED, microsoft=True)
+    return _by_onnxruntime(scene, "onnxruntime-extended", "extended", microsoft=True)
 
 
 @simplification(
@@ -64,7 +63,7 @@ def onnxruntime_extended(scene: Scene) -> int:
     keeps="As onnxruntime-basic.",
 )
 def onnxruntime_all(scene: Scene) -> int:
-    changes = _by_onnxruntime(scene, "onnxruntime-all", _Level.ORT_ENABLE_ALL, microsoft=True)
+    changes = _by_onnxruntime(scene, "onnxruntime-all", "all", microsoft=True)
     if changes:
         scene.note(
             "onnxruntime-all made the model for this processor: elsewhere it may be slower, or not load"
@@ -72,21 +71,13 @@ def onnxruntime_all(scene: Scene) -> int:
     return changes
 
 
-def _by_onnxruntime(
-    scene: Scene, name: str, level: onnxruntime.GraphOptimizationLevel, *, microsoft: bool = False
-) -> int:
+def _by_onnxruntime(scene: Scene, name: str, level: OrtLevel, *, microsoft: bool = False) -> int:
     source = _written(scene, name)
     if source is None:
         return 0
     path = scene.folder / "simplified-by-tool.onnx"
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = level
-    options.optimized_model_filepath = str(path)
-    options.log_severity_level = _SILENT
-    options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.disable_prepacking", "1")  # it never runs
     try:
-        onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+        open_session(source, level=level, threads=1, prepacking=False, optimized=path)
     except _REFUSALS as error:
         scene.note(f"pass {name!r} did nothing: ONNX Runtime says: {' '.join(str(error).split())[:200]}")
         return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,7 @@ from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.stored_size import stored_bytes
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
+from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.runtimes.ort.integer_products import holds_integer_products
 from onnxport.runtimes.ort.types_and_messages import cause, spec_of
 
@@ -26,20 +26,9 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
 _PROVIDER = "ExecutionProvider"
-_CPU = f"CPU{_PROVIDER}"
-
 _ONNX_BFLOAT16 = 16  # TensorProto.BFLOAT16, without an import of onnx
 
 _LARGE = 256 * 2**20  # bytes; what a smaller model takes twice is no more than what ONNX Runtime takes itself
-_SILENT = 4  # severity "fatal": what goes wrong comes as an exception, its echo on stderr would be noise
-
-
-LEVELS: dict[OrtLevel, str] = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 _SAID: dict[OrtLevel, str] = {
     "disable": ", graph optimization off",
     "basic": ", basic graph optimization",
@@ -212,27 +201,16 @@ class OrtRuntime(Closing):
         return self._sessions[shown]
 
     def _open(self, source: Path | bytes, folder: Path | None) -> Any:
-        options = ort.SessionOptions()
-        level = getattr(ort.GraphOptimizationLevel, LEVELS[self._options.level])
-        options.graph_optimization_level = level
-        options.intra_op_num_threads = self._options.threads
-        if self._is_ort:
-            options.add_session_config_entry("session.load_model_format", "ORT")
-        options.log_severity_level = _SILENT
-        # Spinning threads would starve the other runtime, which runs in a process of its own.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if stored_bytes(source, folder) > _LARGE:
-            # Kernels then keep no copy of their weights in an order of their own, which no two sessions share.
-            options.add_session_config_entry("session.disable_prepacking", "1")
-        if folder is not None:
-            options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", str(folder)
-            )
         try:
-            return ort.InferenceSession(
-                os.fspath(source) if isinstance(source, Path) else source,
-                options,
-                providers=list(dict.fromkeys((self._provider, _CPU))),
+            return open_session(
+                source,
+                level=self._options.level,
+                threads=self._options.threads,
+                provider=self._provider,
+                spinning=False,  # threads that spin would starve the other runtime, in a process of its own
+                prepacking=stored_bytes(source, folder) <= _LARGE,
+                external_data=folder,
+                config={"session.load_model_format": "ORT"} if self._is_ort else None,
             )
         except Exception as error:  # see run
             raise self._unloadable(error) from error
