@@ -21,7 +21,7 @@ import signal
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -73,6 +73,7 @@ class Child(Closing):
         purpose: what the child does, for error messages ("the LiteRT compiler").
         timeout: seconds that one call may take before the child is killed; None for any number.
         patience: how the user gives it more time, for the error message.
+        preload: modules that the child imports before the first call arrives; a failure shows when one uses them.
 
     Attributes:
         memory: bytes that the process may hold while a call runs; None for any number. Files that it maps do not count.
@@ -85,7 +86,13 @@ class Child(Closing):
     deadline: float | None = None
 
     def __init__(
-        self, target: str, *, purpose: str, timeout: float | None = DEFAULT_TIMEOUT, patience: str = ""
+        self,
+        target: str,
+        *,
+        purpose: str,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        patience: str = "",
+        preload: Sequence[str] = (),
     ) -> None:
         import subprocess
         import tempfile
@@ -109,6 +116,7 @@ class Child(Closing):
                     target,
                     str(child_in),
                     str(child_out),
+                    *preload,
                 ],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
@@ -403,11 +411,14 @@ def _wait(descriptor: int, timeout: float | None, watch: Callable[[], None] | No
             raise TimeoutError
 
 
-def _serve(target: str, requests: int, answers: int) -> None:
+def _serve(target: str, requests: int, answers: int, preload: Sequence[str]) -> None:
     """The child's main loop: one object, many calls, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+    for module in preload:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(module)
     parent = Parent(requests, answers)
     served, failure = _start(target, parent)
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -471,4 +482,4 @@ def _alone(error: Exception) -> Exception:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

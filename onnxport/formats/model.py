@@ -131,8 +131,14 @@ class Model:
         return tuple(sorted({Path(tensor.path) for tensor in _external_tensors(self.graph)}))
 
     @property
+    def intermediate_values(self) -> frozenset[str]:
+        """The names of the values that nodes of the main graph compute, without the outputs."""
+        computed = {value.name for node in self.graph for value in node.outputs if value.name}
+        return frozenset(computed - {value.name for value in self.graph.outputs})
+
+    @property
     def artifact(self) -> Artifact:
-        """This model's file with its data files, as a set."""
+        """This model's file with its data files."""
         assert self.path is not None, "a model in memory is no artefact"
         return Artifact(self.path, "onnx", self.external_files)
 

@@ -90,7 +90,7 @@ def test_an_ort_file_runs_and_has_no_taps(conv: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(
             runtime.run({"x": IMAGE})["y"], original.run({"x": IMAGE})["y"], rtol=1e-5, atol=1e-5
         )
-        with pytest.raises(UsageError, match="shows no intermediate values"):
+        with pytest.raises(UsageError, match="exposes no intermediate values"):
             runtime.run({"x": IMAGE}, taps=["conv"])
 
 
