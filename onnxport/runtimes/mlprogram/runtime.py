@@ -14,6 +14,7 @@ from onnxport.core.resources import Closing
 from onnxport.formats.mlpackage.reader import read_package
 from onnxport.runtimes.base import RunError, check_feeds, check_taps
 from onnxport.runtimes.mlprogram.evaluator import Evaluator
+from onnxport.runtimes.mlprogram.kernels.registry import Failed, Undefined
 from onnxport.runtimes.mlprogram.ports import (
     ends,
     from_program,
@@ -24,7 +25,6 @@ from onnxport.runtimes.mlprogram.ports import (
     to_pixels,
     to_program,
 )
-from onnxport.runtimes.mlprogram.registry import Failed, Undefined
 from onnxport.runtimes.options import RuntimeOptions
 
 _DEFAULT = RuntimeOptions()

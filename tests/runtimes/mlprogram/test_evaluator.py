@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Failed
+from onnxport.runtimes.mlprogram.kernels.registry import Failed
 from tests.runtimes.mlprogram.programs import builder, write
 
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 3, 4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Undefined
+from onnxport.runtimes.mlprogram.kernels.registry import Undefined
 from tests.runtimes.mlprogram.programs import Written, builder, write
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)

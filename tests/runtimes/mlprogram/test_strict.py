@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxport.runtimes.mlprogram.registry import Failed
+from onnxport.runtimes.mlprogram.kernels.registry import Failed
 from tests.runtimes.mlprogram.programs import evaluated
 from tests.runtimes.mlprogram.undefined import Case, check_refused, each_of
 

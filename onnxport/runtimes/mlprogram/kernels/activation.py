@@ -1,4 +1,4 @@
-"""Activations: one number in, one number out, some with parameters; and softmax."""
+"""Activations and softmax."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.erf import erf
-from onnxport.runtimes.mlprogram.registry import kernel
+from onnxport.runtimes.mlprogram.kernels.normalization import per_channel
+from onnxport.runtimes.mlprogram.kernels.registry import kernel
 
 
 @kernel("relu6")
@@ -33,7 +34,7 @@ def thresholded_relu(x: Array, alpha: Array) -> Array:
 
 @kernel("prelu")
 def prelu(x: Array, alpha: Array) -> Array:
-    return np.where(x > 0, x, _channels(alpha, x) * x)
+    return np.where(x > 0, x, per_channel(alpha, x) * x)
 
 
 @kernel("elu")
@@ -68,7 +69,7 @@ def softplus(x: Array) -> Array:
 
 @kernel("softplus_parametric")
 def softplus_parametric(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.asarray(_channels(alpha, x) * softplus(_channels(beta, x) * x))
+    return np.asarray(per_channel(alpha, x) * softplus(per_channel(beta, x) * x))
 
 
 @kernel("softsign")
@@ -89,7 +90,3 @@ def gelu(x: Array, mode: str = "EXACT") -> Array:
     if mode == "SIGMOID_APPROXIMATION":
         return np.asarray(x / (1 + np.exp(-1.702 * x)))
     return np.asarray(0.5 * x * (1 + erf(x / math.sqrt(2))))
-
-
-def _channels(values: Array, x: Array) -> Array:
-    return values.reshape((-1,) + (1,) * (x.ndim - 2))

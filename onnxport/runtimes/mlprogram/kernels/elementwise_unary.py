@@ -1,4 +1,4 @@
-"""One number in, one number out."""
+"""Elementwise operators of one input, and `cast`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.erf import erf
-from onnxport.runtimes.mlprogram.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
 
 
 def _exp2(x: Array, call: Call) -> Array:
@@ -19,7 +19,7 @@ def _exp2(x: Array, call: Call) -> Array:
     return np.asarray(np.exp2(x.astype(np.float64)))
 
 
-# MIL's operator -> NumPy's function of the same meaning. `round` takes halves to the even neighbour.
+# MIL's operator -> the same function in NumPy. `round` rounds halves to even.
 _UNARY: dict[str, Callable[..., Array]] = {
     "abs": np.abs,
     "acos": np.arccos,
@@ -54,7 +54,7 @@ kernel("exp2")(_exp2)
 
 
 def _epsilon(given: Array | None, default: float, call: Call) -> Array:
-    """The constant that is added; its default is one of x's type, in which it may be zero."""
+    """Return epsilon; its default has x's type, in which it may be zero."""
     if given is not None:
         return given
     return np.asarray(np.float16(default) if call.dtypes["x"] == "float16" else default, np.float32)
@@ -98,3 +98,19 @@ def relu(x: Array) -> Array:
 @kernel("sigmoid")
 def sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
+
+
+_TYPES = {"fp16": "float16", "fp32": "float32"}
+
+
+@kernel("cast")
+def cast(x: Array, dtype: str, call: Call) -> Array:
+    """Cast; floats are truncated to integers. Values that do not fit have no documented result."""
+    wanted = np.dtype(_TYPES.get(dtype, dtype))
+    if call.strict and wanted.kind in "iu" and x.size and x.dtype.kind in "fiu":
+        limits = np.iinfo(wanted)
+        # In float64, which represents the limits of 32 bits exactly; a fraction is truncated before the comparison.
+        lowest, highest = float(x.min()), float(x.max())
+        if not (lowest > limits.min - 1 and highest < limits.max + 1):
+            call.undefined(f"values from {lowest} to {highest} do not fit into {wanted.name}")
+    return x.astype(wanted)
