@@ -145,7 +145,7 @@ def test_integers_that_mnn_would_cut_are_refused(tmp_path: Path) -> None:
         answer = runtime.run({"x": np.array([-3, 7])})["y"]
         assert answer.dtype == np.int64
         np.testing.assert_array_equal(answer, [3, 7])
-        with pytest.raises(RunError, match="integers in 32 bits"):
+        with pytest.raises(RunError, match="integers have 32 bits"):
             runtime.run({"x": np.array([1 << 40, 0])})
 
 

@@ -52,7 +52,7 @@ def test_scattered_rows_replace_those_of_the_list_before(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("length", "grows", "index", "why"),
-    [(3, False, 1, "nothing was written"), (3, True, 3, "of length 3"), (1, False, 0, "fixed length 1")],
+    [(3, False, 1, "was never written"), (3, True, 3, "of length 3"), (1, False, 0, "fixed length 1")],
 )
 def test_what_is_not_there_is_undefined(
     length: int, grows: bool, index: int, why: str, tmp_path: Path

@@ -64,7 +64,7 @@ UNDEFINED: list[Case] = [
         "iOS17",
         "sequences of 4",
     ),
-    ("pad", {"x": X, "pad": at(0, 0, 4, 0), "mode": "reflect"}, "iOS17", "more than there is"),
+    ("pad", {"x": X, "pad": at(0, 0, 4, 0), "mode": "reflect"}, "iOS17", "larger than the tensor"),
 ]
 
 
