@@ -18,8 +18,7 @@ from onnx_ir.passes import common
 from onnxport.formats.artifact import TensorSpec
 from onnxport.formats.model import Model
 from onnxport.samples.columns import Column
-from onnxport.samples.texts import texts_of
-from onnxport.samples.tree_thresholds import columns_of, is_tree_ensemble
+from onnxport.samples.ml_operators import is_tree_ensemble, known_texts, tree_columns
 from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
 from onnxport.samples.value_uses import constant, made_by, uses
 
@@ -112,7 +111,7 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
         return _of_floats(named, value)
     seen = list(uses(value))
     if spec.dtype == "string":
-        codes = next((found for node, _ in seen if (found := texts_of(node))), ())
+        codes = next((found for node, _ in seen if (found := known_texts(node))), ())
         return Domain("table", columns=(Column(codes=codes),)) if codes else named
     rows = [size for node, index in seen if (size := _rows(node, index)) is not None]
     if rows and spec.dtype != "bool":
@@ -153,7 +152,7 @@ def _of_trees(seen: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | 
     start = _start(value, ensembles[0].inputs[0])
     if start is None:
         return None
-    columns = columns_of(ensembles[0], start + width)[start:]
+    columns = tree_columns(ensembles[0], start + width)[start:]
     return Domain("table", columns=columns, precision=dtype.numpy().name)
 
 

@@ -21,9 +21,9 @@ from onnxport.core.errors import InputError, printable
 from onnxport.formats.artifact import Dim, TensorSpec
 from onnxport.samples import images, tables
 from onnxport.samples.folders import DATA_SET, IMAGES, Entry, natural, sample_entries
-from onnxport.samples.initial_states import beginning
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import rows_of
+from onnxport.samples.sizes import OpenSizes
 
 # What numpy raises for files that are damaged, of another kind, or pickles.
 # An archive may be encrypted (RuntimeError), compressed in a way unknown here, or claim more than the machine holds.
@@ -93,7 +93,7 @@ class SampleFile:
             arrays = {**arrays, **_as_table(arrays, self.inputs)}
         begun = tuple(spec for spec in self.inputs if spec.name in self.optional and spec.name not in arrays)
         found = {spec.name: _checked(arrays, spec, self.path) for spec in self.inputs if spec not in begun}
-        found |= {spec.name: beginning(spec, self.inputs, found) for spec in begun}
+        found |= {spec.name: _initial_state(spec, self.inputs, found) for spec in begun}
         feeds = {spec.name: found[spec.name] for spec in self.inputs}
         names, first = tuple(spec.name for spec in begun), getattr(self.read, "start", 0)
         return Sample(self.label, feeds, "samples", begun=names, first_row=first)
@@ -335,6 +335,21 @@ def _as_table(arrays: Mapping[str, Array], inputs: Sequence[TensorSpec]) -> dict
             array = array.astype(spec.dtype)
         found[spec.name] = array
     return found
+
+
+def _initial_state(state: TensorSpec, inputs: Sequence[TensorSpec], feeds: Mapping[str, Array]) -> Array:
+    """Return zeros for `state`; its open dimensions have the size of their name in `feeds`, or the batch's."""
+    known = {
+        dim: size
+        for spec in inputs
+        if spec.name in feeds
+        for dim, size in zip(spec.shape, feeds[spec.name].shape, strict=True)
+        if isinstance(dim, str)
+    }
+    axes = OpenSizes(inputs, {spec.name: spec.shape for spec in inputs}).batch_axes
+    batch = next((feeds[name].shape[axis] for name, axis in axes.items() if name in feeds), 1)
+    sizes = [dim if isinstance(dim, int) else known.get(str(dim), batch) for dim in state.shape]
+    return np.zeros(sizes, state.dtype)
 
 
 def _checked(arrays: Mapping[str, Array], spec: TensorSpec, path: Path) -> Array:

@@ -14,7 +14,7 @@ import onnxruntime as ort
 from onnxport.core.arrays import Array, Feeds
 from onnxport.core.errors import InputError, MissingDependencyError, UsageError
 from onnxport.core.resources import Closing
-from onnxport.formats.stored_size import stored_bytes
+from onnxport.formats.external_data import stored_bytes
 from onnxport.runtimes.base import MemoryFullError, RunError, check_feeds, check_taps, format_shapes
 from onnxport.runtimes.options import OrtLevel, RuntimeOptions
 from onnxport.runtimes.ort.inference_session import open_session

@@ -67,7 +67,12 @@ UNDEFINED: list[Case] = [
         "iOS17",
         "integer multiple",
     ),
-    ("upsample_nearest_neighbor", {"x": X, "scale_factor_width": np.float32(1.5)}, "iOS17", "integer multiple"),
+    (
+        "upsample_nearest_neighbor",
+        {"x": X, "scale_factor_width": np.float32(1.5)},
+        "iOS17",
+        "integer multiple",
+    ),
     ("resample", placed(0.5), "iOS17", "halfway"),
     ("crop_resize", CROP | FAR | {"roi": roi(0, 0, 3, 3)}, "iOS15", "beyond the image"),
     ("crop_resize", CROP | {"roi": roi(2, 2, 1, 1)}, "iOS16", "before its start"),
