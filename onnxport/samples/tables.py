@@ -38,7 +38,6 @@ class _Table:
     path: Path
     names: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
-    first_line: int
 
     def column(self, name: str) -> tuple[str, ...]:
         """Return a column; raises InputError where there is none of that name, or two."""
@@ -122,7 +121,7 @@ def _read(path: Path) -> _Table:
         raise InputError(
             f"{path} has {len(rows[odd])} cells in row {odd}", why=f"the first line has {len(names)}"
         )
-    return _Table(path, names, tuple(zip(*rows, strict=True)), int(has_header))
+    return _Table(path, names, tuple(zip(*rows, strict=True)))
 
 
 def _delimiter(head: str) -> str:

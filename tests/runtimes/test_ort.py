@@ -64,13 +64,6 @@ def test_taps_show_what_nodes_inside_compute(conv: Path) -> None:
         assert [spec.name for spec in runtime.outputs] == ["y"]
 
 
-def test_values_exposed_from_the_start_are_taps(conv: Path) -> None:
-    with OrtRuntime(conv, expose=["conv"]) as runtime:
-        assert [spec.name for spec in runtime.outputs] == ["y"]
-        assert list(runtime.run({"x": IMAGE})) == ["y"]
-        assert list(runtime.run({"x": IMAGE}, taps=["conv"])) == ["y", "conv"]
-
-
 def test_taps_of_a_model_whose_weights_lie_beside_it(tmp_path: Path) -> None:
     path = graphs.external_data(tmp_path)
     feeds = {"x": np.ones((1, 6), np.float32)}

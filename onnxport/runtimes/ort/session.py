@@ -43,7 +43,6 @@ class OrtRuntime(Closing):
     Args:
         source: an `.onnx` or `.ort` file, or the bytes of an ONNX model.
         options: `level`, `provider`, `integers` and `threads`.
-        expose: intermediate values that the first session returns already, which saves a second session.
         folder: folder of the external data of a model given as bytes.
 
     Raises:
@@ -56,7 +55,6 @@ class OrtRuntime(Closing):
         source: Path | bytes,
         options: RuntimeOptions = _DEFAULT,
         *,
-        expose: Sequence[str] = (),
         folder: Path | None = None,
     ) -> None:
         self._source, self._options, self._folder = source, options, folder
@@ -69,14 +67,9 @@ class OrtRuntime(Closing):
         if options.integers == "exact" and options.provider == "CPU":
             self._make_exact()
         self._provider = provider_named(options.provider)
-        self._exposed = frozenset(expose)
-        main = self._session(self._exposed)
+        main = self._session(frozenset())
         self.inputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_inputs())
-        self.outputs = tuple(
-            spec_of(each.name, each.type, each.shape)
-            for each in main.get_outputs()
-            if each.name not in expose
-        )
+        self.outputs = tuple(spec_of(each.name, each.type, each.shape) for each in main.get_outputs())
 
     @classmethod
     def of_model(cls, model: Model, options: RuntimeOptions = _DEFAULT) -> OrtRuntime:
@@ -148,9 +141,9 @@ class OrtRuntime(Closing):
         """See `Runtime.run`."""
         check_feeds(self.inputs, feeds)
         self._check_outputs()
-        if not self._exposed.issuperset(taps):
+        if taps:
             check_taps(self.taps, taps, self._label)
-        session = self._session(self._exposed.union(taps))
+        session = self._session(frozenset(taps))
         wanted = [spec.name for spec in self.outputs]
         wanted += [name for name in taps if name not in wanted]
         try:
@@ -184,7 +177,7 @@ class OrtRuntime(Closing):
     def _session(self, taps: frozenset[str]) -> Any:
         """Return the session that returns `taps` beside the outputs; only the last one with taps stays in memory."""
         if taps not in self._sessions:
-            self._sessions = {names: each for names, each in self._sessions.items() if names == self._exposed}
+            self._sessions = {names: each for names, each in self._sessions.items() if not names}
             source, folder = self._with_outputs(taps) if taps else (self._source, self._folder)
             self._sessions[taps] = self._open(source, folder)
         return self._sessions[taps]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel, register
 
 
 @kernel("cond")
@@ -27,14 +27,15 @@ def while_loop(loop_vars: Sequence[Any], call: Call) -> tuple[Any, ...]:
     return tuple(values)
 
 
-@kernel("read_state")
-def read_state(input: Any) -> Any:
-    return input.read()
-
-
-@kernel("write_state")
-def write_state(input: Any, data: Array) -> None:
-    input.write(data)
+register(
+    {
+        "list_length": lambda ls: np.asarray(len(ls.elements), np.int32),
+        "list_read": lambda ls, index: _read(ls, _number(index)),
+        "list_write": lambda ls, index, value: _write(ls, {_number(index): value}),
+        "read_state": lambda input: input.read(),
+        "write_state": lambda input, data: input.write(data),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -55,27 +56,12 @@ def make_list(
     return TensorList((None,) * int(init_length), bool(dynamic_length))
 
 
-@kernel("list_length")
-def list_length(ls: TensorList) -> Array:
-    return np.asarray(len(ls.elements), np.int32)
-
-
-@kernel("list_write")
-def list_write(ls: TensorList, index: Array, value: Array) -> TensorList:
-    return _write(ls, {_number(index): value})
-
-
 @kernel("list_scatter")
 def list_scatter(ls: TensorList, indices: Array, value: Array, call: Call) -> TensorList:
     numbers = [_number(each) for each in np.ravel(indices)]
     if call.strict and len(set(numbers)) < len(numbers):
         raise Undefined("list_scatter that writes one element twice")
     return _write(ls, dict(zip(numbers, value, strict=True)))
-
-
-@kernel("list_read")
-def list_read(ls: TensorList, index: Array) -> Array:
-    return _read(ls, _number(index))
 
 
 @kernel("list_gather")

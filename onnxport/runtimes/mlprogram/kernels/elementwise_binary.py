@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
 
 _BINARY: dict[str, Callable[..., Array]] = {
     "add": np.add,
@@ -27,12 +27,7 @@ _BINARY: dict[str, Callable[..., Array]] = {
 }
 
 
-def _binary(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    return lambda x, y: function(x, y)
-
-
-for _name, _function in _BINARY.items():
-    kernel(_name)(_binary(_function))
+register({name: lambda x, y, function=function: function(x, y) for name, function in _BINARY.items()})
 
 
 @kernel("real_div")

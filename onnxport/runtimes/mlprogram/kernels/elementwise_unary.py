@@ -8,10 +8,11 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.runtimes.mlprogram.kernels.erf import erf
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
 
 
-def _exp2(x: Array, call: Call) -> Array:
+@kernel("exp2")
+def exp2(x: Array, call: Call) -> Array:
     if x.dtype.kind != "i":
         return np.asarray(np.exp2(x))
     if call.strict and (x < 0).any():
@@ -44,15 +45,6 @@ _UNARY: dict[str, Callable[..., Array]] = {
 }
 
 
-def _unary(function: Callable[..., Array]) -> Callable[[Array], Array]:
-    return lambda x: function(x)
-
-
-for _name, _function in _UNARY.items():
-    kernel(_name)(_unary(_function))
-kernel("exp2")(_exp2)
-
-
 def _epsilon(given: Array | None, default: float, call: Call) -> Array:
     """Return epsilon; its default has x's type, in which it may be zero."""
     if given is not None:
@@ -60,44 +52,17 @@ def _epsilon(given: Array | None, default: float, call: Call) -> Array:
     return np.asarray(np.float16(default) if call.dtypes["x"] == "float16" else default, np.float32)
 
 
-@kernel("inverse")
-def inverse(x: Array, call: Call, epsilon: Array | None = None) -> Array:
-    return np.asarray(1 / (x + _epsilon(epsilon, 1e-4, call)))
-
-
-@kernel("log")
-def log(x: Array, call: Call, epsilon: Array | None = None) -> Array:
-    return np.asarray(np.log(x + _epsilon(epsilon, 1e-45, call)))
-
-
-@kernel("rsqrt")
-def rsqrt(x: Array, call: Call, epsilon: Array | None = None) -> Array:
-    return np.asarray(1 / np.sqrt(x + _epsilon(epsilon, 1e-12, call)))
-
-
-@kernel("clip")
-def clip(x: Array, alpha: Array, beta: Array) -> Array:
-    return np.minimum(np.maximum(x, alpha), beta)
-
-
-@kernel("threshold")
-def threshold(x: Array, alpha: Array) -> Array:
-    return np.maximum(x, alpha)
-
-
-@kernel("identity")
-def identity(x: Array) -> Array:
-    return x
-
-
-@kernel("relu")
-def relu(x: Array) -> Array:
-    return np.maximum(x, 0)
-
-
-@kernel("sigmoid")
-def sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
+register({name: lambda x, function=function: function(x) for name, function in _UNARY.items()})
+register(
+    {
+        "clip": lambda x, alpha, beta: np.minimum(np.maximum(x, alpha), beta),
+        "identity": lambda x: x,
+        "inverse": lambda x, call, epsilon=None: 1 / (x + _epsilon(epsilon, 1e-4, call)),
+        "log": lambda x, call, epsilon=None: np.log(x + _epsilon(epsilon, 1e-45, call)),
+        "rsqrt": lambda x, call, epsilon=None: 1 / np.sqrt(x + _epsilon(epsilon, 1e-12, call)),
+        "threshold": lambda x, alpha: np.maximum(x, alpha),
+    }
+)
 
 
 _TYPES = {"fp16": "float16", "fp32": "float32"}

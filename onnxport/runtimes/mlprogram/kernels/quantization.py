@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, Undefined, kernel, register
 
 
 @kernel("quantize")
@@ -40,14 +40,17 @@ def dequantize(
     return np.asarray(_along(scale, input, axis) * shifted)
 
 
-@kernel("constexpr_affine_dequantize")
-def constexpr_affine_dequantize(quantized_data: Array, zero_point: Array, scale: Array, axis: Array) -> Array:
-    return np.asarray(dequantize(quantized_data, scale, zero_point, axis))
-
-
-@kernel("constexpr_cast")
-def constexpr_cast(source_val: Array, output_dtype: str) -> Array:
-    return source_val.astype({"fp32": "float32", "fp16": "float16"}.get(output_dtype, output_dtype))
+_TYPES = {"fp32": "float32", "fp16": "float16"}
+register(
+    {
+        "constexpr_affine_dequantize": lambda quantized_data, zero_point, scale, axis: dequantize(
+            quantized_data, scale, zero_point, axis
+        ),
+        "constexpr_cast": lambda source_val, output_dtype: source_val.astype(
+            _TYPES.get(output_dtype, output_dtype)
+        ),
+    }
+)
 
 
 @kernel("constexpr_blockwise_shift_scale")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, register
 
 _Reduction = Callable[[Array, tuple[int, ...] | None, bool], Array]
 
@@ -49,10 +49,8 @@ def _reduction(function: _Reduction, exact: bool) -> Callable[..., Array]:
     return reduce
 
 
-for _name, _function in _EXACT.items():
-    kernel(_name)(_reduction(_function, exact=True))
-for _name, _function in _ROUNDED.items():
-    kernel(_name)(_reduction(_function, exact=False))
+register({name: _reduction(function, exact=True) for name, function in _EXACT.items()})
+register({name: _reduction(function, exact=False) for name, function in _ROUNDED.items()})
 
 
 def _position(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -66,5 +64,4 @@ def _position(function: Callable[..., Array]) -> Callable[..., Array]:
     return reduce
 
 
-kernel("reduce_argmax")(_position(np.argmax))
-kernel("reduce_argmin")(_position(np.argmin))
+register({"reduce_argmax": _position(np.argmax), "reduce_argmin": _position(np.argmin)})

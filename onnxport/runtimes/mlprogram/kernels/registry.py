@@ -73,7 +73,7 @@ _TAKES_CALL: set[Kernel] = set()
 def kernel(*names: str) -> Callable[[Kernel], Kernel]:
     """Register the decorated function for the MIL operators `names`."""
 
-    def register(function: Kernel) -> Kernel:
+    def decorate(function: Kernel) -> Kernel:
         for name in names:
             if name in KERNELS:
                 raise ValueError(f"{name} has a kernel already: {KERNELS[name]}")
@@ -82,7 +82,13 @@ def kernel(*names: str) -> Callable[[Kernel], Kernel]:
             _TAKES_CALL.add(function)
         return function
 
-    return register
+    return decorate
+
+
+def register(table: Mapping[str, Kernel]) -> None:
+    """Register the kernels of a table, keyed by MIL operator."""
+    for name, function in table.items():
+        kernel(name)(function)
 
 
 def apply(function: Kernel | None, operands: Mapping[str, Any], call: Call) -> Any:

@@ -7,22 +7,17 @@ import math
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
 
-
-@kernel("fill")
-def fill(shape: Array, value: Array | float = 0.0) -> Array:
-    return np.full([int(size) for size in shape.reshape(-1)], value)
-
-
-@kernel("fill_like")
-def fill_like(ref_tensor: Array, value: Array | float = 0.0) -> Array:
-    return np.full(ref_tensor.shape, value)
-
-
-@kernel("shape")
-def shape(x: Array) -> Array:
-    return np.array(x.shape, np.int32)
+register(
+    {
+        "argsort": lambda x, axis=-1, ascending=False: _order(x, int(axis), bool(ascending)),
+        "fill": lambda shape, value=0.0: np.full([int(size) for size in shape.reshape(-1)], value),
+        "fill_like": lambda ref_tensor, value=0.0: np.full(ref_tensor.shape, value),
+        "non_zero": lambda x: np.argwhere(x),
+        "shape": lambda x: np.array(x.shape, np.int32),
+    }
+)
 
 
 @kernel("range_1d")
@@ -45,11 +40,6 @@ def _order(x: Array, axis: int, ascending: bool) -> Array:
     return np.asarray(x.shape[axis] - 1 - np.flip(flipped, axis))
 
 
-@kernel("argsort")
-def argsort(x: Array, axis: Array | int = -1, ascending: Array | bool = False) -> Array:
-    return _order(x, int(axis), bool(ascending))
-
-
 @kernel("topk")
 def topk(
     x: Array,
@@ -68,11 +58,6 @@ def topk(
     at = np.take(_order(x, place, bool(ascending)), np.arange(count), axis=place)
     values = np.take_along_axis(x, at, place)
     return (values, at) if return_indices else (values,)
-
-
-@kernel("non_zero")
-def non_zero(x: Array) -> Array:
-    return np.argwhere(x)
 
 
 @kernel("one_hot")

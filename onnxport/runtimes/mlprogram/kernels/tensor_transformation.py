@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel
+from onnxport.runtimes.mlprogram.kernels.registry import Call, kernel, register
 
 
 @kernel("reshape")
 def reshape(x: Array, shape: Array, call: Call) -> Array:
-    wanted = [int(size) for size in shape.reshape(-1)]
+    wanted = _integers(shape)
     if 0 in wanted and not call.at_least(7) and len(wanted) != x.ndim:
-        raise ValueError(f"a 0 in the shape {wanted} for an input of rank {x.ndim}")
+        raise ValueError(f"a 0 in the shape {list(wanted)} for an input of rank {x.ndim}")
     # From iOS17 a 0 stands for the size of the dimension at the same distance from the end; 1 where there is none.
     sizes = [1] * max(0, len(wanted) - x.ndim) + list(x.shape)
     sizes = sizes[len(sizes) - len(wanted) :]
@@ -42,21 +42,11 @@ def flatten2d(x: Array, axis: Array | int = 1) -> Array:
     return x.reshape(math.prod(x.shape[:cut]), math.prod(x.shape[cut:]))
 
 
-@kernel("expand_dims")
-def expand_dims(x: Array, axes: Array) -> Array:
-    return np.expand_dims(x, tuple(int(axis) for axis in axes.reshape(-1)))
-
-
 @kernel("squeeze")
 def squeeze(x: Array, axes: Array | None = None) -> Array:
     """Drop axes of size 1; the others stay."""
     chosen = range(x.ndim) if axes is None else [int(axis) % x.ndim for axis in axes.reshape(-1)]
     return np.squeeze(x, tuple(axis for axis in chosen if x.shape[axis] == 1))
-
-
-@kernel("transpose")
-def transpose(x: Array, perm: Array) -> Array:
-    return np.transpose(x, [int(axis) for axis in perm.reshape(-1)])
 
 
 @kernel("concat")
@@ -71,11 +61,6 @@ def concat(values: Sequence[Array], axis: Array, interleave: Array | bool = Fals
     return np.stack(values, axis=place + 1).reshape(shape)
 
 
-@kernel("stack")
-def stack(values: Sequence[Array], axis: Array) -> Array:
-    return np.stack(values, axis=int(axis))
-
-
 @kernel("split")
 def split(
     x: Array, axis: Array, num_splits: Array | None = None, split_sizes: Array | None = None
@@ -88,14 +73,19 @@ def split(
     return tuple(np.split(x, np.cumsum(split_sizes)[:-1], axis=int(axis)))
 
 
-@kernel("tile")
-def tile(x: Array, reps: Array) -> Array:
-    return np.tile(x, [int(times) for times in reps.reshape(-1)])
+def _integers(values: Array) -> tuple[int, ...]:
+    return tuple(int(each) for each in np.ravel(values))
 
 
-@kernel("reverse")
-def reverse(x: Array, axes: Array | None = None) -> Array:
-    return np.flip(x, None if axes is None else tuple(int(axis) for axis in axes.reshape(-1)))
+register(
+    {
+        "expand_dims": lambda x, axes: np.expand_dims(x, _integers(axes)),
+        "reverse": lambda x, axes=None: np.flip(x, None if axes is None else _integers(axes)),
+        "stack": lambda values, axis: np.stack(values, axis=int(axis)),
+        "tile": lambda x, reps: np.tile(x, _integers(reps)),
+        "transpose": lambda x, perm: np.transpose(x, _integers(perm)),
+    }
+)
 
 
 @kernel("reverse_sequence")
@@ -182,9 +172,7 @@ def batch_to_space(x: Array, block_shape: Array, crops: Array) -> Array:
 
 @kernel("crop")
 def crop(x: Array, crop_height: Array, crop_width: Array) -> Array:
-    (top, bottom), (left, right) = (
-        tuple(int(each) for each in np.ravel(by)) for by in (crop_height, crop_width)
-    )
+    (top, bottom), (left, right) = _integers(crop_height), _integers(crop_width)
     return x[..., top : x.shape[-2] - bottom, left : x.shape[-1] - right]
 
 
