@@ -96,7 +96,7 @@ class Watch:
         is_scratch = any(part.startswith(_SCRATCH) for part in Path(file).parts) or (
             _below(file, (tempfile.gettempdir(),)) and not _below(file, (self._folder,))
         )
-        if is_scratch or _below(file, self._known) or not _is_users(file):
+        if is_scratch or _below(file, self._known) or not _is_user_path(file):
             return False
         return os.path.isfile(file) and os.access(file, os.R_OK)
 
@@ -112,7 +112,7 @@ def _record_open(event: str, args: tuple[Any, ...]) -> None:
             watch._opened.add(name)
 
 
-def _is_users(file: str) -> bool:
+def _is_user_path(file: str) -> bool:
     """Return whether a file belongs to the user: not to the system, Python, a library or onnxport."""
     parts = Path(file).parts
     places = (*_SYSTEM, *_LIBRARIES, _OURS, sys.prefix, sys.base_prefix)
@@ -127,7 +127,7 @@ def _user_modules() -> Iterator[tuple[str, str]]:
     """Yield name and file of each loaded user module."""
     for name, module in tuple(sys.modules.items()):
         file = _file_of(module)
-        if file and name not in ("__main__", "__mp_main__") and _is_users(file) and os.path.isfile(file):
+        if file and name not in ("__main__", "__mp_main__") and _is_user_path(file) and os.path.isfile(file):
             yield name, file
 
 
@@ -141,7 +141,7 @@ def _libraries() -> Iterator[tuple[str, str]]:
     loaded = {
         name.partition(".")[0]
         for name, module in tuple(sys.modules.items())
-        if (file := _file_of(module)) and not _is_users(file) and not _below(file, (_OURS,))
+        if (file := _file_of(module)) and not _is_user_path(file) and not _below(file, (_OURS,))
     }
     by_module = _distributions_by_module()
     names = {name for module in loaded - sys.stdlib_module_names for name in by_module.get(module, ())}
