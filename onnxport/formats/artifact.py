@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -256,16 +256,10 @@ class Staging:
     def commit(self, files: dict[Path, Path]) -> None:
         """Flush the staged files to disk and move each to its final path; the last one is the main file."""
         with writing(self.output, self._option):
-            for staged in files:
-                with staged.open("rb+") as stream:
-                    os.fsync(stream.fileno())
-            Staging.settled = True
-            try:
+            _flush(files)
+            with self._settling(True):
                 for staged, final in files.items():
                     os.replace(staged, final)
-            except BaseException:
-                Staging.settled = False
-                raise
 
     def commit_folder(self, staged: Path, final: Path | None = None) -> None:
         """Move a staged folder to `output`; the end of the block removes the old one.
@@ -273,18 +267,21 @@ class Staging:
         Args:
             final: path of an artefact in place of `output`, after whose move an interruption comes too late.
         """
-        settles, final = final is not None, final or self.output
+        target = final or self.output
         with writing(self.output, self._option):
-            for path in staged.rglob("*"):
-                if path.is_file():
-                    with path.open("rb+") as stream:
-                        os.fsync(stream.fileno())
-            Staging.settled = settles
-            try:
-                _replace_folder(staged, final, self.folder / _BEFORE / final.name)
-            except BaseException:
-                Staging.settled = False
-                raise
+            _flush(path for path in staged.rglob("*") if path.is_file())
+            with self._settling(final is not None):
+                _replace_folder(staged, target, self.folder / _BEFORE / target.name)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _settling(is_artifact: bool) -> Iterator[None]:
+        Staging.settled = is_artifact
+        try:
+            yield
+        except BaseException:
+            Staging.settled = False
+            raise
 
     @classmethod
     def discard_all(cls) -> None:
@@ -346,6 +343,13 @@ def write_failure(output: Path, error: OSError, option: str = "-o") -> MachineEr
     }
     fix = fixes.get(error.errno or 0, f"give {option} a path that you may write to")
     return MachineError(f"{output} cannot be written", why=error.strerror or str(error), fix=fix)
+
+
+def _flush(files: Iterable[Path]) -> None:
+    """Flush files to disk."""
+    for file in files:
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
 
 
 def _replace_folder(staged: Path, final: Path, before: Path) -> None:

@@ -20,6 +20,7 @@ _CHOICES = {
     "units": get_args(Units),
 }
 _FIELDS = frozenset(field.name for field in fields(RuntimeOptions))
+_TEXTS = _FIELDS - {"threads", "own"}
 
 
 def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> RuntimeOptions:
@@ -48,14 +49,8 @@ def runtime_options(format_: Format, given: Mapping[str, str], option: str) -> R
             )
     return RuntimeOptions(
         threads=_threads(given.get("threads", str(THREADS)), option),
-        level=given.get("level", "all"),  # type: ignore[arg-type]  # checked against the choices
-        provider=given.get("provider", "CPU"),
-        integers=given.get("integers", "exact"),  # type: ignore[arg-type]
-        delegate=given.get("delegate", "xnnpack"),  # type: ignore[arg-type]
-        runtime=given.get("runtime", AUTO),
-        units=given.get("units", "all"),  # type: ignore[arg-type]
-        function=given.get("function", ""),
         own=tuple(sorted((name, value) for name, value in given.items() if name not in _FIELDS)),
+        **{name: value for name, value in given.items() if name in _TEXTS},  # type: ignore[arg-type]  # see _CHOICES
     )
 
 

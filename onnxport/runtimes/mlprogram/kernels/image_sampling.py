@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from onnxport.core.arrays import Array
@@ -104,11 +106,7 @@ def affine(
     output_height: Array,
     output_width: Array,
     call: Call,
-    sampling_mode: str,
-    padding_mode: str,
-    padding_value: Array,
-    coordinates_mode: str,
-    align_corners: Array,
+    **sampling: Any,
 ) -> Array:
     """Resample at the transformed points of a grid from -1 to 1."""
     height, width = int(output_height), int(output_width)
@@ -118,8 +116,7 @@ def affine(
     matrices = transform_matrix.astype(np.float64).reshape(-1, 2, 3)
     grids = np.einsum("bij,jhw->bhwi", matrices, np.stack([across, down, np.ones_like(down)]))
     grids = np.broadcast_to(grids, (len(x), height, width, 2))
-    how = (sampling_mode, padding_mode, padding_value, coordinates_mode, align_corners)
-    return np.asarray(resample(x, grids, call, *how))
+    return np.asarray(resample(x, grids, call, **sampling))
 
 
 def _pixels(at: Array, size: int, mode: str, align_corners: bool) -> Array:
